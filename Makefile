@@ -1,0 +1,35 @@
+# Everything a newcomer needs: `make demo`, `make test`. Both set up .venv by themselves.
+PY ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: setup test lint types unit demo bench docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PY) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev -e .
+	touch $@
+
+test: lint types unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+unit: setup
+	$(BIN)/pytest -n auto
+
+demo: setup
+	$(BIN)/stepscope demo
+
+bench: setup
+	$(BIN)/python bench/bench.py $(ARGS)
+
+clean:
+	rm -rf .venv .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
