@@ -1,0 +1,255 @@
+"""The tables of the model, column by column. docs/model.md is generated from this file.
+
+A *source* delivers tables keyed by `proc`, the index of a process within that source, with name ids local to the source.
+The profile turns `proc` into `rank`, merges names, and adds the derived columns. A table has up to two parts: `core`,
+which nearly every question needs, and `detail`, which is read only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+Part = Literal["core", "detail"]
+
+#: Bumped whenever a column's meaning changes: old cache entries are then never read.
+MODEL_VERSION = 1
+
+OP_KIND = pl.Enum(["kernel", "memcpy", "memset", "graph"])
+COPY_KIND = pl.Enum(["none", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unified", "array", "unknown"])
+MEM_KIND = pl.Enum(["none", "pageable", "pinned", "device", "array", "managed", "static", "unknown"])
+ROLE = pl.Enum(["compute", "comm", "copy"])
+API = pl.Enum(["runtime", "driver", "other"])
+RANGE_KIND = pl.Enum(["pushpop", "startend", "mark"])
+SYNC_KIND = pl.Enum(["event_sync", "event_query", "stream_wait", "stream_sync", "context_sync", "record", "unknown"])
+HOST_KIND = pl.Enum(["osrt", "cpu_op", "python", "gil", "compile", "gc", "mpi", "other"])
+
+Dtype = pl.DataType | type[pl.DataType]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: `name_id` columns hold ids of the string table; `derived` ones are computed by the profile."""
+
+    name: str
+    dtype: Dtype
+    doc: str
+    part: Part = "core"
+    derived: bool = False
+    name_id: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the model, its rows sorted by `keys`."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...] = ("start_ns", "end_ns")
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def part(self, part: Part) -> dict[str, Dtype]:
+        """Columns that a source delivers for `part`: `proc`, the sort keys, then that part's own."""
+        own = {c.name: c.dtype for c in self.columns if c.part == part and not c.derived and c.name != "rank"}
+        keys = {c.name: c.dtype for c in self.columns if c.name in self.keys}
+        return {"proc": pl.Int32, **keys, **own}
+
+    def name_ids(self) -> list[str]:
+        """Columns that hold ids of the string table."""
+        return [c.name for c in self.columns if c.name_id]
+
+    def has_detail(self) -> bool:
+        return any(c.part == "detail" for c in self.columns)
+
+
+def _id(name: str, doc: str, part: Part = "core") -> Column:
+    return Column(name, pl.UInt32, doc + " (id in the string table)", part, name_id=True)
+
+
+_RANK = Column("rank", pl.Int32, "rank of the process")
+_START = Column("start_ns", pl.Int64, "start, nanoseconds on the clock of the source")
+_END = Column("end_ns", pl.Int64, "end (half open), nanoseconds on the clock of the source")
+_TID = Column("tid", pl.Int32, "thread of the host")
+
+OPS = Table(
+    "ops",
+    "GPU activities: kernels, copies, memsets, and whole CUDA graphs where only those were recorded.",
+    (
+        _RANK,
+        Column("kind", OP_KIND, "what it is"),
+        _id("name", "full (demangled) kernel name; `[memcpy HtoD]`, `[memset]`, `[graph N]` for the others"),
+        Column("device", pl.Int32, "CUDA ordinal of the device within the process"),
+        Column("stream", pl.Int32, "stream id within the process; -1 where there is none"),
+        _START,
+        _END,
+        Column("correlation", pl.Int64, "links to the launching call of the same rank; null where the trace has none"),
+        Column("bytes", pl.Int64, "bytes moved, for copies and memsets; null for kernels"),
+        Column("copy_kind", COPY_KIND, "direction of a copy; `none` for everything else"),
+        Column("role", ROLE, "compute, comm (by the taxonomy; peer copies too) or copy", derived=True),
+        Column(
+            "launch",
+            pl.UInt32,
+            "row, within the rank's calls, of the call that launched it; null where unknown",
+            derived=True,
+        ),
+        Column("context", pl.Int32, "CUDA context id", "detail"),
+        _id("short_name", "kernel name without templates and arguments, as the source gives it", "detail"),
+        _id("mangled_name", "mangled kernel name, where the source has it", "detail"),
+        Column("grid_x", pl.Int32, "grid size", "detail"),
+        Column("grid_y", pl.Int32, "grid size", "detail"),
+        Column("grid_z", pl.Int32, "grid size", "detail"),
+        Column("block_x", pl.Int32, "block size", "detail"),
+        Column("block_y", pl.Int32, "block size", "detail"),
+        Column("block_z", pl.Int32, "block size", "detail"),
+        Column("registers", pl.Int32, "registers per thread", "detail"),
+        Column("smem_static", pl.Int32, "static shared memory, bytes", "detail"),
+        Column("smem_dynamic", pl.Int32, "dynamic shared memory, bytes", "detail"),
+        Column("src_kind", MEM_KIND, "memory a copy reads; for a memset, the memory it sets", "detail"),
+        Column("dst_kind", MEM_KIND, "memory a copy writes", "detail"),
+        Column("src_device", pl.Int32, "device a peer copy reads from", "detail"),
+        Column("dst_device", pl.Int32, "device a peer copy writes to", "detail"),
+        Column("graph_node", pl.Int64, "CUDA graph node; null outside graphs", "detail"),
+        Column("external_id", pl.Int64, "torch's id of the host op that launched it (Kineto)", "detail"),
+        Column("occupancy_pct", pl.Float64, "estimated achieved occupancy (Kineto)", "detail"),
+    ),
+)
+
+CALLS = Table(
+    "calls",
+    "Host-side CUDA (HIP) API calls.",
+    (
+        _RANK,
+        _TID,
+        _id("name", "API name without version suffix: `cudaLaunchKernel`, not `cudaLaunchKernel_v7000`"),
+        _START,
+        _END,
+        Column("correlation", pl.Int64, "links to the ops it launched"),
+        Column("api", API, "runtime or driver API", "detail"),
+        _id("raw_name", "API name as recorded", "detail"),
+        Column("return_value", pl.Int32, "status the call returned", "detail"),
+        Column("callchain", pl.Int64, "call chain of the source's stack table", "detail"),
+        Column("external_id", pl.Int64, "torch's id of the enclosing host op (Kineto)", "detail"),
+    ),
+)
+
+RANGES = Table(
+    "ranges",
+    "NVTX ranges and torch annotations, on the host's timeline. Rows that start before the capture are dropped.",
+    (
+        _RANK,
+        _TID,
+        _id("name", "the text of the range"),
+        _START,
+        _END,
+        Column("kind", RANGE_KIND, "push/pop (nests per thread), start/end (may cross threads), or a mark (no length)"),
+        _id("domain", "NVTX domain; null for the default one"),
+        Column("closed", pl.Boolean, "false where the capture ended before the range did"),
+        Column("parent", pl.UInt32, "row, within the rank's ranges, of the range it lies in", derived=True),
+        Column("depth", pl.UInt16, "number of ranges it lies in, same thread", derived=True),
+        Column("end_tid", pl.Int32, "thread that ended a start/end range", "detail"),
+        Column("registered", pl.Boolean, "the text was a registered string", "detail"),
+        Column("color", pl.UInt32, "ARGB colour", "detail"),
+        Column("category", pl.Int64, "NVTX category", "detail"),
+        Column("domain_id", pl.Int64, "domain number within the process", "detail"),
+        Column("nsys_type", pl.Int32, "nsys event type (59 push/pop, 60 start/end, 34 mark)", "detail"),
+    ),
+)
+
+SYNCS = Table(
+    "syncs",
+    "Synchronization: event records, waits of streams for events, and waits of the host. Times are the host call's.",
+    (
+        _RANK,
+        Column("kind", SYNC_KIND, "by the name of the API call where it is known, never by nsys's number"),
+        Column("stream", pl.Int32, "the waiting stream, or the one waited for, or recorded on; -1 for a whole context"),
+        _START,
+        _END,
+        Column("event", pl.Int64, "id shared by a record and the waits for it, within the rank"),
+        Column("correlation", pl.Int64, "the host call"),
+    ),
+)
+
+COUNTERS = Table(
+    "counters",
+    "Sampled counters: GPU metrics, memory, power.",
+    (
+        _RANK,
+        Column("device", pl.Int32, "device of the counter"),
+        _id("name", "name of the metric"),
+        Column("start_ns", pl.Int64, "time of the sample"),
+        Column("value", pl.Float64, "its value"),
+    ),
+    keys=("start_ns",),
+)
+
+HOST = Table(
+    "host",
+    "What the host did besides CUDA calls and ranges: torch ops, Python functions, OS-runtime calls.",
+    (
+        _RANK,
+        _TID,
+        Column("kind", HOST_KIND, "cpu_op (torch), python (function), osrt (OS runtime), gil, compile, gc, mpi, other"),
+        _id("name", "name of the op, function or call"),
+        _START,
+        _END,
+        Column("external_id", pl.Int64, "torch's id that the CUDA calls it makes carry too", "detail"),
+        Column("sequence", pl.Int64, "autograd sequence number: forward and backward share it", "detail"),
+        Column("fwd_tid", pl.Int64, "thread of the forward op, on backward ops", "detail"),
+        Column("python_id", pl.Int64, "id of a Python frame", "detail"),
+        Column("python_parent", pl.Int64, "id of the Python frame that called it", "detail"),
+        _id("shapes", "input shapes as recorded", "detail"),
+        Column("callchain", pl.Int64, "call chain of the source's stack table", "detail"),
+    ),
+)
+
+COMMS = Table(
+    "comms",
+    "Communication calls with what the framework or NCCL said about them: communicator, bytes, peer.",
+    (
+        _RANK,
+        _TID,
+        _START,
+        _END,
+        Column("correlation", pl.Int64, "of the kernel, where the record sits on the kernel (Kineto); else null"),
+        _id("op", "operation as the source names it: `ncclAllReduce`, `allreduce`, `all_to_allv`"),
+        _id("communicator", "communicator or process-group id, the same text on all its ranks; null if unknown"),
+        Column("bytes", pl.Int64, "message size as the source states it (see docs/model.md: sources differ)"),
+        Column("peer", pl.Int32, "peer (send, recv) or root (broadcast, reduce), as communicator rank"),
+        Column("comm_rank", pl.Int32, "own rank in the communicator"),
+        Column("comm_size", pl.Int32, "ranks in the communicator"),
+        _id("members", "global ranks of the communicator, as written: `[0, 1]`"),
+        _id("group_name", "what the framework calls the group: `ep`, `default_pg`"),
+        Column("depth", pl.Int32, "nesting of ncclGroupStart around it: above 0, the outermost group end launches"),
+        Column("in_elements", pl.Int64, "input elements (Kineto)", "detail"),
+        Column("out_elements", pl.Int64, "output elements (Kineto)", "detail"),
+        _id("dtype", "element type", "detail"),
+        _id("reduction", "reduction operation", "detail"),
+        Column("sequence", pl.Int64, "the framework's own sequence number, where given", "detail"),
+    ),
+)
+
+TABLES: dict[str, Table] = {t.name: t for t in (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS)}
+
+#: One row per process of a source; the profile's `ranks` table is made of these.
+PROCESSES: dict[str, Dtype] = {
+    "proc": pl.Int32,
+    "pid": pl.Int64,
+    "host": pl.String,
+    "device": pl.Int32,
+    "gpu": pl.String,
+    "rank": pl.Int32,
+    "rank_from": pl.String,
+    "setup": pl.String,
+    "world_size": pl.Int32,
+}
+
+
+def empty(table: str, part: Part = "core") -> pl.DataFrame:
+    """The table with no rows: what a source returns for what it does not have."""
+    return pl.DataFrame(schema=TABLES[table].part(part))

@@ -1,0 +1,109 @@
+"""What the profile needs of a source, whatever its format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from stepscope.model.schema import TABLES, Part
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """Where figures come from: repeated in every result."""
+
+    file: str
+    format: str  # nsys-sqlite, nsys-parquet, kineto
+    tool: str | None = None  # version of the profiler
+    schema: str | None = None  # version of the export schema
+    #: UTC of the source's t=0; null where the source does not say.
+    epoch_ns: int | None = None
+    capture_ns: int | None = None  # length of the capture, where known
+
+
+@dataclass
+class Quality:
+    """Counted problems of a source: loss never looks like zero."""
+
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+class Source(Protocol):
+    """One opened file or directory. Cheap to open: tables are read when asked for."""
+
+    path: Path
+    info: SourceInfo
+    quality: Quality
+
+    def processes(self) -> pl.DataFrame:
+        """`schema.PROCESSES`, one row per process with GPU activity, CUDA calls or (failing both) ranges.
+
+        `rank` and `rank_from` say what the source itself knows: `setup label`, `distributedInfo`, `NCCL payload`; null
+        where it knows nothing.
+        """
+        ...
+
+    def names(self) -> pl.Series:
+        """The string table: text by id. Complete only after the tables that use it were read."""
+        ...
+
+    def tables(self) -> frozenset[str]:
+        """Tables the source has records for at all: a missing one is `cannot answer`, not zero."""
+        ...
+
+    def read(self, table: str, part: Part = "core") -> pl.DataFrame:
+        """The columns of `schema.TABLES[table].part(part)`, in `canonical` order, same order for every part."""
+        ...
+
+
+def canonical(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+    """Rows by (proc, keys), ties in file order; columns as the schema says, cast to its types.
+
+    Exports are mostly in time order already, so the sort is paid only where needed: first whether the rows are in order,
+    then whether a stable (radix) sort by process suffices.
+    """
+    spec = TABLES[table]
+    if frame.height > 1:
+        keys = [frame["proc"].to_numpy(), *(frame[k].to_numpy() for k in spec.keys)]
+        if not _ascending(keys):
+            order: np.ndarray[tuple[int], np.dtype[np.intp]]
+            if _ascending(keys[1:]):
+                order = np.argsort(keys[0].astype(np.int16), kind="stable")
+            else:
+                order = np.lexsort(keys[::-1])
+            frame = frame[order]
+    return frame
+
+
+def conform(frame: pl.DataFrame, table: str, part: Part) -> pl.DataFrame:
+    """Exactly the columns of the schema, in its order and types; absent columns become null."""
+    wanted = TABLES[table].part(part)
+    return frame.select(
+        [
+            (pl.col(name).cast(dtype) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name))
+            for name, dtype in wanted.items()
+        ]
+    )
+
+
+def _ascending(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> bool:
+    """Whether rows are in lexicographic order of `keys`."""
+    if not keys:
+        return True
+    tie = np.ones(len(keys[0]) - 1, dtype=bool)
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        if np.any(tie & (before > after)):
+            return False
+        tie &= before == after
+        if not tie.any():
+            return True
+    return True
