@@ -1,7 +1,7 @@
 """The tables of the model, column by column. docs/model.md is generated from this file.
 
-A *source* delivers tables keyed by `proc`, the index of a process within that source, with name ids local to the source.
-The profile turns `proc` into `rank`, merges names, and adds the derived columns. A table has up to two parts: `core`,
+A *source* delivers tables keyed by `proc`, the index of a process within that source, with name ids of its own. The
+profile turns `proc` into `rank`, merges names, and adds the derived columns. A table has up to two parts: `core`,
 which nearly every question needs, and `detail`, which is read only when asked for.
 """
 

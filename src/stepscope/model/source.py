@@ -36,6 +36,14 @@ class Quality:
             self.notes.append(text)
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """One part of one table, with the texts that its `name_id` columns index. Ids mean nothing outside the chunk."""
+
+    frame: pl.DataFrame
+    names: pl.Series = field(default_factory=lambda: pl.Series("name", [], dtype=pl.String))
+
+
 class Source(Protocol):
     """One opened file or directory. Cheap to open: tables are read when asked for."""
 
@@ -51,24 +59,23 @@ class Source(Protocol):
         """
         ...
 
-    def names(self) -> pl.Series:
-        """The string table: text by id. Complete only after the tables that use it were read."""
-        ...
-
     def tables(self) -> frozenset[str]:
         """Tables the source has records for at all: a missing one is `cannot answer`, not zero."""
         ...
 
-    def read(self, table: str, part: Part = "core") -> pl.DataFrame:
-        """The columns of `schema.TABLES[table].part(part)`, in `canonical` order, same order for every part."""
+    def read(self, table: str, part: Part = "core") -> Chunk:
+        """The columns of `schema.TABLES[table].part(part)`, in `canonical` order, same order for every part.
+
+        A table that the source does not have is `Chunk(schema.empty(table, part))`.
+        """
         ...
 
 
 def canonical(frame: pl.DataFrame, table: str) -> pl.DataFrame:
-    """Rows by (proc, keys), ties in file order; columns as the schema says, cast to its types.
+    """Rows by (proc, keys), ties in file order; null processes must be gone by now.
 
-    Exports are mostly in time order already, so the sort is paid only where needed: first whether the rows are in order,
-    then whether a stable (radix) sort by process suffices.
+    Exports are mostly in time order already, so the sort is paid only where needed: first whether the rows are in
+    order, then whether a stable (radix) sort by process suffices.
     """
     spec = TABLES[table]
     if frame.height > 1:

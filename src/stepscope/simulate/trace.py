@@ -39,7 +39,7 @@ class SimRank:
 
 @dataclass
 class SimGroup:
-    """A communicator: its id as NCCL would hash it, its axis, and its members as global ranks, in communicator order."""
+    """A communicator: its id as NCCL would hash it, its axis, its members as global ranks in communicator order."""
 
     id: int
     axis: str  # "ep", "dp", "pp", "cp", "tp", "world"
