@@ -1,0 +1,109 @@
+"""Sets of instants as sorted, disjoint, non-touching spans.
+
+Coverage rests on one function, `measure_before(t)`: how much of the set lies before t; the coverage of an interval is a
+difference of two such measures. Intersection and subtraction cut at the edges of both sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Sorted, disjoint, non-touching, non-empty spans [start, end)."""
+
+    start: I64
+    end: I64
+
+    @staticmethod
+    def empty() -> Spans:
+        return Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @staticmethod
+    def of(start: int, end: int) -> Spans:
+        """One span, or none where it would be empty."""
+        return union(np.array([start], np.int64), np.array([end], np.int64))
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def length(self) -> int:
+        """|x|: the time the set covers."""
+        return int((self.end - self.start).sum())
+
+    def clip(self, start: int, end: int) -> Spans:
+        """The part inside [start, end)."""
+        lo, hi = np.maximum(self.start, start), np.minimum(self.end, end)
+        keep = lo < hi
+        return Spans(lo[keep], hi[keep])
+
+    def measure_before(self, t: I64) -> I64:
+        """How much of the set lies before each t."""
+        if len(self) == 0:
+            return np.zeros(len(t), dtype=np.int64)
+        before = np.r_[0, np.cumsum(self.end - self.start)]
+        k = np.searchsorted(self.start, t, side="right")  # spans that started by t
+        last = np.maximum(k - 1, 0)
+        overshoot = np.where(k > 0, np.maximum(self.end[last] - t, 0), 0)
+        measured: I64 = before[k] - overshoot
+        return measured
+
+    def contains(self, t: I64) -> npt.NDArray[np.bool_]:
+        """Whether each t lies in the set."""
+        if len(self) == 0:
+            return np.zeros(len(t), dtype=bool)
+        k = np.searchsorted(self.start, t, side="right")
+        inside: npt.NDArray[np.bool_] = (k > 0) & (self.end[np.maximum(k - 1, 0)] > t)
+        return inside
+
+
+def union(start: I64, end: I64) -> Spans:
+    """The instants that any of the intervals covers; touching intervals become one span."""
+    real = start < end
+    if not real.all():
+        start, end = start[real], end[real]
+    if len(start) == 0:
+        return Spans.empty()
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    opens = np.r_[True, start[1:] > reach[:-1]]
+    closes = np.r_[opens[1:], True]
+    return Spans(start[opens], reach[closes])
+
+
+def covered(start: I64, end: I64, by: Spans) -> I64:
+    """How much of each interval [start, end) lies in `by`."""
+    length: I64 = np.maximum(by.measure_before(end) - by.measure_before(start), 0)
+    return length
+
+
+def intersect(a: Spans, b: Spans) -> Spans:
+    """The instants in both."""
+    if len(a) == 0 or len(b) == 0:
+        return Spans.empty()
+    # Between two edges of either set membership does not change: keep the stretches that lie in both.
+    edges = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
+    inside = a.contains(edges[:-1]) & b.contains(edges[:-1])
+    return union(edges[:-1][inside], edges[1:][inside])
+
+
+def subtract(a: Spans, b: Spans) -> Spans:
+    """The instants of `a` that are not in `b`."""
+    if len(a) == 0 or len(b) == 0:
+        return a
+    edges = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
+    inside = a.contains(edges[:-1]) & ~b.contains(edges[:-1])
+    return union(edges[:-1][inside], edges[1:][inside])
+
+
+def gaps(spans: Spans, start: int, end: int) -> Spans:
+    """The instants of [start, end) that `spans` leaves uncovered."""
+    return subtract(Spans.of(start, end), spans)

@@ -1,0 +1,241 @@
+"""A profile: the ranks of one job, read from any number of sources, as tables that load when first used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.model import link, nesting, ranks, taxonomy
+from stepscope.model.schema import OPS, ROLE, TABLES, Part
+from stepscope.model.source import Chunk, Source, SourceInfo
+
+
+class Profile:
+    """All ranks of a job on one model. Tables are Polars frames, sorted by rank, then time (see docs/model.md)."""
+
+    def __init__(self, sources: Sequence[Source], rules: taxonomy.Taxonomy | None = None) -> None:
+        self._sources = list(sources)
+        self._rules = rules or taxonomy.default()
+        self._names = Names()
+        self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
+        self.ranks, self._notes = ranks.assign(self._sources)
+
+    # -- what was opened -----------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> list[SourceInfo]:
+        return [s.info for s in self._sources]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was inferred, dropped or lost while reading; grows as tables are read."""
+        several = len(self._sources) > 1
+        own = [f"{s.path.name}: {n}" if several else n for s in self._sources for n in s.quality.notes]
+        return [*self._notes, *dict.fromkeys(own)]
+
+    def has(self, table: str) -> bool:
+        """Whether any source recorded this table at all: if not, a question about it has no answer."""
+        return any(table in s.tables() for s in self._sources)
+
+    @property
+    def names(self) -> pl.Series:
+        """The string table: text by id. Grows as tables are read; ids never change."""
+        return self._names.series()
+
+    # -- tables --------------------------------------------------------------------------------------------------
+
+    @property
+    def ops(self) -> pl.DataFrame:
+        return self.table("ops")
+
+    @property
+    def calls(self) -> pl.DataFrame:
+        return self.table("calls")
+
+    @property
+    def ranges(self) -> pl.DataFrame:
+        return self.table("ranges")
+
+    @property
+    def syncs(self) -> pl.DataFrame:
+        return self.table("syncs")
+
+    @property
+    def counters(self) -> pl.DataFrame:
+        return self.table("counters")
+
+    @property
+    def host(self) -> pl.DataFrame:
+        return self.table("host")
+
+    @property
+    def comms(self) -> pl.DataFrame:
+        return self.table("comms")
+
+    def table(self, name: str, detail: bool = False) -> pl.DataFrame:
+        """A table of the model; with `detail`, its rarely needed columns too."""
+        core = self._part(name, "core")
+        if not detail or not TABLES[name].has_detail():
+            return core
+        extra = self._part(name, "detail")
+        return core.hstack(extra.drop([c for c in extra.columns if c in core.columns]))
+
+    def by_rank(self, name: str, detail: bool = False) -> Iterator[tuple[int, pl.DataFrame]]:
+        """The table cut into its ranks, every rank of the profile once, in order. Slices share memory."""
+        frame = self.table(name, detail)
+        for rank, (first, last) in zip(self.rank_ids(), self._bounds(frame), strict=True):
+            yield rank, frame[first:last]
+
+    def rank_ids(self) -> list[int]:
+        ids: list[int] = self.ranks["rank"].to_list()
+        return ids
+
+    def select(self, wanted: Iterable[int]) -> Profile:
+        """The same profile with some of its ranks."""
+        wanted = sorted(set(wanted))
+        missing = [r for r in wanted if r not in set(self.rank_ids())]
+        if missing:
+            have = ", ".join(map(str, self.rank_ids()[:16]))
+            raise BadInput(f"--rank: no rank {missing[0]} in this profile", f"it has {have}")
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
+        part.ranks = self.ranks.filter(pl.col("rank").is_in(wanted))
+        part._tables = {k: f.filter(pl.col("rank").is_in(wanted)) for k, f in self._tables.items()}
+        return part
+
+    # -- assembling ----------------------------------------------------------------------------------------------
+
+    def _part(self, name: str, part: Part) -> pl.DataFrame:
+        key = (name, part)
+        if key not in self._tables:
+            frame = self._assemble(name, part)
+            if part == "core" and name == "ops":
+                frame = self._with_launch(self._with_role(frame))
+            elif part == "core" and name == "ranges":
+                frame = self._with_parent(frame)
+            self._tables[key] = frame
+        return self._tables[key]
+
+    def _assemble(self, name: str, part: Part) -> pl.DataFrame:
+        """Read the part from every source, with `rank` for `proc` and global name ids."""
+        frames = []
+        for index, source in enumerate(self._sources):
+            mine = self.ranks.filter(pl.col("source") == index)
+            if mine.height:
+                frames.append(self._ranked(self._renamed(source.read(name, part), name), mine))
+        if not frames:
+            raise BadInput("the profile has no ranks", "give a trace with GPU or host activity")
+        frame = pl.concat(frames) if len(frames) > 1 else frames[0]
+        rank = frame["rank"].to_numpy()
+        if np.any(rank[1:] < rank[:-1]):
+            frame = frame[np.argsort(rank, kind="stable")]
+        return frame
+
+    def _ranked(self, frame: pl.DataFrame, mine: pl.DataFrame) -> pl.DataFrame:
+        rank_of = np.full(int(mine["proc"].to_numpy().max()) + 1, -1, dtype=np.int32)
+        rank_of[mine["proc"].to_numpy()] = mine["rank"].to_numpy()
+        proc = frame["proc"].to_numpy()
+        rank = np.full(len(proc), -1, dtype=np.int32)
+        known = proc < len(rank_of)
+        rank[known] = rank_of[proc[known]]
+        frame = frame.drop("proc").insert_column(0, pl.Series("rank", rank))
+        return frame if (rank >= 0).all() else frame.filter(pl.col("rank") >= 0)
+
+    def _renamed(self, chunk: Chunk, table: str) -> pl.DataFrame:
+        ids = self._names.add(chunk.names)
+        columns = [c for c in TABLES[table].name_ids() if c in chunk.frame.columns]
+        if ids is None or not columns:
+            return chunk.frame
+        return chunk.frame.with_columns(pl.Series(c, _take(ids, chunk.frame[c]), dtype=pl.UInt32) for c in columns)
+
+    # -- derived columns -----------------------------------------------------------------------------------------
+
+    def _with_role(self, ops: pl.DataFrame) -> pl.DataFrame:
+        names = self.names
+        comm = self._rules.is_comm(names).to_numpy() if len(names) else np.zeros(1, dtype=bool)
+        named = pl.Series("named", comm[ops["name"].fill_null(0).to_numpy()] if ops.height else [], dtype=pl.Boolean)
+        kernel = pl.col("kind").is_in(["kernel", "graph"])
+        return ops.with_columns(
+            pl.when((kernel & named) | (pl.col("copy_kind") == "PtoP"))
+            .then(pl.lit("comm"))
+            .when(kernel)
+            .then(pl.lit("compute"))
+            .otherwise(pl.lit("copy"))
+            .cast(ROLE)
+            .alias("role")
+        )
+
+    def _with_launch(self, ops: pl.DataFrame) -> pl.DataFrame:
+        calls = self.calls
+        call_id, op_id = (f["correlation"].fill_null(0).to_numpy() for f in (calls, ops))
+        launch = np.empty(ops.height, dtype=np.uint32)
+        for (o0, o1), (c0, c1) in zip(self._bounds(ops), self._bounds(calls), strict=True):
+            launch[o0:o1] = link.link(op_id[o0:o1], call_id[c0:c1])
+        column = pl.Series("launch", launch)
+        return ops.with_columns(pl.when(column != link.NO_CALL).then(column).alias("launch")).select(
+            [c.name for c in OPS if c.part == "core"]
+        )
+
+    def _with_parent(self, ranges: pl.DataFrame) -> pl.DataFrame:
+        """Nest push/pop ranges per thread; start/end ranges may cross threads, and stay off the stack."""
+        parent = np.full(ranges.height, nesting.NONE, dtype=np.int64)
+        depth = np.zeros(ranges.height, dtype=np.int64)
+        stacked = (ranges["kind"] == "pushpop").to_numpy()
+        tid, start, end = (ranges[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
+        for first, last in self._bounds(ranges):
+            rows = np.flatnonzero(stacked[first:last])
+            at = first + rows
+            found = nesting.nest(tid[at], start[at], end[at])
+            inside = found.parent != nesting.NONE
+            parent[at[inside]] = rows[found.parent[inside]]
+            depth[at] = found.depth()
+        column = pl.Series("parent", parent)
+        return ranges.with_columns(
+            pl.when(column != nesting.NONE).then(column).cast(pl.UInt32).alias("parent"),
+            pl.Series("depth", depth).cast(pl.UInt16),
+        )
+
+    def _bounds(self, frame: pl.DataFrame) -> list[tuple[int, int]]:
+        """First and last row of every rank."""
+        rank = frame["rank"].to_numpy()
+        ids = np.array(self.rank_ids(), dtype=rank.dtype)
+        first, last = np.searchsorted(rank, ids, side="left"), np.searchsorted(rank, ids, side="right")
+        return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
+class Names:
+    """The string table of a profile: every text once."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._id: dict[str, int] = {}
+        self._series: pl.Series | None = None
+
+    def add(self, texts: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.uint32]] | None:
+        """Ids of `texts`; None where they are 0, 1, 2 …, so that nothing need be renumbered."""
+        ids = np.fromiter((self._add(t) for t in texts.to_list()), dtype=np.uint32, count=len(texts))
+        return None if np.array_equal(ids, np.arange(len(ids))) else ids
+
+    def _add(self, text: str) -> int:
+        known = self._id.get(text)
+        if known is None:
+            known = self._id[text] = len(self._texts)
+            self._texts.append(text)
+            self._series = None
+        return known
+
+    def series(self) -> pl.Series:
+        if self._series is None:
+            self._series = pl.Series("name", self._texts, dtype=pl.String)
+        return self._series
+
+
+def _take(ids: np.ndarray[tuple[int], np.dtype[np.uint32]], column: pl.Series) -> pl.Series:
+    """`ids[column]`, nulls kept."""
+    if column.null_count() == 0:
+        return pl.Series(ids[column.to_numpy()])
+    taken = pl.Series(ids[column.fill_null(0).to_numpy()]) if len(ids) else column
+    return pl.select(pl.when(column.is_not_null()).then(taken)).to_series()

@@ -1,0 +1,97 @@
+"""Which process is which rank, over all the sources of a profile (semantics §1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.model.source import Source
+
+_IN_FILE_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[_-]?(\d+)", re.IGNORECASE)
+
+#: The `ranks` table of a profile.
+RANKS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int32,
+    "pid": pl.Int64,
+    "host": pl.String,
+    "device": pl.Int32,
+    "gpu": pl.String,
+    "setup": pl.String,
+    "world_size": pl.Int32,
+    "rank_from": pl.String,
+    "source": pl.Int32,
+    "proc": pl.Int32,
+}
+
+RANKS_DOC = {
+    "rank": "number of the rank; unique within the profile",
+    "pid": "process id on its host; pids collide across hosts",
+    "host": "host name, or the file's name where the source does not tell",
+    "device": "CUDA ordinal of the device that the process used first",
+    "gpu": "name of that device",
+    "setup": "the setup label as written; null where there is none",
+    "world_size": "ranks of the job, where the source says",
+    "rank_from": "how the rank is known: setup label, distributedInfo, NCCL payload, file name, or inferred",
+    "source": "which of the profile's sources it came from",
+    "proc": "index of the process within that source",
+}
+
+#: `rank_from` of a rank that nothing in the trace states.
+INFERRED = "order of pids"
+
+
+def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[str]]:
+    """The `ranks` table, sorted by rank, and notes on what was inferred."""
+    frames = []
+    for index, source in enumerate(sources):
+        found = source.processes()
+        if found.height == 1 and found["rank"][0] is None and (n := _rank_in_name(source.path)) is not None:
+            found = found.with_columns(pl.lit(n, pl.Int32).alias("rank"), pl.lit("file name").alias("rank_from"))
+        frames.append(
+            found.with_columns(
+                pl.lit(index, pl.Int32).alias("source"),
+                pl.col("host").fill_null(source.path.stem.split(".")[0]),
+            )
+        )
+    table = pl.concat(frames).select(list(RANKS)).cast(RANKS)  # type: ignore[arg-type]
+    _refuse_twins(table, sources)
+    unknown = table.filter(pl.col("rank").is_null()).height
+    notes = []
+    if unknown:
+        table = _number(table)
+        notes.append(f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes")
+    return table.sort("rank"), notes
+
+
+def _rank_in_name(path: Path) -> int | None:
+    found = _IN_FILE_NAME.findall(path.name)
+    return int(found[-1]) if found else None
+
+
+def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:
+    known = table.filter(pl.col("rank").is_not_null())
+    twins = known.filter(pl.col("rank").is_duplicated()).sort("rank", "source", "pid")
+    if twins.height == 0:
+        return
+    rank = twins["rank"][0]
+    first, second = twins.filter(pl.col("rank") == rank).head(2).iter_rows(named=True)
+    a, b = (sources[row["source"]].path for row in (first, second))
+    if a == b:
+        raise BadInput(f"{a}: pids {first['pid']} and {second['pid']} both say they are rank {rank}", "fix the labels")
+    raise BadInput(f"{a} and {b} both hold rank {rank}", "give each rank of one run once")
+
+
+def _number(table: pl.DataFrame) -> pl.DataFrame:
+    """Give processes without a rank the lowest free numbers, in the order of files and pids."""
+    taken = set(table["rank"].drop_nulls().to_list())
+    free = (n for n in range(table.height) if n not in taken)
+    table = table.sort("source", "pid")
+    numbers = [next(free) if r is None else r for r in table["rank"].to_list()]
+    return table.with_columns(
+        pl.Series("rank", numbers, dtype=pl.Int32),
+        pl.when(pl.col("rank").is_null()).then(pl.lit(INFERRED)).otherwise(pl.col("rank_from")).alias("rank_from"),
+    )
