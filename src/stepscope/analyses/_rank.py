@@ -1,0 +1,223 @@
+"""One rank's tables as arrays, with what most questions derive from them: launch times, enclosing ranges, stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.intervals import Spans, union
+from stepscope.model.labels import SETUP_PATTERN
+from stepscope.model.nesting import NONE, Nesting, nest
+from stepscope.model.profile import Profile
+from stepscope.model.schema import ROLE
+
+I64 = npt.NDArray[np.int64]
+
+#: What the trainer's stage ranges are called.
+STAGE = r"stage([1-5])_([fbw])"
+#: An op in no stage.
+NO_STAGE = "(no stage)"
+
+COMPUTE, COMM, COPY = range(len(ROLE.categories))
+
+
+def ranks_of(profile: Profile) -> Iterator[RankData]:
+    """Every rank of the profile, in order. Made once per profile: derived columns are shared between questions."""
+    memo: dict[int, RankData] = profile.__dict__.setdefault("_rank_data", {})
+    for row in profile.ranks.iter_rows(named=True):
+        if row["rank"] not in memo:
+            memo[row["rank"]] = RankData(profile, row)
+        yield memo[row["rank"]]
+
+
+class RankData:
+    """Arrays of one rank. Rows index the rank's own ops, calls and ranges."""
+
+    def __init__(self, profile: Profile, row: dict[str, Any]) -> None:
+        self._profile = profile
+        self.rank: int = row["rank"]
+        self.pid: int = row["pid"]
+        self.device: int | None = row["device"]
+        self.setup: str | None = row["setup"]
+
+    def _mine(self, table: str) -> pl.DataFrame:
+        cut: dict[str, dict[int, pl.DataFrame]] = self._profile.__dict__.setdefault("_cut", {})
+        if table not in cut:
+            cut[table] = dict(self._profile.by_rank(table))
+        return cut[table][self.rank]
+
+    # -- ops -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ops(self) -> pl.DataFrame:
+        return self._mine("ops")
+
+    @cached_property
+    def start(self) -> I64:
+        return self.ops["start_ns"].to_numpy()
+
+    @cached_property
+    def end(self) -> I64:
+        return self.ops["end_ns"].to_numpy()
+
+    @cached_property
+    def stream(self) -> npt.NDArray[np.int32]:
+        return self.ops["stream"].to_numpy()
+
+    @cached_property
+    def name(self) -> npt.NDArray[np.uint32]:
+        """Name ids."""
+        return self.ops["name"].to_numpy()
+
+    @cached_property
+    def role(self) -> npt.NDArray[np.uint8]:
+        """COMPUTE, COMM or COPY."""
+        return self.ops["role"].to_physical().to_numpy()
+
+    @cached_property
+    def is_kernel(self) -> npt.NDArray[np.bool_]:
+        """Kernels and graphs, as against copies and memsets."""
+        return self.ops["kind"].is_in(["kernel", "graph"]).to_numpy()
+
+    @cached_property
+    def compute(self) -> Spans:
+        """∪ of all compute of the rank, inside any window or not."""
+        mine = self.role == COMPUTE
+        return union(self.start[mine], self.end[mine])
+
+    # -- launches ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def calls(self) -> pl.DataFrame:
+        return self._mine("calls")
+
+    @cached_property
+    def launch(self) -> I64:
+        """Row of the launching call, NONE where the trace has none."""
+        return self.ops["launch"].cast(pl.Int64).fill_null(NONE).to_numpy()
+
+    @cached_property
+    def unlinked(self) -> int:
+        """Ops without a launch record."""
+        return int((self.launch == NONE).sum())
+
+    @cached_property
+    def launched_at(self) -> I64:
+        """Start of the launching call on the host; the op's own start where there is none (semantics §3)."""
+        linked = self.launch != NONE
+        at = self.start.copy()
+        at[linked] = self.calls["start_ns"].to_numpy()[self.launch[linked]]
+        return at
+
+    def launched_between(self, lo: int, hi: int) -> tuple[I64, tuple[int | None, int | None]]:
+        """Ops launched in the host range [lo, hi), and their GPU window.
+
+        Ops without a launch record belong to the window in whose GPU window they start. Where no op of the rank has
+        one, GPU time is all there is, and the host range is taken for it.
+        """
+        linked = self.launch != NONE
+        inside = linked & (self.launched_at >= lo) & (self.launched_at < hi)
+        if not linked.any():
+            inside = (self.start >= lo) & (self.start < hi)
+        if not inside.any():
+            return np.empty(0, np.int64), (None, None)
+        first, last = int(self.start[inside].min()), int(self.end[inside].max())
+        inside |= ~linked & (self.start >= first) & (self.start < last)
+        return np.flatnonzero(inside), (first, last)
+
+    def host_span(self) -> tuple[int | None, int | None]:
+        """First to last host activity, where there is any."""
+        frames = [f for f in (self.calls, self.ranges) if f.height]
+        if not frames:
+            return None, None
+        return min(f["start_ns"].min() for f in frames), max(f["end_ns"].max() for f in frames)  # type: ignore[type-var,return-value]
+
+    # -- ranges --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ranges(self) -> pl.DataFrame:
+        return self._mine("ranges")
+
+    @cached_property
+    def own_ranges(self) -> I64:
+        """Rows of the ranges that say what the program was doing: no setup label, nothing of NCCL's, no marks."""
+        frame = self.ranges
+        names = self._profile.names
+        setup = names.str.contains(SETUP_PATTERN).to_numpy()
+        nccl = names.str.contains("(?i)^nccl$").to_numpy()
+        if frame.height == 0:
+            return np.empty(0, np.int64)
+        skip = setup[frame["name"].to_numpy()] | (frame["kind"] == "mark").to_numpy()
+        domain = frame["domain"]
+        skip |= nccl[domain.fill_null(0).to_numpy()] & domain.is_not_null().to_numpy()
+        return np.flatnonzero(~skip)
+
+    def anchor_ranges(self) -> pl.DataFrame:
+        """Ranges that can anchor a window: whole ones, with their text."""
+        rows = self.own_ranges
+        frame = self.ranges[rows]
+        return frame.with_columns(self._profile.names.gather(frame["name"]).alias("text")).filter(pl.col("closed"))
+
+    @cached_property
+    def _nestings(self) -> tuple[Nesting, Nesting, I64]:
+        """Own ranges nested per thread (push/pop only), and over all threads; rows map back to `ranges`."""
+        rows = self.own_ranges
+        frame = self.ranges[rows]
+        tid, start, end = (frame[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
+        # Start/end ranges may cross threads: they enclose only through the process-wide lookup.
+        thread = np.where((frame["kind"] == "pushpop").to_numpy(), tid, np.int64(-1))
+        return nest(thread, start, end), nest(np.zeros(len(rows), np.int64), start, end), rows
+
+    def enclosing(self, ops: I64) -> I64:
+        """Row of the range that encloses the launch of each op, NONE where there is none (semantics §3)."""
+        per_thread, everywhere, rows = self._nestings
+        found = np.full(len(ops), NONE, dtype=np.int64)
+        if len(rows) == 0:
+            return found
+        at = self.launched_at[ops]
+        linked = self.launch[ops] != NONE
+        tid = self.calls["tid"].cast(pl.Int64).to_numpy()
+        found[linked] = per_thread.enclosing(tid[self.launch[ops[linked]]], at[linked])
+        missing = found == NONE
+        found[missing] = everywhere.enclosing(np.zeros(int(missing.sum()), np.int64), at[missing])
+        hit = found != NONE
+        found[hit] = rows[found[hit]]
+        return found
+
+    def ancestors_until(self, ranges: I64, wanted: npt.NDArray[np.bool_]) -> I64:
+        """Climb from each range to the first, itself included, whose row `wanted` marks; NONE where there is none."""
+        parent = self.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+        at = ranges.copy()
+        live = np.flatnonzero(at != NONE)
+        while len(live):
+            live = live[~wanted[at[live]]]
+            at[live] = parent[at[live]]
+            live = live[at[live] != NONE]
+        return at
+
+    def text_of(self, ranges: I64) -> pl.Series:
+        """Texts of ranges, null for NONE."""
+        hit = pl.Series(ranges != NONE)
+        if self.ranges.height == 0:
+            return pl.Series("text", [None] * len(ranges), dtype=pl.String)
+        ids = self.ranges["name"].gather(np.maximum(ranges, 0))
+        text = self._profile.names.gather(ids)
+        return pl.select(pl.when(hit).then(text).alias("text")).to_series()
+
+    def stage_of(self, ops: I64, pattern: str = STAGE) -> pl.Series:
+        """Stage of each op: from its enclosing range up to the first name that matches; the last match in it counts."""
+        names = self._profile.names
+        stages = names.str.extract_all(pattern).list.last()
+        if self.ranges.height == 0:
+            return pl.Series("stage", [NO_STAGE] * len(ops), dtype=pl.String)
+        wanted = stages.is_not_null().to_numpy()[self.ranges["name"].to_numpy()]
+        at = self.ancestors_until(self.enclosing(ops), wanted)
+        found = stages.gather(self.ranges["name"].gather(np.maximum(at, 0)))
+        return pl.select(
+            pl.when(pl.Series(at != NONE)).then(found).otherwise(pl.lit(NO_STAGE)).alias("stage")
+        ).to_series()

@@ -1,0 +1,100 @@
+"""Every analysis, found by its file: `analyses/<name>.py` is the command `<name>`, its function of that name the answer.
+
+A module that is a command has a docstring whose first line is the question it answers, `COLUMNS` (and `VARIANTS`, the
+columns under an option that changes them), and one function
+
+    def overlap(profile: Profile, window: WindowSpec, *, by: Annotated[By, "what a row is"] = "stage") -> Result
+
+whose keyword-only parameters, with their annotations, become the options of the command line, of the Python method and
+of the agents' tool. Modules whose name begins with an underscore are shared pieces, not commands.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from stepscope.model.result import Col, Result
+
+_NOT_COMMANDS = {"registry"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One keyword-only parameter of an analysis."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A command: its function, columns and options."""
+
+    name: str
+    function: Callable[..., Result]
+    question: str
+    doc: str
+    columns: tuple[Col, ...]
+    variants: dict[str, tuple[Col, ...]]
+    options: tuple[Option, ...]
+    windowed: bool
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all analyses, without importing any."""
+    found = (m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return tuple(sorted(n.replace("_", "-") for n in found if not n.startswith("_") and n not in _NOT_COMMANDS))
+
+
+def question(name: str) -> str:
+    """The one-line question of an analysis, read from its file: help must not import Polars."""
+    source = (Path(__file__).parent / f"{name.replace('-', '_')}.py").read_text("utf-8")
+    match = re.match(r'\s*"""(.*?)(?:\n|""")', source)
+    return match.group(1).strip() if match else ""
+
+
+@cache
+def get(name: str) -> Analysis:
+    """The analysis called `name`."""
+    module = import_module(f"stepscope.analyses.{name.replace('-', '_')}")
+    function = getattr(module, name.replace("-", "_"))
+    doc = inspect.cleandoc(module.__doc__ or "")
+    return Analysis(
+        name=name,
+        function=function,
+        question=doc.split("\n", 1)[0],
+        doc=doc,
+        columns=tuple(module.COLUMNS),
+        variants=_variants(module),
+        options=tuple(_options(function)),
+        windowed="window" in inspect.signature(function).parameters,
+    )
+
+
+def _variants(module: ModuleType) -> dict[str, tuple[Col, ...]]:
+    return {k: tuple(v) for k, v in getattr(module, "VARIANTS", {}).items()}
+
+
+def _options(function: Callable[..., Result]) -> list[Option]:
+    hints = get_type_hints(function, include_extras=True)
+    options = []
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        hint, text = hints[p.name], ""
+        if get_origin(hint) is Annotated:
+            hint, text = get_args(hint)[0], str(get_args(hint)[1])
+        options.append(Option(p.name, hint, p.default, text))
+    return options
