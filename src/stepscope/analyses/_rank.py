@@ -144,6 +144,10 @@ class RankData:
         return self._mine("ranges")
 
     @cached_property
+    def comms(self) -> pl.DataFrame:
+        return self._mine("comms")
+
+    @cached_property
     def own_ranges(self) -> I64:
         """Rows of the ranges that say what the program was doing: no setup label, nothing of NCCL's, no marks."""
         frame = self.ranges
@@ -199,6 +203,11 @@ class RankData:
             at[live] = parent[at[live]]
             live = live[at[live] != NONE]
         return at
+
+    def lengths(self, lo: int, hi: int) -> I64:
+        """Durations of all ops, cut at [lo, hi)."""
+        cut: I64 = np.maximum(np.minimum(self.end, hi) - np.maximum(self.start, lo), 0)
+        return cut
 
     def text_of(self, ranges: I64) -> pl.Series:
         """Texts of ranges, null for NONE."""

@@ -1,4 +1,4 @@
-"""Every analysis, found by its file: `analyses/<name>.py` is the command `<name>`, its function of that name the answer.
+"""Every analysis, found by its file: `analyses/<name>.py` is the command `<name>`, its function of that name the work.
 
 A module that is a command has a docstring whose first line is the question it answers, `COLUMNS` (and `VARIANTS`, the
 columns under an option that changes them), and one function

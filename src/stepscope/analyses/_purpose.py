@@ -1,0 +1,79 @@
+"""What a communication op is for: by the range that launched it, else by the process group it runs in (semantics §5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._rank import STAGE, RankData
+from stepscope.model.labels import parse_setup
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+UNKNOWN, MIXED = "unknown", "mixed"
+_PIPELINE = r"pipeline send/recv"
+#: What frameworks call the groups of an axis: whole words of the group's description.
+_GROUP_WORDS = {
+    "ep": ("ep", "expert", "moe"),
+    "pp": ("pp", "pipeline", "pipe"),
+    "cp": ("cp", "context"),
+    "tp": ("tp", "tensor"),
+    "dp": ("dp", "data", "ddp", "fsdp", "hsdp"),
+}
+_GROUP_PURPOSE = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp", "dp": "dp"}
+
+
+def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    """Purpose of each communication op: `ep_a2a`, `cp_ring`, `ep_meta`, `pp_p2p`, a group's axis, or `unknown`."""
+    by_range = _by_range(profile, data, ops)
+    by_group = _by_group(profile, data, ops)
+    return pl.select(pl.coalesce(by_range, by_group, pl.lit(UNKNOWN)).alias("purpose")).to_series()
+
+
+def unanimous(purposes: pl.Series) -> str:
+    """The one purpose that all ops share; `mixed` where they disagree, never a majority."""
+    found = purposes.unique().to_list()
+    return str(found[0]) if len(found) == 1 else MIXED if found else UNKNOWN
+
+
+def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    names = profile.names
+    setup = parse_setup(data.setup) if data.setup else None
+    has_ring = setup is not None and setup.axes.get("cp", (0, 1))[1] > 1
+    digit = names.str.extract_all(STAGE).list.last().str.extract(STAGE, 1)
+    per_name = pl.select(
+        pl.when(names.str.contains(_PIPELINE))
+        .then(pl.lit("pp_p2p"))
+        .when(digit.is_in(["2", "4"]))
+        .then(pl.lit("ep_a2a"))
+        .when(digit == "1")
+        .then(pl.lit("cp_ring" if has_ring else "ep_meta"))
+    ).to_series()
+    if data.ranges.height == 0 or len(ops) == 0:
+        return pl.Series([None] * len(ops), dtype=pl.String)
+    # Stop at the first range that is a stage or the pipeline's, even one whose stage has no communication of its own.
+    decides = (names.str.contains(STAGE) | names.str.contains(_PIPELINE)).to_numpy()
+    at = data.ancestors_until(data.enclosing(ops), decides[data.ranges["name"].to_numpy()])
+    found = per_name.gather(data.ranges["name"].gather(np.maximum(at, 0)))
+    return pl.select(pl.when(pl.Series(at != NONE)).then(found)).to_series()
+
+
+def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    """From the process group of the collective's metadata, linked by correlation (Kineto)."""
+    nothing = pl.Series([None] * len(ops), dtype=pl.String)
+    if not profile.has("comms"):
+        return nothing
+    comms = data.comms.filter(pl.col("correlation").is_not_null() & pl.col("group_name").is_not_null())
+    if comms.height == 0:
+        return nothing
+    group = profile.names.gather(comms["group_name"]).str.to_lowercase()
+    axis = pl.lit(None, dtype=pl.String)
+    for name, words in _GROUP_WORDS.items():
+        pattern = rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)"
+        axis = pl.when(pl.lit(group).str.contains(pattern)).then(pl.lit(_GROUP_PURPOSE[name])).otherwise(axis)
+    known = comms.select("correlation", axis.alias("purpose")).unique("correlation")
+    wanted = data.ops["correlation"].gather(ops).to_frame()
+    return wanted.join(known, on="correlation", how="left", maintain_order="left")["purpose"]

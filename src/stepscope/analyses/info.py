@@ -1,0 +1,59 @@
+"""What is in this profile: ranks, devices, events, and what is missing.
+
+The first thing to run on an unknown trace: which tool wrote it, what it holds per rank, how long it is, and what the
+reader had to infer or drop.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+from stepscope.model.schema import TABLES
+
+COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("host", "host name, or the file's name where the trace does not tell"),
+    Col("gpu", "name of its device"),
+    Col("kernels", "compute and communication kernels, and graphs recorded as one"),
+    Col("comm", "communication ops among them, peer copies included"),
+    Col("copies", "copies and memsets"),
+    Col("calls", "CUDA API calls"),
+    Col("ranges", "NVTX ranges and torch annotations"),
+    Col("streams", "streams with GPU work"),
+    Col("gpu_span_ns", "first start to last end of GPU work"),
+    Col("linked_pct", "share of GPU ops whose launching call is in the trace"),
+    Col("file", "file it came from"),
+)
+
+
+def info(profile: Profile) -> Result:
+    kernel = pl.col("kind").is_in(["kernel", "graph"])
+    ops = profile.ops.group_by("rank").agg(
+        kernel.sum().alias("kernels"),
+        (pl.col("role") == "comm").sum().alias("comm"),
+        (pl.col("role") == "copy").sum().alias("copies"),
+        pl.struct("device", "stream").n_unique().alias("streams"),
+        (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("gpu_span_ns"),
+        (100.0 * pl.col("launch").is_not_null().mean()).alias("linked_pct"),
+    )
+    calls, ranges = (profile.table(t).group_by("rank").agg(pl.len().alias(t)) for t in ("calls", "ranges"))
+    files = pl.DataFrame({"source": range(len(profile.sources)), "file": [s.file for s in profile.sources]}).cast(
+        {"source": pl.Int32}
+    )
+    table = profile.ranks.join(files, on="source", how="left")
+    for part in (ops, calls, ranges):
+        table = table.join(part, on="rank", how="left")
+    counts = ["kernels", "comm", "copies", "calls", "ranges", "streams"]
+    table = table.with_columns(pl.col(counts).fill_null(0)).sort("rank").select([c.name for c in COLUMNS])
+    missing = [t for t in TABLES if not profile.has(t)]
+    summary = {
+        "ranks": table.height,
+        "hosts": table["host"].n_unique(),
+        "tables": [t for t in TABLES if t not in missing],
+        "missing": missing,
+        "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
+    }
+    return Result(table, summary=summary)

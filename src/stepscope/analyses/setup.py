@@ -1,0 +1,66 @@
+"""Who is who: every rank's process, device, and place in the mesh.
+
+The trainer's setup label says it best: it is written into the trace itself, so there is no side file to lose. Where there
+is none, the rank comes from the profiler or is inferred, and `inferred` says so.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.model.labels import Setup, parse_setup
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import INFERRED
+from stepscope.model.result import Col, Result
+
+#: Axes of the label's documented form come first and are always there; others follow as they occur.
+AXES = ("pp", "dp", "cp", "ep")
+
+COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("host", "host name, or the file's name where the trace does not tell"),
+    Col("device", "CUDA ordinal of its device"),
+    Col("gpu", "name of the device"),
+    Col("setup", "the setup label as written"),
+    *(
+        Col(f"{a}_{part}", f"{text} on the {a} axis")
+        for a in AXES
+        for part, text in (("rank", "coordinate"), ("size", "size"))
+    ),
+    Col("mbs", "micro-batch size"),
+    Col("seq", "sequence length"),
+    Col("inferred", "true where nothing in the trace states the rank"),
+)
+
+
+def setup(profile: Profile) -> Result:
+    labels = [parse_setup(text) if text else None for text in profile.ranks["setup"]]
+    axes = dict.fromkeys(AXES) | dict.fromkeys(a for s in labels if s for a in s.axes)
+    extra = {"mbs": None, "seq": None} | dict.fromkeys(k for s in labels if s for k in s.extra)
+    columns = [
+        pl.Series(f"{axis}_{part}", [_coordinate(s, axis, i) for s in labels], dtype=pl.Int64)
+        for axis in axes
+        for i, part in enumerate(("rank", "size"))
+    ]
+    columns += [pl.Series(k, [s.extra.get(k) if s else None for s in labels], dtype=pl.String) for k in extra]
+    table = profile.ranks.select(
+        "rank",
+        "pid",
+        "host",
+        "device",
+        "gpu",
+        "setup",
+        *columns,
+        (pl.col("rank_from") == INFERRED).alias("inferred"),
+    ).with_columns(pl.col(k).cast(pl.Int64, strict=False) for k in ("mbs", "seq"))
+    notes = []
+    unlabelled = profile.ranks.filter(pl.col("setup").is_null())
+    if unlabelled.height:
+        notes.append(f"no setup label on {unlabelled.height} of {table.height} ranks: mesh coordinates unknown there")
+    how = profile.ranks.group_by("rank_from").len().sort("rank_from")
+    return Result(table, summary={"rank_from": dict(how.iter_rows())}, notes=notes)
+
+
+def _coordinate(label: Setup | None, axis: str, part: int) -> int | None:
+    return label.axes[axis][part] if label is not None and axis in label.axes else None

@@ -1,0 +1,30 @@
+"""Which stretch of time the other commands look at, on every rank.
+
+A window is a range on the host; its GPU window is what was *launched* in it, wherever the GPU got to it. Run this first
+when a figure surprises: the GPU often lags the host by more than a step.
+"""
+
+from __future__ import annotations
+
+from stepscope.analyses._window import WindowSpec, windows
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("label", "text of the anchor range"),
+    Col("index", "which instance, by start"),
+    Col("count", "how many instances there are"),
+    Col("cpu_start_ns", "start of the range on the host"),
+    Col("cpu_end_ns", "end of the range on the host"),
+    Col("gpu_start_ns", "first start of an op launched in it"),
+    Col("gpu_end_ns", "last end of an op launched in it"),
+    Col("ops", "GPU ops in it"),
+)
+
+
+def window(profile: Profile, window: WindowSpec) -> Result:
+    chosen = windows(profile, window)
+    table = [{**w.row(), "ops": len(w.ops)} for w in chosen.spans]
+    return Result(rows(COLUMNS, table), chosen.rows(), notes=chosen.notes)
