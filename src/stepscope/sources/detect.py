@@ -1,0 +1,92 @@
+"""What a path holds, by its content: names lie (`trace.json` may be gzip, `report.db` may be SQLite)."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Literal
+
+from stepscope.errors import BadInput
+
+Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto"]
+
+KINDS = "an nsys SQLite export, an nsys parquet directory, a .nsys-rep or a torch.profiler JSON(.gz)"
+
+#: Names by which people and profilers call profiles. A file of such a name that is none is an error, never ignored.
+_PROFILE_NAMES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz")
+
+_HEAD = 1 << 16
+_SQLITE = b"SQLite format 3\0"
+_NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
+_GZIP = b"\x1f\x8b"
+
+#: Files that are no profile of a run, but that people have beside one: what they are, and what to do.
+_OTHERS: tuple[tuple[bytes, str, str], ...] = (
+    (b"NVR\0", "is a Nsight Compute report", "give the profile of the whole run (nsys or torch.profiler)"),
+    (b"PAR1", "is a single parquet file", "give the directory that `nsys export --type parquetdir` wrote"),
+    (b"\x28\xb5\x2f\xfd", "is zstd-compressed", "decompress it first: `zstd -d`"),
+    (b"PK\x03\x04", "is a zip archive", "unpack it first"),
+    (b"BZh", "is bzip2-compressed", "decompress it first: `bunzip2`"),
+    (b"\xfd7zXZ", "is xz-compressed", "decompress it first: `xz -d`"),
+    (b"\x80", "is a pickle (an allocator snapshot?)", "give the profile of the run (nsys or torch.profiler)"),
+    (b"\x89HDF", "is HDF5", "export SQLite instead: `nsys export --type sqlite`"),
+)
+
+
+def kind_of(path: Path) -> Kind | None:
+    """The kind of profile at `path`, None where it is none; `BadInput` where it cannot be read."""
+    if path.is_dir():
+        return "nsys-parquet" if is_parquet_export(path) else None
+    head = _head(path)
+    if head.startswith(_SQLITE):
+        return "nsys-sqlite"
+    if head.startswith(_NSYS_REPORT):
+        return "nsys-rep"
+    return "kineto" if _text(head)[:1] in (b"{", b"[") else None
+
+
+def is_parquet_export(path: Path) -> bool:
+    """Whether the directory is one that `nsys export --type parquetdir` wrote: StringIds is in every export."""
+    return (path / "StringIds.parquet").is_file()
+
+
+def named_like_profile(path: Path) -> bool:
+    return path.name.lower().endswith(_PROFILE_NAMES)
+
+
+def refusal(path: Path) -> BadInput:
+    """Why the file at `path` is no profile, and what to give instead."""
+    head = _head(path)
+    if not head:
+        return BadInput(f"{path}: the file is empty", "export or capture it again")
+    for magic, what, fix in _OTHERS:
+        if head.startswith(magic):
+            return BadInput(f"{path}: {what}", fix)
+    if head.startswith(_GZIP) and _inflate(head).startswith(_SQLITE):
+        return BadInput(f"{path}: is a gzip-compressed SQLite file", "decompress it first: `gunzip`")
+    if path.suffix.lower() in (".nsys-rep", ".qdrep"):
+        return BadInput(f"{path}: is no nsys report (damaged, or cut off)", "copy or capture it again")
+    return BadInput(f"{path}: is no profile", f"give {KINDS}")
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD)
+    except PermissionError:
+        raise BadInput(f"{path}: no permission to read it", f"chmod +r {path}, or run as its owner") from None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})", "check the path and the disk") from None
+
+
+def _text(head: bytes) -> bytes:
+    text = _inflate(head) if head.startswith(_GZIP) else head
+    return text.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+
+def _inflate(head: bytes) -> bytes:
+    """What the start of a gzip file unpacks to; nothing where it is damaged."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+    except zlib.error:
+        return b""

@@ -1,0 +1,192 @@
+"""From what a user names (files, directories, globs) to opened sources, one per file, in natural order."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from stepscope import progress
+from stepscope.errors import BadInput
+from stepscope.model.source import Source
+from stepscope.sources.detect import KINDS, Kind, is_parquet_export, kind_of, named_like_profile, refusal
+
+#: Given a path and a function that opens it, a source: a cache decides here whether opening is needed at all.
+Wrap = Callable[[Path, Callable[[], Source]], Source]
+
+#: Of several exports of one report, the one that needs least work to read.
+_PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
+
+#: Files are hashed and scanned outside the interpreter's lock; more threads than this only use memory.
+_THREADS = 4
+
+
+def open_sources(
+    paths: str | Path | Sequence[str | Path], *, nsys: str | None = None, wrap: Wrap | None = None
+) -> list[Source]:
+    """Open every profile that `paths` name: files, directories and globs, together one multi-rank profile.
+
+    `nsys` is the program that exports `.nsys-rep` files; `wrap` may put a cache between a path and its opening.
+    Sources come in natural order of their paths, so that the same files give the same ranks however they were named.
+    """
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    found = find_profiles(paths)
+
+    def open_one(item: tuple[Path, Kind]) -> Source:
+        path, kind = item
+        opener = _opener(path, kind, nsys)
+        return wrap(path, opener) if wrap else opener()
+
+    if len(found) == 1:
+        return [open_one(found[0])]
+    sources = []
+    with ThreadPoolExecutor(min(_THREADS, len(found), os.cpu_count() or 1)) as pool:
+        try:
+            for source in pool.map(open_one, found):
+                sources.append(source)
+                progress.report("opening files", len(sources), len(found))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return sources
+
+
+def find_profiles(paths: Sequence[str | Path]) -> list[tuple[Path, Kind]]:
+    """The profiles that `paths` name, each with its kind, in natural order."""
+    if not paths:
+        raise BadInput("no profile given", f"give {KINDS}")
+    found = [profile for given in paths for path in _expand(given) for profile in _profiles_at(path)]
+    _refuse_repeats([path for path, _ in found])
+    return sorted(found, key=lambda item: natural_key(item[0]))
+
+
+def natural_key(path: Path) -> tuple[tuple[tuple[int, int | str], ...], ...]:
+    """Sorts rank2 before rank10."""
+    return tuple(
+        tuple((0, int(t)) if t.isdigit() else (1, t) for t in re.split(r"([0-9]+)", part) if t) for part in path.parts
+    )
+
+
+def _expand(given: str | Path) -> list[Path]:
+    path = Path(given).expanduser()
+    try:
+        if path.exists():  # first: a file may have brackets in its name
+            return [path]
+        if glob.has_magic(str(path)):
+            matches = [Path(m) for m in glob.glob(str(path), recursive=True)]
+            if not matches:
+                raise BadInput(f"{given}: nothing matches", "check the pattern, and the directory it starts in")
+            return sorted(matches, key=natural_key)
+    except (OSError, ValueError) as error:  # a name with a null byte, or too long for the file system
+        raise BadInput(f"{given!s:.200}: not a usable path ({error})", "check the path") from None
+    if path.is_symlink():
+        raise BadInput(f"{path}: a link to {path.readlink()}, which is missing", "restore the file it points to")
+    raise BadInput(f"{path}: no such file", "check the path")
+
+
+def _profiles_at(path: Path) -> list[tuple[Path, Kind]]:
+    kind = kind_of(path) if not path.is_dir() or is_parquet_export(path) else None
+    if kind is not None:
+        return [(path, kind)]
+    if path.is_dir():
+        return _profiles_in(path)
+    raise refusal(path)
+
+
+def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
+    """All profiles directly in a directory. Other files are ignored, but not broken ones that are named like one."""
+    try:
+        entries = sorted((e for e in directory.iterdir() if not e.name.startswith(".")), key=natural_key)
+    except OSError as error:
+        raise BadInput(f"{directory}: cannot be listed ({error.strerror})", "check its permissions") from None
+    found: list[tuple[Path, Kind]] = []
+    for entry in entries:
+        kind = _kind_among_others(entry)
+        if kind is not None:
+            found.append((entry, kind))
+        elif entry.is_file() and named_like_profile(entry):
+            raise refusal(entry)
+    if not found:
+        raise BadInput(f"{directory}: no profile in this directory", f"give {KINDS}")
+    found = _without_twins(found)
+    _refuse_mixture(directory, found)
+    return found
+
+
+def _kind_among_others(entry: Path) -> Kind | None:
+    """The kind of an entry of a directory that may hold anything: of JSON files, only traces count."""
+    try:
+        kind = kind_of(entry)
+    except BadInput:
+        if named_like_profile(entry):
+            raise
+        return None
+    if kind == "kineto" and not named_like_profile(entry):
+        from stepscope.sources.kineto import looks_like_kineto
+
+        return kind if looks_like_kineto(entry) else None
+    return kind
+
+
+def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+    """Without the reports and slower exports that lie beside an export of the same report."""
+    best: dict[str, Kind] = {}
+    for path, kind in found:
+        if kind in _PREFERENCE:
+            other = best.setdefault(_stem(path), kind)
+            best[_stem(path)] = min(kind, other, key=_PREFERENCE.index)
+    return [(path, kind) for path, kind in found if kind not in _PREFERENCE or best[_stem(path)] == kind]
+
+
+def _stem(path: Path) -> str:
+    """The name that all exports of one report share: `run.nsys-rep`, `run.sqlite`, `run_pqtdir`."""
+    return re.sub(r"(\.(nsys-rep|qdrep|sqlite|sqlite3|db)|[._](pqtdir|parquetdir|parquet))$", "", path.name)
+
+
+def _refuse_mixture(directory: Path, found: list[tuple[Path, Kind]]) -> None:
+    kineto = [path.name for path, kind in found if kind == "kineto"]
+    nsys = [path.name for path, kind in found if kind != "kineto"]
+    if kineto and nsys:
+        raise BadInput(
+            f"{directory}: holds both nsys profiles ({_some(nsys)}) and torch.profiler traces ({_some(kineto)})",
+            f"they see the same ranks twice: give one kind, such as {directory / _pattern(nsys)} "
+            f"or {directory / _pattern(kineto)}",
+        )
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _pattern(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else "*" + names[0].partition(".")[1] + names[0].split(".", 1)[-1]
+
+
+def _refuse_repeats(paths: list[Path]) -> None:
+    """The same file twice would be two ranks that agree suspiciously well."""
+    seen: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        stat = path.stat()
+        first = seen.setdefault((stat.st_dev, stat.st_ino), path)
+        if first is not path:
+            same = f"{path}: given twice" if first == path else f"{first} and {path} are the same file"
+            raise BadInput(same, "give each file once")
+
+
+def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
+    def opener() -> Source:
+        if kind == "kineto":
+            from stepscope.sources.kineto import open_kineto
+
+            return open_kineto(path)
+        from stepscope.sources.nsys import open_parquet, open_report, open_sqlite
+
+        if kind == "nsys-sqlite":
+            return open_sqlite(path)
+        return open_parquet(path) if kind == "nsys-parquet" else open_report(path, nsys=nsys)
+
+    return opener
