@@ -1,0 +1,57 @@
+"""What an export says about itself: versions, clocks, and the profiler's own warnings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from stepscope.model.source import Quality, SourceInfo
+from stepscope.sources.nsys.tables import Tables
+
+_WARNING = 2
+_MAX_NOTES = 5
+_LOSS = re.compile(r"\b(?:dropped|lost|discarded|not all)\b", re.IGNORECASE)
+_PRIVATE = re.compile(r"(?:[A-Za-z]:\\|\\\\|/)[^\s'\",;)]*[/\\][^\s'\",;)]*")
+
+
+def source_info(tables: Tables, file: str, format: str) -> SourceInfo:
+    """Versions name the exporter: the capturing one is not recorded."""
+    meta: dict[str, str] = {}
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        for name, value in tables.rows(table, "name", "value"):
+            meta.setdefault(str(name), str(value))
+    return SourceInfo(
+        file=file,
+        format=format,
+        tool=meta.get("EXPORT_PRODUCT_VERSION"),
+        schema=meta.get("EXPORT_SCHEMA_VERSION"),
+        epoch_ns=_first(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
+        capture_ns=_first(tables, "ANALYSIS_DETAILS", "duration"),
+    )
+
+
+def note_diagnostics(tables: Tables, quality: Quality) -> None:
+    """The profiler's warnings, each once with its count, without host names and paths."""
+    hosts = [str(v) for n, v in tables.rows("TARGET_INFO_SYSTEM_ENV", "name", "value") if n == "Hostname" and v]
+    found: Counter[str] = Counter()
+    for severity, text in tables.rows("DIAGNOSTIC_EVENT", "severity", "text"):
+        if text and ((isinstance(severity, int) and severity >= _WARNING) or _LOSS.search(str(text))):
+            found[_public(str(text), hosts)] += 1
+    losses_first = sorted(found.items(), key=lambda item: (not _LOSS.search(item[0]), -item[1]))
+    for text, count in losses_first[:_MAX_NOTES]:
+        times = f" ({count} times)" if count > 1 else ""
+        quality.note(f"the profiler warned{times}: {text}")
+    if len(found) > _MAX_NOTES:
+        quality.note(f"the profiler gave {len(found) - _MAX_NOTES} more kinds of warning")
+
+
+def _public(text: str, hosts: list[str]) -> str:
+    text = _PRIVATE.sub("<path>", " ".join(text.split()))
+    for host in hosts:
+        text = re.sub(rf"\b{re.escape(host)}\b", "<host>", text)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _first(tables: Tables, table: str, column: str) -> int | None:
+    values = [value for (value,) in tables.rows(table, column) if isinstance(value, int)]
+    return values[0] if values else None

@@ -1,0 +1,131 @@
+"""Who was profiled: the processes of an export that are ranks, and what it says about each."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.model.schema import PROCESSES
+from stepscope.sources.nsys.events import Export
+from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME
+
+#: The trainer's label, wherever it starts; further axes and pairs may follow.
+_SETUP = re.compile(r"^\s*rank=(\d+)\s*;")
+_PID = 0xFFFFFF
+
+
+def find_processes(export: Export) -> pl.DataFrame:
+    """`schema.PROCESSES` by process key, and `export.keys` with it."""
+    devices = _devices(export)
+    labels = _labels(export)
+    keys = set(devices) | set(labels)
+    keys |= _with_calls(export, _with_context(export) - keys) if keys else _distinct(export, RUNTIME.table, "globalTid")
+    keys = keys or _distinct(export, NVTX.table, "globalTid")
+    if not keys:
+        raise BadInput(
+            f"{export.tables.path}: holds no GPU activity, CUDA calls or NVTX ranges",
+            "capture with nsys profile --trace=cuda,nvtx",
+        )
+    export.keys = tuple(sorted(keys))
+    host = _hostname(export)
+    gpus = _Gpus(export)
+    rows = []
+    for proc, key in enumerate(export.keys):
+        pid = key & _PID
+        device = min(devices[key]) if devices.get(key) else gpus.only_device(pid)
+        label = labels.get(key)
+        rows.append(
+            {
+                "proc": proc,
+                "pid": pid,
+                "host": host,
+                "device": device,
+                "gpu": None if device is None else gpus.name(pid, device),
+                "rank": label[0] if label else None,
+                "rank_from": "setup label" if label else None,
+                "setup": label[1] if label else None,
+                "world_size": None,
+            }
+        )
+    return pl.DataFrame(rows, schema=PROCESSES)
+
+
+def _devices(export: Export) -> dict[int, set[int]]:
+    """CUDA ordinals of the devices that each process with GPU activity used."""
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for table in GPU_TABLES:
+        for process, device in export.tables.distinct(table, "globalPid", "deviceId"):
+            if process is not None:
+                found[process >> 24] |= {device} if device is not None else set()
+    return dict(found)
+
+
+def _labels(export: Export) -> dict[int, tuple[int, str]]:
+    """Rank and setup label by process; the label may have been pushed before the capture began."""
+    tables = export.tables
+    texts = [(str(text), tid) for text, tid in tables.containing(NVTX.table, "text", "rank=", "globalTid")]
+    registered = export.strings.ids_where(lambda text: bool(_SETUP.match(text)))
+    if registered and "textId" in tables.columns(NVTX.table):
+        from stepscope.sources.nsys.tables import field
+
+        uses = tables.frame(NVTX.table, {"tid": field("globalTid"), "id": field("textId")}, only=("textId", registered))
+        texts += [(export.strings.get(at) or "", tid) for tid, at in uses.iter_rows()]
+    found: dict[int, tuple[int, str]] = {}
+    for text, tid in texts:
+        match = _SETUP.match(text)
+        if match and isinstance(tid, int):
+            found.setdefault(tid >> 24, (int(match[1]), text))
+    return found
+
+
+def _with_context(export: Export) -> set[int]:
+    """Processes that had a CUDA context: a launcher that merely asks how many devices there are has none."""
+    found = set()
+    for table in ("TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_NULL_STREAM", "TARGET_INFO_CUDA_STREAM"):
+        for hw, vm, pid in export.tables.rows(table, "hwId", "vmId", "processId"):
+            if isinstance(pid, int):
+                found.add((int(hw or 0) << 32) | (int(vm or 0) << 24) | pid)
+    return found
+
+
+def _with_calls(export: Export, keys: set[int]) -> set[int]:
+    """Those of the processes that made CUDA calls. The calls are scanned only where the question arises at all."""
+    return keys & _distinct(export, RUNTIME.table, "globalTid") if keys else set()
+
+
+def _distinct(export: Export, table: str, column: str) -> set[int]:
+    return {value >> 24 for (value,) in export.tables.distinct(table, column) if value is not None}
+
+
+def _hostname(export: Export) -> str | None:
+    env = export.tables.rows("TARGET_INFO_SYSTEM_ENV", "name", "value")
+    return next((str(value) for name, value in env if name == "Hostname" and value), None)
+
+
+class _Gpus:
+    """Names of devices. `deviceId` is the process's own ordinal: ranks that see one device each all say 0."""
+
+    def __init__(self, export: Export) -> None:
+        tables = export.tables
+        gpus = tables.rows("TARGET_INFO_GPU", "id", "name", "cuDevice", "smCount")
+        # Graphics adapters that cannot run CUDA are listed too, all as device 0; they have no multiprocessors.
+        cuda = [g for g in gpus if g[3]] or gpus
+        self._by_id = {g[0]: str(g[1]) for g in gpus}
+        self._by_ordinal = {g[2]: str(g[1]) for g in reversed(cuda)}
+        self._mapped = {
+            (pid, ordinal): gpu
+            for gpu, ordinal, pid in tables.rows("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
+        }
+
+    def name(self, pid: int, device: int) -> str | None:
+        if (pid, device) in self._mapped:
+            return self._by_id.get(self._mapped[pid, device])
+        return self._by_ordinal.get(device)
+
+    def only_device(self, pid: int) -> int | None:
+        """The device of a process without GPU activity, where it saw just one."""
+        seen = [ordinal for (owner, ordinal) in self._mapped if owner == pid]
+        return int(seen[0]) if len(seen) == 1 and seen[0] is not None else None

@@ -1,0 +1,86 @@
+"""Operations on the GPU, CUDA calls, and other calls of the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import polars as pl
+
+from stepscope.model.schema import OP_KIND, TABLES, Part
+from stepscope.model.source import Chunk
+from stepscope.sources.nsys.events import Export, chunk, read_events
+from stepscope.sources.nsys.mapping import GRAPH, HOST, KERNEL, MEMCPY, MEMSET, RUNTIME, Event
+from stepscope.sources.nsys.strings import Names
+
+_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
+
+
+def api_name(raw: str) -> str:
+    """The API's name without suffixes of version and default stream: `cudaLaunchKernel`, not `…_ptsz_v7000`."""
+    return _SUFFIX.sub("", raw)
+
+
+def read_ops(export: Export, part: Part) -> Chunk:
+    names = Names()
+    wanted = TABLES["ops"].part(part)
+    frames = [
+        _named(export, read_events(export, KERNEL, wanted), KERNEL, names).with_columns(_kind("kernel")),
+        _copies(export, wanted, names),
+        read_events(export, MEMSET, wanted).with_columns(_kind("memset"), _name(names, "[memset]")),
+        _graphs(export, wanted, names),
+    ]
+    parts = [f.select([c for c in wanted if c in f.columns]) for f in frames if f.height]
+    return chunk(pl.concat(parts, how="diagonal") if parts else frames[0], "ops", part, names)
+
+
+def read_calls(export: Export, part: Part) -> Chunk:
+    names = Names()
+    frame = read_events(export, RUNTIME, TABLES["calls"].part(part))
+    return chunk(_named(export, frame, RUNTIME, names), "calls", part, names)
+
+
+def read_host(export: Export, part: Part) -> Chunk:
+    names = Names()
+    wanted = TABLES["host"].part(part)
+    frames = [_named(export, read_events(export, event, wanted), event, names) for event in HOST]
+    return chunk(pl.concat(frames, how="diagonal"), "host", part, names)
+
+
+def _copies(export: Export, wanted: Mapping[str, object], names: Names) -> pl.DataFrame:
+    columns = {*wanted, "copy_kind"}
+    frame = read_events(export, MEMCPY, columns).with_columns(_kind("memcpy"))
+    if "name" in wanted:
+        ids = {kind: names.intern(f"[memcpy {kind}]") for kind in frame["copy_kind"].unique().to_list()}
+        frame = frame.with_columns(
+            name=pl.col("copy_kind").replace_strict(ids, return_dtype=pl.UInt32) if ids else pl.lit(0, pl.UInt32)
+        )
+    return frame
+
+
+def _graphs(export: Export, wanted: Mapping[str, object], names: Names) -> pl.DataFrame:
+    frame = read_events(export, GRAPH, {*wanted, "graph"}).with_columns(_kind("graph"))
+    if "name" in wanted:
+        ids = {graph: names.intern(f"[graph {graph}]") for graph in frame["graph"].unique().sort().to_list()}
+        frame = frame.with_columns(
+            name=pl.col("graph").replace_strict(ids, return_dtype=pl.UInt32) if ids else pl.lit(0, pl.UInt32)
+        )
+    return frame
+
+
+def _named(export: Export, frame: pl.DataFrame, event: Event, names: Names) -> pl.DataFrame:
+    """Ids of the string table become ids of the chunk."""
+    ids = [
+        names.by_id(frame[name], export.strings, api_name if event is RUNTIME and name == "name" else None)
+        for name in frame.columns
+        if name in event.named
+    ]
+    return frame.with_columns(ids) if ids else frame
+
+
+def _kind(kind: str) -> pl.Expr:
+    return pl.lit(kind, dtype=OP_KIND).alias("kind")
+
+
+def _name(names: Names, text: str) -> pl.Expr:
+    return pl.lit(names.intern(text), dtype=pl.UInt32).alias("name")

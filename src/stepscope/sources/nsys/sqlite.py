@@ -1,0 +1,217 @@
+"""SQLite exports, read strictly: nothing is ever written to the file or next to it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import cast
+
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.sources.nsys.tables import Each, Field, Value, decode, no_rows
+
+MAGIC = b"SQLite format 3\0"
+#: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the cache.
+_BATCH_ROWS = 65536
+#: Rows per range: one range is held raw (8 bytes a value) while it is converted.
+_RANGE_ROWS = 262_144
+#: Row ids can be sparse (string ids are row ids): their span says little about the number of rows.
+_MAX_RANGES = 1024
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether the file begins like an SQLite database."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class SqliteTables:
+    """One SQLite export."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._uri = _uri(path)
+        self._columns: dict[str, frozenset[str]] = {}
+        self._names = frozenset(
+            str(name) for (name,) in self._query("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        )
+
+    def names(self) -> frozenset[str]:
+        return self._names
+
+    def columns(self, table: str) -> frozenset[str]:
+        if table not in self._names:
+            return frozenset()
+        if table not in self._columns:
+            info = self._query(f"SELECT name FROM pragma_table_info({_literal(table)})")
+            self._columns[table] = frozenset(str(name) for (name,) in info)
+        return self._columns[table]
+
+    def has(self, table: str) -> bool:
+        return table in self._names and bool(self._query(f"SELECT 1 FROM {_quote(table)} LIMIT 1"))
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Value, ...]]:
+        there = self.columns(table)
+        if not there:
+            return []
+        wanted = ", ".join(_quote(c) if c in there else "NULL" for c in columns)
+        return self._query(f"SELECT {wanted} FROM {_quote(table)}")
+
+    def distinct(self, table: str, *columns: str) -> list[tuple[int | None, ...]]:
+        there = self.columns(table)
+        if not there:
+            return []
+        wanted = ", ".join(_quote(c) if c in there else "NULL" for c in columns)
+        queries = [f"SELECT DISTINCT {wanted} FROM {_quote(table)}{where}" for where in self._ranges(table)]
+        with ThreadPoolExecutor(_workers()) as pool:
+            found = {row for part in pool.map(self._query, queries) for row in part}
+        return cast("list[tuple[int | None, ...]]", list(found))
+
+    def largest(self, table: str, column: str) -> int | None:
+        if column not in self.columns(table):
+            return None
+        return cast("int | None", self._query(f"SELECT max({_quote(column)}) FROM {_quote(table)}")[0][0])
+
+    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Value, ...]]:
+        there = self.columns(table)
+        if column not in there:
+            return []
+        wanted = ", ".join(_quote(c) if c in there else "NULL" for c in (column, *others))
+        return self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {_literal(text)})")
+
+    def frame(
+        self,
+        table: str,
+        fields: Mapping[str, Field],
+        *,
+        each: Each | None = None,
+        only: tuple[str, Sequence[int]] | None = None,
+    ) -> pl.DataFrame:
+        there = self.columns(table)
+        found = {alias: (name, f) for alias, f in fields.items() if (name := f.find(there)) is not None}
+        absent = [f.missing().alias(alias) for alias, f in fields.items() if alias not in found]
+        wanted = ", ".join(f"{_expression(name, f)} AS {_quote(alias)}" for alias, (name, f) in found.items())
+        also = f" AND {_quote(only[0])} IN ({', '.join(map(str, only[1]))})" if only else ""
+
+        def read(where: str) -> pl.DataFrame:
+            raw = self._arrow(f"SELECT {wanted or 'NULL'} FROM {_quote(table)}{where}{also}")
+            if raw.is_empty():  # without a row the driver has nothing to take the types from
+                raw = no_rows(fields)
+            elif absent:
+                raw = raw.with_columns(absent).select(list(fields))
+            return each(raw) if each else raw
+
+        ranges = self._ranges(table) if there else []
+        if not ranges:
+            return each(no_rows(fields)) if each else no_rows(fields)
+        if len(ranges) == 1:
+            return read(ranges[0])
+        with ThreadPoolExecutor(_workers()) as pool:
+            return pl.concat(list(pool.map(read, ranges)))
+
+    def _ranges(self, table: str) -> list[str]:
+        """Conditions that split the table into ranges of rows, in file order."""
+        try:
+            # Two subqueries: each is a walk to one end of the tree, while min and max together would scan the table.
+            ((low, high),) = self._query(
+                f"SELECT (SELECT min(rowid) FROM {_quote(table)}), (SELECT max(rowid) FROM {_quote(table)})"
+            )
+        except BadInput:
+            return [" WHERE 1"]  # a view has no row ids
+        if low is None or high is None:
+            return []
+        first, last = int(low), int(high)
+        span = last - first + 1
+        size = max(16_384, min(_RANGE_ROWS, -(-span // _workers())), span // _MAX_RANGES)
+        return [f" WHERE rowid BETWEEN {at} AND {at + size - 1}" for at in range(first, last + 1, size)]
+
+    def _query(self, sql: str) -> list[tuple[Value, ...]]:
+        with self._errors(), closing(sqlite3.connect(self._uri, uri=True)) as connection:
+            connection.text_factory = decode
+            return connection.execute(sql).fetchall()
+
+    def _arrow(self, sql: str) -> pl.DataFrame:
+        import adbc_driver_manager
+        import adbc_driver_sqlite
+
+        with self._errors():
+            database = adbc_driver_sqlite.connect(self._uri)
+            with (
+                database,
+                adbc_driver_manager.AdbcConnection(database) as connection,
+                adbc_driver_manager.AdbcStatement(connection) as statement,
+            ):
+                statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
+                statement.set_sql_query(sql)
+                stream, _ = statement.execute_query()
+                return pl.DataFrame(stream)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Failures of either driver as one line for the user: the only cause left here is the file."""
+        try:
+            yield
+        except BadInput:
+            raise
+        except Exception as error:
+            if (
+                not isinstance(error, sqlite3.Error | pl.exceptions.PolarsError)
+                and "adbc" not in type(error).__module__
+            ):
+                raise
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BadInput(
+                f"{self.path}: the SQLite database is damaged ({reason})", "copy it again or export the report again"
+            ) from error
+
+
+def _uri(path: Path) -> str:
+    """The read-only address of the file; BadInput where its header says that it cannot be read whole."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})", "check the path and its permissions") from error
+    if size == 0:
+        raise BadInput(f"{path}: the file is empty", "export the report again")
+    if not header.startswith(MAGIC) or len(header) < 100:
+        raise BadInput(f"{path}: not an SQLite database", "give an nsys export: nsys export --type=sqlite REPORT")
+    page = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    # The page count is valid only where two counters of the header agree; older writers left it at zero.
+    whole = pages * (65536 if page == 1 else page) if header[24:28] == header[92:96] else 0
+    if size < whole:
+        raise BadInput(
+            f"{path}: the file is cut short ({size} of {whole} bytes)", "copy it again or export the report again"
+        )
+    # A database in WAL mode makes even a reader create files next to it, unless it is declared immutable.
+    wal = header[18:20] != b"\x01\x01"
+    return path.absolute().as_uri() + ("?mode=ro&immutable=1" if wal else "?mode=ro")
+
+
+def _workers() -> int:
+    return min(8, os.cpu_count() or 1)
+
+
+def _expression(column: str, field: Field) -> str:
+    # The driver takes a column's type from its first batch: text and blobs must not begin as NULL.
+    if field.kind == "bytes":
+        return f"COALESCE(CAST({_quote(column)} AS BLOB), x'')"
+    return f"CAST({_quote(column)} AS REAL)" if field.kind == "real" else _quote(column)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

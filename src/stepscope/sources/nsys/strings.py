@@ -1,0 +1,85 @@
+"""Texts: the export's string table, and the names of one chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.sources.nsys.tables import Tables, decode, field
+
+#: Above this id a look-up array would waste memory (cut files keep the ids of the whole capture).
+_MAX_DIRECT = 1 << 22
+
+
+class Strings:
+    """`StringIds`: text by id."""
+
+    def __init__(self, tables: Tables) -> None:
+        frame = tables.frame("StringIds", {"id": field("id"), "value": field("value", kind="bytes")}).drop_nulls("id")
+        self._text = dict(zip(frame["id"].to_list(), frame["value"].to_list(), strict=True))
+
+    def get(self, key: int) -> str | None:
+        raw = self._text.get(key)
+        return None if raw is None else decode(raw)
+
+    def ids_where(self, test: Callable[[str], bool]) -> list[int]:
+        """Ids of all texts that pass the test."""
+        return [key for key, raw in self._text.items() if test(decode(raw))]
+
+
+class Names:
+    """The names that one chunk uses, numbered as they come."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def intern(self, text: str) -> int:
+        return self._ids.setdefault(text, len(self._ids))
+
+    def series(self) -> pl.Series:
+        return pl.Series("name", list(self._ids), dtype=pl.String)
+
+    def by_id(self, ids: pl.Series, strings: Strings, clean: Callable[[str], str] | None = None) -> pl.Series:
+        """Ids of the string table as ids of this chunk; null where the string table has no such id."""
+
+        def name(key: int) -> int:
+            text = strings.get(key) if key >= 0 else None
+            return -1 if text is None else self.intern(clean(text) if clean else text)
+
+        raw = ids.cast(pl.Int64).fill_null(-1).to_numpy()
+        return _series(ids.name, _translate(raw, name))
+
+    def by_text(self, texts: pl.Series) -> pl.Series:
+        """Raw texts as ids of this chunk; null for none."""
+        frame = pl.DataFrame({"text": texts})
+        unique = frame.unique(maintain_order=True)
+        numbers = [self.intern(decode(raw)) if raw else None for raw in unique["text"]]
+        unique = unique.with_columns(id=pl.Series(numbers, dtype=pl.UInt32))
+        return frame.join(unique, on="text", how="left", maintain_order="left")["id"].alias(texts.name)
+
+
+def _translate(raw: npt.NDArray[np.int64], name: Callable[[int], int]) -> npt.NDArray[np.int64]:
+    """`name` of every value, called once per distinct value."""
+    if len(raw) == 0:
+        return raw
+    highest = int(raw.max())
+    if highest < _MAX_DIRECT and int(raw.min()) >= -1:
+        used = np.zeros(highest + 2, dtype=bool)  # the last place is that of -1
+        used[raw] = True
+        table = np.full(highest + 2, -1, dtype=np.int64)
+        for key in np.flatnonzero(used[:-1]):
+            table[key] = name(int(key))
+        return table[raw]
+    values, inverse = np.unique(raw, return_inverse=True)
+    return np.array([name(int(v)) for v in values], dtype=np.int64)[inverse]
+
+
+def _series(name: str, ids: npt.NDArray[Any]) -> pl.Series:
+    series = pl.Series(name, ids)
+    if len(ids) and int(ids.min()) < 0:
+        series = series.to_frame().select(pl.when(pl.col(name) >= 0).then(pl.col(name)))[name]
+    return series.cast(pl.UInt32)

@@ -1,0 +1,91 @@
+"""An nsys export as raw tables, whatever the container: what the adapter needs of SQLite files and parquet directories.
+
+Columns come as they were exported, in three plain types: signed 64-bit integers (unsigned values keep their bits),
+floats, and bytes (text is bytes too: exports hold text that is not UTF-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import polars as pl
+
+Kind = Literal["int", "real", "bytes"]
+Value = int | float | str | None
+#: What to do with each row range as soon as it is read: downcasting early keeps the peak of memory low.
+Each = Callable[[pl.DataFrame], pl.DataFrame]
+
+RAW_DTYPE: dict[Kind, type[pl.DataType]] = {"int": pl.Int64, "real": pl.Float64, "bytes": pl.Binary}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One exported column, by the first of its names that the export has; null (no bytes) where it has none."""
+
+    names: tuple[str, ...]
+    kind: Kind = "int"
+
+    def find(self, columns: frozenset[str]) -> str | None:
+        return next((name for name in self.names if name in columns), None)
+
+    def missing(self) -> pl.Expr:
+        """What an export without this column is read as."""
+        return pl.lit(b"" if self.kind == "bytes" else None, dtype=RAW_DTYPE[self.kind])
+
+
+def field(*names: str, kind: Kind = "int") -> Field:
+    return Field(names, kind)
+
+
+class Tables(Protocol):
+    """The tables of one export. Absent tables have no columns and no rows; nothing raises for them."""
+
+    path: Path
+
+    def names(self) -> frozenset[str]:
+        """All tables, empty ones too."""
+        ...
+
+    def columns(self, table: str) -> frozenset[str]: ...
+
+    def has(self, table: str) -> bool:
+        """Whether the table has any row."""
+        ...
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Value, ...]]:
+        """A small table whole, text decoded; null for columns that it does not have."""
+        ...
+
+    def distinct(self, table: str, *columns: str) -> list[tuple[int | None, ...]]:
+        """Distinct combinations of integer columns of a large table."""
+        ...
+
+    def largest(self, table: str, column: str) -> int | None: ...
+
+    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Value, ...]]:
+        """Rows of a large table whose text column contains `text` (ASCII): that column, then the others."""
+        ...
+
+    def frame(
+        self,
+        table: str,
+        fields: Mapping[str, Field],
+        *,
+        each: Each | None = None,
+        only: tuple[str, Sequence[int]] | None = None,
+    ) -> pl.DataFrame:
+        """`fields` of a large table in file order; `only` keeps rows whose column has one of the values."""
+        ...
+
+
+def no_rows(fields: Mapping[str, Field]) -> pl.DataFrame:
+    """What an absent table is read as."""
+    return pl.DataFrame(schema={alias: RAW_DTYPE[f.kind] for alias, f in fields.items()})
+
+
+def decode(raw: bytes) -> str:
+    """Text of an export, never an error: what is not UTF-8 is shown as U+FFFD."""
+    return raw.decode("utf-8", errors="replace")
