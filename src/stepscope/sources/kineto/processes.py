@@ -1,0 +1,175 @@
+"""Which process each row belongs to: one per file, or one per rank where ranks were merged into one file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from stepscope.model.labels import SETUP_PATTERN, parse_setup
+from stepscope.model.schema import PROCESSES
+from stepscope.sources.kineto.rows import PID, RANK
+
+_RANK_IN_NAME = re.compile(r"\brank\s*[-_:=#]?\s*(\d+)\b", re.IGNORECASE)
+_HOST_TABLES = ("calls", "host", "ranges")
+
+
+@dataclass
+class Processes:
+    """Processes of a file in order; `rank_of` maps pids (of host and GPU rows) to ranks in merged files."""
+
+    pids: list[int | None]
+    ranks: list[int | None]
+    rank_from: str | None = None
+    rank_of: dict[int, int] = field(default_factory=dict)
+    proc_of_pid: dict[int, int] = field(default_factory=dict)
+
+    def assign(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with `proc` in place of what told it; null where nothing did."""
+        if len(self.pids) <= 1:
+            proc = pl.lit(0, pl.Int32)
+        elif self.rank_from is not None:
+            index = {rank: proc for proc, rank in enumerate(self.ranks)}
+            by_pid = pl.col(PID).replace_strict(self.rank_of, default=None, return_dtype=pl.Int64)
+            proc = pl.coalesce(RANK, by_pid).replace_strict(index, default=None, return_dtype=pl.Int32)
+        else:
+            proc = pl.col(PID).replace_strict(self.proc_of_pid, default=None, return_dtype=pl.Int32)
+        return frame.with_columns(proc.alias("proc")).drop(PID, RANK)
+
+
+def find(tables: Mapping[str, pl.DataFrame], process_names: Mapping[int, str], info: Mapping[str, Any]) -> Processes:
+    """The processes of a file, by the strongest evidence that it has."""
+    merged = _by_rank_argument(tables) or _by_process_name(tables, process_names)
+    if merged is not None:
+        return merged
+    several = _by_host_pid(tables)
+    if several is not None:
+        return several
+    rank = info.get("rank")
+    known = isinstance(rank, int)
+    pids = next((p for t in _HOST_TABLES if (p := _pids(tables.get(t)))), [])
+    return Processes(pids[:1] or [None], [rank if known else None], "distributedInfo" if known else None)
+
+
+def describe(
+    found: Processes, tables: Mapping[str, pl.DataFrame], texts: list[str], metadata: Mapping[str, Any]
+) -> pl.DataFrame:
+    """`schema.PROCESSES`: rows of the tables carry `proc` by now."""
+    info = distributed(metadata)
+    gpus = _gpu_names(metadata)
+    rows = []
+    for proc, (pid, rank) in enumerate(zip(found.pids, found.ranks, strict=True)):
+        device = _device(tables.get("ops"), proc)
+        label = _setup(tables.get("ranges"), proc, texts)
+        setup = parse_setup(label) if label else None
+        rows.append(
+            {
+                "proc": proc,
+                "pid": pid,
+                "host": None,
+                "device": device,
+                "gpu": gpus.get(device) if device in gpus else gpus.get(None),
+                "rank": setup.rank if setup else rank,
+                "rank_from": "setup label" if setup else found.rank_from,
+                "setup": label,
+                "world_size": size if isinstance(size := info.get("world_size"), int) else None,
+            }
+        )
+    return pl.DataFrame(rows, schema=PROCESSES)
+
+
+def distributed(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    info = metadata.get("distributedInfo")
+    return info if isinstance(info, dict) else {}
+
+
+def _by_rank_argument(tables: Mapping[str, pl.DataFrame]) -> Processes | None:
+    """Merging tools that write `args.rank` into every event."""
+    pairs = [f.select(PID, RANK).drop_nulls(RANK).unique() for f in tables.values()]
+    seen = pl.concat(pairs).unique() if pairs else pl.DataFrame(schema={PID: pl.Int64, RANK: pl.Int64})
+    ranks = sorted(seen[RANK].unique().to_list())
+    if not ranks:
+        return None
+    # A pid that only one rank uses also tells the rank of rows without the argument.
+    sole = seen.drop_nulls().filter(pl.col(PID).is_unique())
+    return _ranked(tables, ranks, "args.rank", dict(sole.iter_rows()))
+
+
+def _by_process_name(tables: Mapping[str, pl.DataFrame], process_names: Mapping[int, str]) -> Processes | None:
+    """Merging tools that give every rank pids of its own and name them: `RANK 0 - GPU`."""
+    rank_of = {pid: int(m[1]) for pid, name in process_names.items() if (m := _RANK_IN_NAME.search(name))}
+    used = set().union(*(_pids(f) for f in tables.values())) if tables else set()
+    rank_of = {pid: rank for pid, rank in rank_of.items() if pid in used}
+    ranks = sorted(set(rank_of.values()))
+    return _ranked(tables, ranks, "process name", rank_of) if len(ranks) > 1 else None
+
+
+def _ranked(tables: Mapping[str, pl.DataFrame], ranks: list[int], rank_from: str, rank_of: dict[int, int]) -> Processes:
+    pids: list[int | None] = []
+    for rank in ranks:
+        of_rank = [
+            pid
+            for t in _HOST_TABLES
+            if (f := tables.get(t)) is not None
+            for pid in _pids(
+                f.filter((pl.col(RANK) == rank) | (pl.col(PID).replace_strict(rank_of, default=-1) == rank))
+            )
+        ]
+        pids.append(of_rank[0] if of_rank else None)
+    return Processes(pids, list(ranks), rank_from, rank_of)
+
+
+def _by_host_pid(tables: Mapping[str, pl.DataFrame]) -> Processes | None:
+    """Several processes with calls in one file: GPU rows go where their correlation ids are."""
+    calls, ops = tables.get("calls"), tables.get("ops")
+    pids = sorted(_pids(calls))
+    if len(pids) < 2 or calls is None:
+        return None
+    proc_of = {pid: proc for proc, pid in enumerate(pids)}
+    if ops is not None:
+        gpu = ops.select(pl.col(PID).alias("gpu"), "correlation", pl.col("start_ns").alias("gpu_start"))
+        joined = gpu.join(calls.select(PID, "correlation", "start_ns"), on="correlation")
+        votes = joined.filter(pl.col("start_ns") <= pl.col("gpu_start")).group_by("gpu", PID).len()
+        for gpu_pid, pid in votes.sort("len").select("gpu", PID).iter_rows():
+            if gpu_pid not in pids:
+                proc_of[gpu_pid] = proc_of[pid]
+    return Processes(list(pids), [None] * len(pids), None, proc_of_pid=proc_of)
+
+
+def _pids(frame: pl.DataFrame | None) -> list[int]:
+    """Process ids of a table, the most frequent first; Kineto writes 0 and -1 for threads it knows nothing of."""
+    if frame is None:
+        return []
+    counted = frame[PID].drop_nulls().value_counts().sort("count", PID, descending=[True, False])
+    return [pid for pid in counted[PID].to_list() if pid > 0]
+
+
+def _device(ops: pl.DataFrame | None, proc: int) -> int | None:
+    if ops is None:
+        return None
+    counted = ops.filter(pl.col("proc") == proc)["device"].drop_nulls().value_counts()
+    return counted.sort("count", "device", descending=[True, False])["device"][0] if counted.height else None
+
+
+def _setup(ranges: pl.DataFrame | None, proc: int, texts: list[str]) -> str | None:
+    if ranges is None:
+        return None
+    own = ranges.filter(pl.col("proc") == proc)["name"].unique(maintain_order=True)
+    labels = pl.Series([texts[i] for i in own.to_list()], dtype=pl.String)
+    found = labels.filter(labels.str.contains(SETUP_PATTERN))
+    return found[0] if len(found) else None
+
+
+def _gpu_names(metadata: Mapping[str, Any]) -> dict[int | None, str]:
+    """Names by ordinal; under None, the name that all devices share (ROCm counts devices differently)."""
+    properties = metadata.get("deviceProperties")
+    if not isinstance(properties, list):
+        return {}
+    devices = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
+    names: dict[int | None, str] = {p["id"]: p["name"] for p in devices if isinstance(p.get("id"), int)}
+    if len({p["name"] for p in devices}) == 1:
+        names[None] = devices[0]["name"]
+    return names

@@ -1,0 +1,108 @@
+"""A torch.profiler trace as a source: read once, from front to back, when it is first asked for anything."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.model import schema
+from stepscope.model.schema import TABLES, Part
+from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
+from stepscope.sources.kineto import processes
+from stepscope.sources.kineto.bytestream import ByteStream
+from stepscope.sources.kineto.chunks import CHUNK_BYTES, EventChunks
+from stepscope.sources.kineto.collect import Collector
+from stepscope.sources.kineto.names import compact
+
+#: Times beyond this (2001 in microseconds since 1970) are absolute, where the file names no base.
+_EPOCH_FROM_NS = 10**18
+_VERSIONS = (("cupti_version", "CUPTI"), ("roctracer_version", "roctracer"), ("rocprofiler_version", "rocprofiler"))
+
+
+class KinetoSource:
+    """One Kineto JSON file, compressed or not."""
+
+    def __init__(self, path: Path, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.path = path
+        self._chunk_bytes = chunk_bytes
+
+    def processes(self) -> pl.DataFrame:
+        return self._trace.processes
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._trace.tables)
+
+    def read(self, table: str, part: Part = "core") -> Chunk:
+        frame = self._trace.tables.get(table)
+        if frame is None:
+            return Chunk(schema.empty(table, part))
+        return Chunk(*compact(conform(frame, table, part), TABLES[table].name_ids(), self._trace.texts))
+
+    @cached_property
+    def info(self) -> SourceInfo:
+        return self._trace.info
+
+    @cached_property
+    def quality(self) -> Quality:
+        return self._trace.quality
+
+    @cached_property
+    def _trace(self) -> _Trace:
+        return _Trace(self.path, self._chunk_bytes)
+
+
+class _Trace:
+    """Everything a file holds, in the columns of the model."""
+
+    def __init__(self, path: Path, chunk_bytes: int) -> None:
+        self.quality = Quality()
+        collector = Collector()
+        with ByteStream(path) as stream:
+            chunks = EventChunks(stream, chunk_bytes)
+            for events, text in chunks:
+                collector.add(events, text)
+        metadata = chunks.metadata
+        tables = {t: f for t in TABLES if (f := collector.table(t)) is not None}
+        found = processes.find(tables, collector.process_names, processes.distributed(metadata))
+        self.tables: dict[str, pl.DataFrame] = {}
+        for name in list(tables):
+            frame = found.assign(tables.pop(name))
+            if lost := frame["proc"].null_count():
+                self.quality.note(f"{lost} {name} belong to no known rank of this merged file: left out")
+                frame = frame.drop_nulls("proc")
+            self.tables[name] = canonical(frame, name)
+        self.texts = collector.names.texts()
+        self.processes = processes.describe(found, self.tables, self.texts, metadata)
+        self.info = SourceInfo(
+            file=str(path),
+            format="kineto",
+            tool=_tool(metadata),
+            schema=str(metadata["schemaVersion"]) if "schemaVersion" in metadata else None,
+            epoch_ns=_epoch(metadata, collector.earliest_ns),
+        )
+        self._note(chunks, collector)
+
+    def _note(self, chunks: EventChunks, collector: Collector) -> None:
+        if chunks.mended:
+            self.quality.note("the JSON has flaws (NaN, raw control characters or the like) that were mended")
+        if chunks.unclosed:
+            self.quality.note("the list of events is not closed: events may be missing at its end")
+        if collector.absurd:
+            self.quality.note(f"{collector.absurd} events with an impossible time (negative or over a year) left out")
+        for category, count in collector.unknown.most_common(8):
+            self.quality.note(f"{count} events of the unknown category {category!r} left out")
+
+
+def _tool(metadata: dict[str, Any]) -> str | None:
+    found = [f"{name} {metadata[key]}" for key, name in _VERSIONS if key in metadata]
+    return ", ".join(found) or None
+
+
+def _epoch(metadata: dict[str, Any], earliest_ns: int | None) -> int | None:
+    base = metadata.get("baseTimeNanoseconds")
+    if isinstance(base, int):
+        return base
+    return 0 if earliest_ns is not None and earliest_ns > _EPOCH_FROM_NS else None
