@@ -77,7 +77,7 @@ def _expand(given: str | Path) -> list[Path]:
         if path.exists():  # first: a file may have brackets in its name
             return [path]
         if glob.has_magic(str(path)):
-            matches = [Path(m) for m in glob.glob(str(path), recursive=True)]
+            matches = [Path(m) for m in glob.glob(str(path), recursive=True)]  # noqa: PTH207 (takes absolute ones)
             if not matches:
                 raise BadInput(f"{given}: nothing matches", "check the pattern, and the directory it starts in")
             return sorted(matches, key=natural_key)
@@ -89,6 +89,8 @@ def _expand(given: str | Path) -> list[Path]:
 
 
 def _profiles_at(path: Path) -> list[tuple[Path, Kind]]:
+    if not path.is_file() and not path.is_dir():
+        raise BadInput(f"{path}: not a regular file", "write it to a file first: profiles are read more than once")
     kind = kind_of(path) if not path.is_dir() or is_parquet_export(path) else None
     if kind is not None:
         return [(path, kind)]
@@ -163,7 +165,10 @@ def _some(names: list[str]) -> str:
 
 
 def _pattern(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else "*" + names[0].partition(".")[1] + names[0].split(".", 1)[-1]
+    """A glob for `names`: `*` and the extensions they share."""
+    shared = os.path.commonprefix([name[::-1] for name in names])[::-1]  # noqa: RUF071 (characters are meant)
+    dot = shared.find(".")
+    return "*" + shared[dot:] if len(names) > 1 and dot >= 0 else names[0]
 
 
 def _refuse_repeats(paths: list[Path]) -> None:
