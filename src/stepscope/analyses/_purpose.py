@@ -1,4 +1,4 @@
-"""What a communication op is for: by the range that launched it, else by the process group it runs in (semantics §5)."""
+"""What a communication op is for: by the range that launched it, else by its process group (semantics §5)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -144,6 +144,10 @@ class RankData:
         return self._mine("ranges")
 
     @cached_property
+    def host(self) -> pl.DataFrame:
+        return self._mine("host")
+
+    @cached_property
     def comms(self) -> pl.DataFrame:
         return self._mine("comms")
 
@@ -193,9 +197,49 @@ class RankData:
         found[hit] = rows[found[hit]]
         return found
 
+    def range_at(self, tid: I64, at: I64) -> I64:
+        """Row of the deepest own range of thread `tid` at each moment, NONE where there is none."""
+        per_thread, _, rows = self._nestings
+        found = per_thread.enclosing(tid, at)
+        hit = found != NONE
+        found[hit] = rows[found[hit]]
+        return found
+
+    def path_of(self, row: int) -> tuple[str, ...]:
+        """Texts of a range and the ranges around it, outermost first; the setup label and NCCL's are left out."""
+        texts: list[str] = []
+        own = self._is_own
+        while row != NONE:
+            if own[row]:
+                texts.append(self._profile.names[int(self._range_name[row])])
+            row = int(self._range_parent[row])
+        return tuple(reversed(texts))
+
+    @cached_property
+    def _is_own(self) -> npt.NDArray[np.bool_]:
+        own = np.zeros(self.ranges.height, dtype=bool)
+        own[self.own_ranges] = True
+        return own
+
+    @cached_property
+    def _range_name(self) -> npt.NDArray[np.uint32]:
+        return self.ranges["name"].to_numpy()
+
+    @cached_property
+    def _range_parent(self) -> I64:
+        return self.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+
+    def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
+        """`function` of the string table: judged once per name, not once per row."""
+        memo: dict[object, tuple[int, I64]] = self._profile.__dict__.setdefault("_per_name", {})
+        names = self._profile.names
+        if function not in memo or memo[function][0] != len(names):
+            memo[function] = (len(names), function(names))
+        return memo[function][1]
+
     def ancestors_until(self, ranges: I64, wanted: npt.NDArray[np.bool_]) -> I64:
         """Climb from each range to the first, itself included, whose row `wanted` marks; NONE where there is none."""
-        parent = self.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+        parent = self._range_parent
         at = ranges.copy()
         live = np.flatnonzero(at != NONE)
         while len(live):

@@ -20,9 +20,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from stepscope.model.result import Col, Result
+if TYPE_CHECKING:  # `stepscope --help` reads the registry, and must not import Polars
+    from stepscope.model.result import Col, Result
 
 _NOT_COMMANDS = {"registry"}
 

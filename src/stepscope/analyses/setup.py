@@ -1,7 +1,7 @@
 """Who is who: every rank's process, device, and place in the mesh.
 
-The trainer's setup label says it best: it is written into the trace itself, so there is no side file to lose. Where there
-is none, the rank comes from the profiler or is inferred, and `inferred` says so.
+The trainer's setup label says it best: it is written into the trace itself, so there is no side file to lose. Where
+there is none, the rank comes from the profiler or is inferred, and `inferred` says so.
 """
 
 from __future__ import annotations

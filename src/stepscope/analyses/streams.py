@@ -1,8 +1,8 @@
 """What each stream is for: compute, communication (and which), or copies.
 
 A stream is communication only if every kernel on it is: one compute kernel in order with the collectives makes them
-barriers, and a stream that mixes purposes is called `mixed`, not by its majority. Streams that are idle in the window are
-judged by the whole capture, so that none goes missing.
+barriers, and a stream that mixes purposes is called `mixed`, not by its majority. Streams that are idle in the window
+are judged by the whole capture, so that none goes missing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,62 @@
+"""The communication ops of a window, each with its exposure, stage and whether it is a barrier (semantics §2, §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.analyses._rank import COMM, COMPUTE, RankData
+from stepscope.analyses._window import Window
+from stepscope.errors import CannotAnswer
+from stepscope.intervals import covered
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CommOps:
+    """Communication ops of one window; times are cut at its edges where the window was given in GPU time."""
+
+    ops: I64  # rows within the rank's ops
+    start: I64
+    end: I64
+    exposed: I64  # |c \ K|
+    barrier: npt.NDArray[np.bool_]  # in order with compute on its own stream: cannot overlap by construction
+
+    @property
+    def length(self) -> I64:
+        return self.end - self.start
+
+
+def comm_ops(data: RankData, span: Window) -> CommOps:
+    """Communication of the window, exposed against all compute of the rank, inside the window or not."""
+    mine = span.ops[data.role[span.ops] == COMM]
+    start, end = data.start[mine], data.end[mine]
+    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
+        start, end = np.maximum(start, span.gpu_start_ns), np.minimum(end, span.gpu_end_ns)
+    exposed = (end - start) - covered(start, end, data.compute)
+    computing = span.ops[data.role[span.ops] == COMPUTE]
+    barrier = np.isin(data.stream[mine], np.unique(data.stream[computing]))
+    return CommOps(mine, start, end, exposed, barrier)
+
+
+def need_communication(profile: Profile) -> None:
+    """Refuse questions about communication on a profile that has none."""
+    need_ops(profile)
+    if not (profile.ops["role"] == "comm").any():
+        raise CannotAnswer(
+            "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
+            "profile a step of a multi-GPU run; `stepscope breakdown` answers for one GPU",
+        )
+
+
+def need_ops(profile: Profile) -> None:
+    """Refuse questions about the GPU on a profile without GPU activity."""
+    if not profile.has("ops") or profile.ops.height == 0:
+        raise CannotAnswer(
+            "the profile has no GPU activity",
+            "capture with `nsys profile --trace=cuda,nvtx`, or torch.profiler with ProfilerActivity.CUDA",
+        )

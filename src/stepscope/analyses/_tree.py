@@ -1,0 +1,89 @@
+"""The partition of a window, split by the hierarchy of ranges: each instant goes to one op, and so to one range.
+
+Of several ops that run at an instant the latest started owns it; a gap belongs to the op that ends it, since that is
+what was waited for. So every nanosecond has one owner, and the top level sums to the window.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.analyses._partition import Partition
+from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData
+from stepscope.analyses._window import Window
+from stepscope.intervals import Spans
+from stepscope.model.nesting import NONE, nest
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col
+
+I64 = npt.NDArray[np.int64]
+
+TREE_COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("depth", "depth in the hierarchy, 0 at the top"),
+    Col("path", "texts of the ranges from the top, joined by ` > `"),
+    Col("range", "text of the range; (no range) for what was launched outside any"),
+    Col("total_ns", "time that belongs to it and to the ranges in it"),
+    Col("compute_ns", "a compute kernel runs"),
+    Col("comm_exposed_ns", "else, communication runs"),
+    Col("copy_exposed_ns", "else, a copy or memset runs"),
+    Col("idle_ns", "nothing runs"),
+)
+
+_PARTS = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
+NO_RANGE = "(no range)"
+
+
+def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) -> list[dict[str, Any]]:
+    """Rows of the tree, depth first, the largest child first."""
+    total: dict[tuple[str, ...], I64] = defaultdict(lambda: np.zeros(len(_PARTS), np.int64))
+    for column, (ops, length) in enumerate(_owners(data, parts)):
+        ranges = np.full(len(ops), NONE, dtype=np.int64)
+        ranges[ops != NONE] = data.enclosing(ops[ops != NONE])
+        rows, at = np.unique(ranges, return_inverse=True)
+        for row, sum_ns in zip(rows.tolist(), np.bincount(at, weights=length).astype(np.int64).tolist(), strict=True):
+            path = data.path_of(row) or (NO_RANGE,)
+            for depth in range(len(path)):
+                total[path[: depth + 1]][column] += sum_ns
+    order = sorted(total, key=lambda p: [(-int(total[p[: k + 1]].sum()), p[k]) for k in range(len(p))])
+    return [
+        {
+            "rank": data.rank,
+            "pid": data.pid,
+            "depth": len(path) - 1,
+            "path": " > ".join(path),
+            "range": path[-1],
+            "total_ns": int(total[path].sum()),
+            **dict(zip(_PARTS, total[path].tolist(), strict=True)),
+        }
+        for path in order
+    ]
+
+
+def _owners(data: RankData, parts: Partition) -> list[tuple[I64, I64]]:
+    """Per part: the op that owns each piece (NONE where no op ends a gap), and the piece's length."""
+    found = [
+        _running(data, role, spans)
+        for role, spans in ((COMPUTE, parts.compute), (COMM, parts.comm_exposed), (COPY, parts.copy_exposed))
+    ]
+    after = np.searchsorted(data.start, parts.idle.end)
+    ends = np.where(after < len(data.start), after, NONE)
+    found.append((ends, parts.idle.end - parts.idle.start))
+    return found
+
+
+def _running(data: RankData, role: int, spans: Spans) -> tuple[I64, I64]:
+    if len(spans) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    ops = np.flatnonzero((data.role == role) & (data.start < spans.end[-1]) & (data.end > spans.start[0]))
+    start, end = data.start[ops], data.end[ops]
+    edges = np.unique(np.concatenate([start, end, spans.start, spans.end]))
+    inside = spans.contains(edges[:-1])
+    at, length = edges[:-1][inside], np.diff(edges)[inside]
+    one = np.zeros(len(ops), np.int64)
+    return ops[nest(one, start, end).enclosing(np.zeros(len(at), np.int64), at)], length

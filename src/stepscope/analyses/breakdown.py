@@ -1,0 +1,89 @@
+"""Where did the step go: compute, exposed communication, exposed copies, or nothing at all?
+
+Every instant of a rank's GPU window is exactly one of the four, so the parts sum to the window to the nanosecond.
+Communication under compute is hidden: it costs nothing, and is shown beside the parts, not among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._partition import Partition, partition
+from stepscope.analyses._rank import ranks_of
+from stepscope.analyses._tree import TREE_COLUMNS, tree_rows
+from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
+_PARTS = (
+    Col("window_ns", "length of the GPU window"),
+    Col("compute_ns", "a compute kernel runs"),
+    Col("comm_exposed_ns", "else, communication runs"),
+    Col("copy_exposed_ns", "else, a copy or memset runs"),
+    Col("idle_ns", "nothing runs"),
+    Col("comm_hidden_ns", "communication and compute run together (inside compute_ns)"),
+    Col("compute_pct", "share of the window"),
+    Col("comm_exposed_pct", "share of the window"),
+    Col("copy_exposed_pct", "share of the window"),
+    Col("idle_pct", "share of the window"),
+)
+
+COLUMNS = (*_WHO, *_PARTS)
+VARIANTS = {"by=step": (*_WHO, *_STEP, *_PARTS), "tree": TREE_COLUMNS}
+
+
+def breakdown(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[Literal["rank", "step"], "one row per rank, or one per step of each rank"] = "rank",
+    tree: Annotated[bool, "split the window by the hierarchy of ranges"] = False,
+) -> Result:
+    need_ops(profile)
+    chosen = windows(profile, replace(window, index="all") if by == "step" else window)
+    table: list[dict[str, Any]] = []
+    for data in ranks_of(profile):
+        for span in chosen.of(data.rank):
+            if span.gpu_start_ns is None or span.gpu_end_ns is None:
+                continue
+            parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
+            if tree:
+                table += tree_rows(profile, data, span, parts)
+            else:
+                table.append(_row(span, parts))
+    columns = TREE_COLUMNS if tree else VARIANTS["by=step"] if by == "step" else COLUMNS
+    return Result(rows(columns, table), chosen.rows(), summary=_summary(table, tree), notes=chosen.notes)
+
+
+def _row(span: Window, parts: Partition) -> dict[str, Any]:
+    figures = {
+        "compute": parts.compute.length(),
+        "comm_exposed": parts.comm_exposed.length(),
+        "copy_exposed": parts.copy_exposed.length(),
+        "idle": parts.idle.length(),
+    }
+    return {
+        "rank": span.rank,
+        "pid": span.pid,
+        "index": span.index,
+        "label": span.label,
+        "window_ns": parts.window_ns,
+        **{f"{k}_ns": v for k, v in figures.items()},
+        "comm_hidden_ns": parts.comm_hidden_ns,
+        **{f"{k}_pct": 100.0 * v / parts.window_ns if parts.window_ns else None for k, v in figures.items()},
+    }
+
+
+def _summary(table: list[dict[str, Any]], tree: bool) -> dict[str, Any]:
+    """Means over ranks and steps, weighted by time: what a person quotes of the whole job."""
+    total = sum(r["window_ns"] for r in table) if not tree else 0
+    if not total:
+        return {}
+    return {
+        f"{k}_pct": 100.0 * sum(r[f"{k}_ns"] for r in table) / total
+        for k in ("compute", "comm_exposed", "copy_exposed", "idle")
+    }

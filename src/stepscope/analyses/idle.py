@@ -1,0 +1,104 @@
+"""Why was the GPU idle: a synchronizing call, the allocator, the host, or a queued op that had to wait?
+
+Every gap of the window is split at the launch of the op that ended it. Before the launch the host is the reason, and
+the row names the call it sat in, or its range; after it, the op was queued behind something. The causes sum to the
+idle time of `breakdown` to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._causes import CAUSES, Pieces, causes
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._hostwork import doing
+from stepscope.analyses._partition import partition
+from stepscope.analyses._rank import RankData, ranks_of
+from stepscope.analyses._window import WindowSpec, windows
+from stepscope.errors import CannotAnswer
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_CAUSE = Col("cause", "sync, alloc, load, api, host, queue; tail: no op ends it; unlinked: the op has no launch record")
+
+COLUMNS = (
+    *_WHO,
+    Col("gap_start_ns", "start of the stretch, GPU time"),
+    Col("gap_ns", "its length"),
+    _CAUSE,
+    Col("range", "range the launching thread was in"),
+    Col("call", "CUDA call that covers the stretch longest; the launch for `queue`"),
+    Col("next_op", "op that ended the gap"),
+    Col("doing", "what else the trace says of the host meanwhile: OS-runtime call, torch op or Python function"),
+)
+_TOTALS = (Col("n", "stretches"), Col("total_ns", "their length"), Col("share_pct", "share of the window"))
+VARIANTS = {
+    "by=cause": (*_WHO, _CAUSE, *_TOTALS),
+    "by=range": (*_WHO, Col("range", "range the launching thread was in"), *_TOTALS),
+}
+
+
+def idle(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[Literal["gap", "cause", "range"], "one row per stretch, or totals"] = "gap",
+    top: Annotated[int, "only the N longest rows of each rank; 0 for all"] = 0,
+) -> Result:
+    need_ops(profile)
+    if not profile.has("calls"):
+        raise CannotAnswer(
+            "the profile has no CUDA API calls, so nothing says why the GPU was idle",
+            "capture with `nsys profile --trace=cuda,nvtx`; `stepscope breakdown` shows how long it was",
+        )
+    chosen = windows(profile, window)
+    frames = []
+    for data in ranks_of(profile):
+        for span in chosen.of(data.rank):
+            if span.gpu_start_ns is None or span.gpu_end_ns is None:
+                continue
+            parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
+            frame = _rows(profile, data, causes(data, parts.idle))
+            if by != "gap":
+                frame = _totals(frame, by, span.gpu_ns)
+            if top:
+                length = "gap_ns" if by == "gap" else "total_ns"
+                frame = frame.sort(length, descending=True, maintain_order=True).head(top)
+            frames.append(frame)
+    columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
+    table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    return Result(table, chosen.rows(), notes=chosen.notes)
+
+
+def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
+    names = profile.names
+    ranges = data.range_at(found.tid, found.start)
+    call = np.where(found.call >= 0, found.call, 0)
+    op = np.where(found.next_op >= 0, found.next_op, 0)
+    call_name = data.calls["name"].gather(call) if data.calls.height else pl.Series([None] * len(call), dtype=pl.UInt32)
+    return pl.DataFrame(
+        {
+            "rank": pl.Series([data.rank] * len(found.start), dtype=pl.Int64),
+            "pid": pl.Series([data.pid] * len(found.start), dtype=pl.Int64),
+            "gap_start_ns": found.start,
+            "gap_ns": found.end - found.start,
+            "cause": pl.Series(CAUSES).gather(found.cause),
+            "range": data.text_of(ranges),
+            "call": pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series(),
+            "next_op": pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(data.name[op]))).to_series(),
+            "doing": doing(profile, data, found),
+        }
+    )
+
+
+def _totals(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
+    return (
+        frame.group_by("rank", "pid", by)
+        .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("gap_ns").sum().alias("total_ns"))
+        .with_columns((100.0 * pl.col("total_ns") / window_ns).alias("share_pct"))
+        .sort(["total_ns", by], descending=[True, False])
+    )

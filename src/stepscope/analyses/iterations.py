@@ -1,0 +1,94 @@
+"""How steady is the pace: every step's time on host and GPU, its percentiles, and the outliers.
+
+One slow step is another bug than a slow run: a garbage collection, a recompile or a checkpoint shows as an outlier, a
+slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its rank's
+steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.analyses._rank import ranks_of
+from stepscope.analyses._window import WHOLE, WindowSpec, windows
+from stepscope.errors import CannotAnswer
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("anchor", "text of the anchor with its numbers folded"),
+    Col("index", "which instance, by start"),
+    Col("label", "its text"),
+    Col("cpu_ns", "length of the range on the host"),
+    Col("gpu_ns", "first start to last end of the ops launched in it; null where there are none"),
+    Col("outlier", "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work)"),
+    Col("period_ns", "from its start on the GPU to the next one's; null for the last"),
+)
+_FEWEST = 4  # quartiles of fewer steps say nothing
+
+
+def iterations(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    plot: Annotated[bool, "draw the pace in the terminal (table format only)"] = False,
+) -> Result:
+    chosen = windows(profile, replace(window, index="all"))
+    if all(w.label == WHOLE for w in chosen.spans):
+        raise CannotAnswer(
+            "no step or chunk range recurs in this profile",
+            "annotate steps (`step 12`), let torch.profiler mark them (prof.step()), or give --anchor REGEX",
+        )
+    table: list[dict[str, Any]] = []
+    summary: list[dict[str, Any]] = []
+    for data in ranks_of(profile):
+        spans = [w for w in chosen.of(data.rank) if w.cpu_start_ns is not None and w.cpu_end_ns is not None]
+        cpu = np.array([w.cpu_end_ns - w.cpu_start_ns for w in spans if w.cpu_end_ns and w.cpu_start_ns is not None])
+        gpu = [None if w.gpu_start_ns is None else w.gpu_ns for w in spans]
+        known = np.array([g for g in gpu if g is not None])
+        paced = known if len(known) == len(spans) else cpu
+        flags = _outliers(paced)
+        starts = [w.gpu_start_ns for w in spans] + [None]
+        for i, w in enumerate(spans):
+            here, then = starts[i], starts[i + 1]
+            table.append(
+                {
+                    "rank": w.rank,
+                    "pid": w.pid,
+                    "anchor": _fold(w.label),
+                    "index": w.index,
+                    "label": w.label,
+                    "cpu_ns": int(cpu[i]),
+                    "gpu_ns": gpu[i],
+                    "outlier": bool(flags[i]),
+                    "period_ns": None if here is None or then is None else then - here,
+                }
+            )
+        summary.append({"rank": data.rank, "n": len(spans), **_percentiles("cpu", cpu), **_percentiles("gpu", known)})
+    return Result(rows(COLUMNS, table), chosen.rows(), {"pace": summary, "plot": plot}, chosen.notes)
+
+
+def _fold(label: str) -> str:
+    return "".join("#" if c.isdigit() else c for c in label).replace("##", "#").replace("##", "#")
+
+
+def _outliers(times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    if len(times) < _FEWEST:
+        return np.zeros(len(times), dtype=bool)
+    low, high = np.percentile(times, [25, 75])
+    fence = 3 * (high - low)
+    beyond: npt.NDArray[np.bool_] = (times < low - fence) | (times > high + fence)
+    return beyond
+
+
+def _percentiles(what: str, times: npt.NDArray[np.int64]) -> dict[str, int | None]:
+    marks = (50, 90, 99)
+    if len(times) == 0:
+        return {f"{what}_p{m}_ns": None for m in marks}
+    return {f"{what}_p{m}_ns": round(float(v)) for m, v in zip(marks, np.percentile(times, marks), strict=True)}

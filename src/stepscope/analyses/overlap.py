@@ -1,0 +1,117 @@
+"""Is communication hidden behind compute, and which stage exposes it?
+
+`exposed` is the part of a communication op during which no compute kernel of that rank runs. It is measured op by op
+against *all* compute of the rank, so that work of a neighbouring chunk that hides an all-to-all counts. Collectives on
+a stream that also computes are in order with that compute: they are barriers, shown apart, and never called exposed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._comm import CommOps, comm_ops, need_communication
+from stepscope.analyses._purpose import purpose_of
+from stepscope.analyses._rank import NO_STAGE, STAGE, RankData, ranks_of
+from stepscope.analyses._window import WindowSpec, windows
+from stepscope.intervals import subtract, union
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+By = Literal["stage", "range", "stream", "purpose", "op"]
+
+_FIGURES = (
+    Col("n", "communication ops, barriers not counted"),
+    Col("comm_ns", "sum of their durations"),
+    Col("exposed_ns", "sum of the parts not covered by compute"),
+    Col("exposed_wall_ns", "the same on the wall clock: ops that run side by side count once"),
+    Col("overlap_pct", "100·(1 − exposed/comm); null without communication"),
+    Col("overlap_min_pct", "the least hidden single op"),
+    Col("overlap_max_pct", "the best hidden single op"),
+    Col("barrier_ns", "communication in order with compute on its own stream"),
+)
+_KEY_DOC = {
+    "stage": "stage of the trainer's labels, or (no stage)",
+    "range": "range that launched it",
+    "stream": "stream id within the process",
+    "purpose": "what it serves (see `streams`)",
+    "op": "kernel name",
+}
+
+
+def _columns(by: str) -> tuple[Col, ...]:
+    return (Col("rank", "rank of the process"), Col("pid", "process id on its host"), Col(by, _KEY_DOC[by]), *_FIGURES)
+
+
+COLUMNS = _columns("stage")
+VARIANTS = {f"by={by}": _columns(by) for by in ("range", "stream", "purpose", "op")}
+
+
+def overlap(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "what a row is"] = "stage",
+    stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
+) -> Result:
+    need_communication(profile)
+    chosen = windows(profile, window)
+    table: list[dict[str, Any]] = []
+    totals: list[dict[str, Any]] = []
+    for data in ranks_of(profile):
+        for span in chosen.of(data.rank):
+            comm = comm_ops(data, span)
+            keys = _keys(profile, data, comm, by, stage)
+            who = {"rank": data.rank, "pid": data.pid}
+            table += [{**who, by: k, **_figures(data, comm, (keys == k).to_numpy())} for k in _ordered(keys)]
+            totals.append({**who, "index": span.index, **_figures(data, comm, np.ones(len(comm.ops), dtype=bool))})
+    result = rows(_columns(by), table)
+    notes = list(chosen.notes)
+    if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
+        notes.append(
+            f"no communication in the window of {len(silent)} of {len(totals)} windows (ranks {_some(silent)})"
+        )
+    return Result(result, chosen.rows(), summary={"total": totals}, notes=notes)
+
+
+def _keys(profile: Profile, data: RankData, comm: CommOps, by: By, stage: str) -> pl.Series:
+    if by == "stage":
+        return data.stage_of(comm.ops, stage)
+    if by == "range":
+        return data.text_of(data.enclosing(comm.ops)).fill_null("(no range)")
+    if by == "stream":
+        return pl.Series(data.stream[comm.ops]).cast(pl.Int64)
+    if by == "purpose":
+        return purpose_of(profile, data, comm.ops)
+    return profile.names.gather(data.name[comm.ops])
+
+
+def _ordered(keys: pl.Series) -> list[Any]:
+    """Keys in order, what belongs to no stage last."""
+    return sorted(keys.unique().to_list(), key=lambda k: (k == NO_STAGE, k))
+
+
+def _figures(data: RankData, comm: CommOps, mine: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
+    counted = mine & ~comm.barrier
+    length, exposed = comm.length[counted], comm.exposed[counted]
+    wall = subtract(union(comm.start[counted], comm.end[counted]), data.compute).length()
+    total, bare = int(length.sum()), int(exposed.sum())
+    real = length > 0
+    each = 100.0 * (1.0 - exposed[real] / length[real])
+    return {
+        "n": int(counted.sum()),
+        "comm_ns": total,
+        "exposed_ns": bare,
+        "exposed_wall_ns": wall,
+        "overlap_pct": 100.0 * (1.0 - bare / total) if total else None,
+        "overlap_min_pct": float(each.min()) if len(each) else None,
+        "overlap_max_pct": float(each.max()) if len(each) else None,
+        "barrier_ns": int(comm.length[mine & comm.barrier].sum()),
+    }
+
+
+def _some(ranks: list[int]) -> str:
+    shown = ",".join(map(str, ranks[:8]))
+    return shown + (", …" if len(ranks) > 8 else "")
