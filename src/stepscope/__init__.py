@@ -1,0 +1,40 @@
+"""Where did the training step go? GPU profiles of distributed training, answered.
+
+    import stepscope
+    p = stepscope.open("traces/*.sqlite")
+    r = p.overlap(anchor="forward chunk")
+
+Everything but the errors is imported when first used: `import stepscope` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepscope.errors import BadInput, CannotAnswer, StepscopeError
+
+if TYPE_CHECKING:
+    from stepscope.api import Profile, open
+    from stepscope.model.result import Result
+
+    __version__: str
+
+__all__ = ["BadInput", "CannotAnswer", "Profile", "Result", "StepscopeError", "__version__", "open"]
+
+_LAZY = {"open": "stepscope.api", "Profile": "stepscope.api", "Result": "stepscope.model.result"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("stepscope")
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

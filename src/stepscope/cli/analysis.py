@@ -1,0 +1,103 @@
+"""The command of an analysis: its options from its signature, its help from its docstring."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import click
+
+from stepscope import api
+from stepscope.analyses import registry
+from stepscope.cli import output, progress
+from stepscope.render import FORMATS
+
+
+def command_of(name: str) -> click.Command:
+    """The click command of the analysis `name`."""
+    analysis = registry.get(name)
+    options = [option_of(o) for o in analysis.options]
+    if analysis.windowed:
+        options += _window_options()
+    body = inspect.cleandoc(analysis.doc).partition("\n")[2].strip()
+
+    def callback(profile: tuple[str, ...], **given: Any) -> None:
+        _ask(name, profile, given)
+
+    return click.Command(
+        name,
+        callback=callback,
+        params=[profile_argument(), *options, *_common_options()],
+        help=f"{analysis.question}\n\n{body}",
+        epilog=f"Columns: {', '.join(c.name for c in analysis.columns)}.",
+        context_settings={"show_default": True},
+    )
+
+
+def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
+    target = output.Target.of(given.pop("output"), given.pop("format"))
+    opening = {"cache": not given.pop("no_cache"), "nsys": given.pop("nsys"), "taxonomy": given.pop("taxonomy")}
+    with progress.shown():
+        profile = api.open(*paths, **opening)
+        target.spare([*map(Path, paths), *profile.paths])
+        result = api.analyse(profile, name, **given)
+    target.write(result)
+
+
+def option_of(option: registry.Option) -> click.Option:
+    """`Literal` is a choice, `bool` a flag, `X | None` an option that may be left out, a sequence one to repeat."""
+    flag = "--" + option.name.replace("_", "-")
+    kind, repeated = _scalar(option.type)
+    settings: dict[str, Any] = {"help": option.help or None}
+    if option.default is inspect.Parameter.empty:
+        settings["required"] = True
+    else:
+        settings["default"] = option.default
+    if kind is bool:
+        return click.Option([f"{flag}/--no-{flag[2:]}" if option.default is True else flag], is_flag=True, **settings)
+    allowed = api.choices(option.type)
+    if allowed is not None:
+        settings["type"] = click.Choice([str(a) for a in allowed])
+    else:
+        settings["type"] = {int: int, float: float, Path: click.Path(path_type=Path)}.get(kind, str)
+    return click.Option([flag, option.name], multiple=repeated, **settings)
+
+
+def _scalar(hint: Any) -> tuple[Any, bool]:
+    """The type of one value, and whether there may be several."""
+    if get_origin(hint) in (Union, UnionType):
+        hint = next((part for part in get_args(hint) if part is not type(None)), str)
+    if get_origin(hint) in (list, tuple):
+        return get_args(hint)[0], True
+    return hint, False
+
+
+def profile_argument() -> click.Argument:
+    return click.Argument(["profile"], nargs=-1, required=True, metavar="PROFILE...")
+
+
+def _window_options() -> list[click.Option]:
+    return [
+        click.Option(["--anchor"], metavar="REGEX", help="Ranges that make a window; by default steps or chunks."),
+        click.Option(["--index"], default="median", metavar="N|median|all", help="Which instance of the anchor."),
+            default="median",
+            metavar=_Instance.name,
+            help="Which instance of the anchor.",
+        ),
+        click.Option(["--match"], is_flag=True, help="The same chunk on every rank, not each rank's own median."),
+        click.Option(["--start"], type=int, metavar="NS", help="A window in GPU time instead, with --end."),
+        click.Option(["--end"], type=int, metavar="NS", help="End of that window."),
+    ]
+
+
+def _common_options() -> list[click.Option]:
+    return [
+        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+    ]

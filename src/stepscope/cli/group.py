@@ -1,0 +1,105 @@
+"""The commands in their groups. Listing them reads first lines of files; only the command that runs is imported."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.analyses import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The groups of the help, in order. Commands appear once their file is there; one in no group comes last.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Look": ("info", "setup", "window", "streams", "mesh"),
+    "One rank": (
+        "breakdown",
+        "overlap",
+        "exposed",
+        "idle",
+        "iterations",
+        "kernels",
+        "nvtx",
+        "launches",
+        "concurrency",
+        "compile",
+    ),
+    "All ranks": ("clocks", "collectives", "stragglers", "pipeline", "critical-path"),
+    "As nsys does": ("stats", "rules", "recipe"),
+    "One kernel": ("roofline", "mfu", "memory"),
+    "Conclude": ("diagnose", "compare", "gate", "report", "serve"),
+    "Capture": ("capture",),
+    "Data": ("export", "sql", "simulate", "demo"),
+    "Agents": ("mcp", "skill"),
+}
+
+_OWN = Path(__file__).parent / "commands"
+
+
+class Commands(click.Group):
+    """Every analysis of the registry, and every command that is a file in `cli/commands`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for _, names in grouped() for name in names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in own_commands():
+            command = import_module(f"stepscope.cli.commands.{cmd_name.replace('-', '_')}").command
+            assert isinstance(command, click.Command)
+            return command
+        if cmd_name in registry.names():
+            from stepscope.cli.analysis import command_of
+
+            return command_of(cmd_name)
+        return None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in grouped():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_widest()), question(name)) for name in names])
+
+
+def grouped() -> Iterator[tuple[str, list[str]]]:
+    """The groups that have commands, with them."""
+    there = {*registry.names(), *own_commands()}
+    for title, names in GROUPS.items():
+        if found := [n for n in names if n in there]:
+            yield title, found
+    if rest := sorted(there.difference(*GROUPS.values())):
+        yield "More", rest
+
+
+@cache
+def own_commands() -> tuple[str, ...]:
+    """Commands that are not analyses: one file each."""
+    return tuple(m.name.replace("_", "-") for m in iter_modules([str(_OWN)]) if not m.name.startswith("_"))
+
+
+def question(name: str) -> str:
+    """The line that stands beside the command in the help."""
+    if name not in own_commands():
+        return registry.question(name)
+    source = (_OWN / f"{name.replace('-', '_')}.py").read_text("utf-8")
+    found = re.match(r'\s*"""(.*?)(?:\n|""")', source)
+    return found[1].strip() if found else ""
+
+
+@cache
+def _widest() -> int:
+    """One column of names for all groups."""
+    return max(len(n) for _, names in grouped() for n in names)

@@ -1,0 +1,87 @@
+"""The command line: `stepscope COMMAND PROFILE... [options]`. Failures are one line on stderr, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from stepscope.cli.group import Commands
+from stepscope.errors import StepscopeError
+
+#: Set to 1 to see the traceback of an unexpected error.
+DEBUG = "STEPSCOPE_DEBUG"
+
+INTRODUCTION = """Where did the training step go? Ask GPU profiles of distributed training.
+
+PROFILE is an nsys SQLite or parquet export, an .nsys-rep report, or a torch.profiler trace; a directory or a glob; many
+files are one profile, the ranks of one job. `stepscope COMMAND --help` lists a command's options and columns."""
+
+EPILOGUE = """Exit status: 0 answered, 1 a gate failed, 2 bad usage or unreadable input, 3 the profile lacks what the
+question needs."""
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        import stepscope
+
+        click.echo(f"stepscope {stepscope.__version__}")
+        context.exit()
+
+
+cli = Commands(
+    name="stepscope",
+    help=INTRODUCTION,
+    epilog=EPILOGUE,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_version,
+            help="Show the version and exit.",
+        )
+    ],
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point: run, and exit with the status that interface.md promises."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit status."""
+    try:
+        # Click returns the status of --help, and what a command returns: nothing.
+        status = cli.main(list(arguments) or ["--help"], prog_name="stepscope", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except StepscopeError as error:
+        return _fail(str(error), error.exit_status)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "stepscope"
+        return _fail(f"{error.format_message()} See `{where} --help`.", 2)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); the interpreter must not try to flush once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get(DEBUG) == "1":
+            raise
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return _fail(f"unexpected {what}; this is a bug: please report it, with {DEBUG}=1 for the traceback", 2)
+
+
+def _fail(message: str, status: int) -> int:
+    print("stepscope:", " ".join(message.split()), file=sys.stderr)
+    return status

@@ -1,0 +1,96 @@
+"""Where an answer goes: standard output or a file, in the format that was asked for. Inputs are never overwritten."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.errors import BadInput
+from stepscope.model.result import Result
+from stepscope.render import SUFFIXES, WITHOUT_NOTES, Format, render
+from stepscope.render.table import PIPED_WIDTH
+
+
+@dataclass(frozen=True)
+class Target:
+    """A format and a file; no file is standard output."""
+
+    format: Format
+    file: Path | None
+
+    @classmethod
+    def of(cls, file: str | None, format: Format | None) -> Target:
+        """From `-o` and `--format`; checked before any work is done."""
+        path = None if file in (None, "-") else Path(str(file))
+        if format is None and path is not None:
+            format = SUFFIXES.get(path.suffix.lower())
+            if format is None:
+                raise BadInput(
+                    f"-o {path}: the suffix names no format", f"end it in {', '.join(SUFFIXES)}, or --format"
+                )
+        if path is not None and path.is_dir():
+            raise BadInput(f"-o {path}: is a directory", "name a file in it")
+        if path is not None and not path.parent.is_dir():
+            raise BadInput(f"-o {path}: no directory {path.parent}", "make it first")
+        if format == "parquet" and path is None and sys.stdout.isatty():
+            raise BadInput("parquet is binary, and standard output is a terminal", "give -o FILE, or pipe it")
+        return cls(format or "table", path)
+
+    def spare(self, inputs: Iterable[Path]) -> None:
+        """Refuse to write over what was read."""
+        if self.file is None or not self.file.exists():
+            return
+        for path in inputs:
+            if path.exists() and (path.samefile(self.file) or path.resolve() in self.file.resolve().parents):
+                if path.is_dir() and not path.samefile(self.file) and self.file.suffix != ".parquet":
+                    continue  # an answer kept beside the traces
+                raise BadInput(f"-o {self.file}: is one of the inputs", "choose another file")
+
+    def write(self, result: Result) -> None:
+        """Render and deliver; notes that the format cannot hold go to stderr."""
+        if self.file is None:
+            _to_stdout(render(result, self.format, width=_width(), colour=_colour()))
+        else:
+            _to_file(self.file, render(result, self.format))
+        if self.format in WITHOUT_NOTES:
+            for note in result.notes:
+                print("note:", note, file=sys.stderr)
+
+
+def _width() -> int:
+    """The terminal's width; a fixed one when piped, so that scripts see the same text everywhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _to_stdout(data: bytes) -> None:
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:  # a stand-in for stdout that takes text only
+        sys.stdout.write(data.decode())
+    else:
+        buffer.write(data)
+    sys.stdout.flush()
+
+
+def _to_file(path: Path, data: bytes) -> None:
+    """All or nothing, for ordinary files: what was there stays until the new content is complete."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device
+            path.write_bytes(data)
+            return
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            beside.write_bytes(data)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"-o {path}: cannot write ({error.strerror})", "choose another file") from None

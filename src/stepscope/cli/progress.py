@@ -1,0 +1,84 @@
+"""Progress on stderr: only on a terminal, and only once the work has taken a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stepscope import progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+#: Work shorter than this shows nothing.
+PATIENCE_S = 1.0
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Show what `stepscope.progress` reports while the block runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    display = _Display()
+    progress.listen(display.report)
+    timer = threading.Timer(PATIENCE_S, display.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        progress.listen(None)
+        display.stop()
+
+
+class _Display:
+    """The latest report; drawn by rich once started. Reports may come from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: tuple[str, int | None, int | None] = ("working", None, None)
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._stopped = False
+
+    def report(self, what: str, done: int | None, total: int | None) -> None:
+        with self._lock:
+            self._latest = (what, done, total)
+            self._draw()
+
+    def start(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._stopped:
+                return
+            self._bar = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=None)
+            self._draw()
+            self._bar.start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._bar is not None:
+                self._bar.stop()
+
+    def _draw(self) -> None:
+        if self._bar is None or self._task is None:
+            return
+        what, done, total = self._latest
+        self._bar.update(self._task, description=what, completed=done or 0, total=total)

@@ -1,0 +1,61 @@
+"""Rows for other programs: CSV, Parquet and Markdown. Bare numbers, columns as in the rows."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from stepscope.model.result import Result
+from stepscope.render import heading
+
+
+def to_csv(result: Result) -> bytes:
+    return _flattened(result.rows).write_csv().encode()
+
+
+def to_parquet(result: Result) -> bytes:
+    buffer = io.BytesIO()
+    result.rows.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def to_markdown(result: Result) -> bytes:
+    """A table for a pull request or a notebook, with its window before it and its notes after it."""
+    rows = _flattened(result.rows)
+    out = [f"**stepscope {result.command}** · {_cell(heading.source_line(result))}", ""]
+    out += [f"{_cell(line)}  " for line in heading.window_lines(result)]
+    if result.window:
+        out.append("")
+    if rows.width:
+        out.append("| " + " | ".join(rows.columns) + " |")
+        out.append("|" + "|".join("---:" if t.is_numeric() else "---" for t in rows.dtypes) + "|")
+        out += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows.iter_rows()]
+    if result.summary:
+        out += ["", *(f"- {_cell(k)}: {_cell(v)}" for k, v in result.summary.items())]
+    if result.notes:
+        out += ["", *(f"- note: {_cell(n)}" for n in result.notes)]
+    return ("\n".join(out) + "\n").encode()
+
+
+def _flattened(rows: pl.DataFrame) -> pl.DataFrame:
+    """Lists and structs as JSON text: flat formats have no nesting."""
+    nested = [name for name, dtype in rows.schema.items() if dtype.is_nested()]
+    texts = [
+        pl.Series(name, [None if v is None else _text(v) for v in rows[name].to_list()], dtype=pl.String)
+        for name in nested
+    ]
+    return rows.with_columns(texts)
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = _text(value) if isinstance(value, dict | list) else str(value)
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())

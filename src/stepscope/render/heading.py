@@ -1,0 +1,71 @@
+"""What stands above a table: which files, which ranks, which window. Few lines, however many ranks there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from stepscope.model.result import Result
+from stepscope.render.units import duration, instant
+
+#: More different windows than this are summed up.
+_MOST_LINES = 4
+
+
+def source_line(result: Result) -> str:
+    """`node0.sqlite (nsys-sqlite 2025.3.1), 4 ranks`."""
+    by_format: dict[str, list[str]] = {}
+    for s in result.sources:
+        by_format.setdefault(" ".join(filter(None, (s.format, s.tool))), []).append(s.file)
+    files = [f"{f[0] if len(f) == 1 else f'{len(f)} files'} ({kind})" for kind, f in by_format.items()]
+    return ", ".join([*files, f"{result.ranks} rank{'s' * (result.ranks != 1)}"])
+
+
+def window_lines(result: Result) -> list[str]:
+    """The windows that the figures rest on: ranks with the same one share a line."""
+    if not result.window or {"label", "index", "gpu_start_ns"} <= set(result.rows.columns):
+        return []  # none, or the rows are the windows
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for w in result.window:
+        groups.setdefault((w.get("label"), w.get("index"), w.get("count")), []).append(w)
+    if len(groups) <= _MOST_LINES:
+        return [_group_line(*key, members) for key, members in groups.items()]
+    ranks = {w.get("rank") for w in result.window}
+    return [
+        f"{len(result.window)} windows on {_ranks(ranks)}: {result.window[0].get('label')} … "
+        f"{result.window[-1].get('label')}{_gpu(result.window)}"
+    ]
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """`0-3,7`: as `--rank` takes it."""
+    parts: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if parts and n == parts[-1][1] + 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _group_line(label: str, index: int | None, count: int | None, members: list[dict[str, Any]]) -> str:
+    which = f" (#{index} of {count})" if count is not None and count > 1 else ""
+    return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members)}"
+
+
+def _ranks(ranks: Iterable[int | None]) -> str:
+    known = {r for r in ranks if r is not None}
+    return f"rank{'s' * (len(known) != 1)} {spans(known)}"
+
+
+def _gpu(members: list[dict[str, Any]]) -> str:
+    """How long the windows are on the GPU; of a single one, where it lies."""
+    both = [(w.get("gpu_start_ns"), w.get("gpu_end_ns")) for w in members]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    if not known:
+        return ", no GPU work"
+    lengths = sorted(b - a for a, b in known)
+    short, long = duration(lengths[0]), duration(lengths[-1])
+    if len(known) == 1:
+        return f": {short} of GPU time from {instant(known[0][0])}"
+    return f": {short} of GPU time" if short == long else f": {short} to {long} of GPU time"

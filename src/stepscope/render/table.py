@@ -1,0 +1,134 @@
+"""Tables for people: units beside the numbers, the window above, the notes below. Plain text unless on a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from stepscope.model.result import Result
+from stepscope.render import heading, layout
+from stepscope.render.units import MISSING, header, show
+
+#: The width when output is not a terminal.
+PIPED_WIDTH = 100
+
+_BOLD, _DIM, _YELLOW, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
+
+
+def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> str:
+    """The result as lines of text. Tables that cannot fit `width` are wider: numbers are never cut."""
+    pen = _Pen(colour)
+    out = [pen.dim(line) for line in _wrapped(f"{result.command}: {heading.source_line(result)}", width)]
+    for line in heading.window_lines(result):
+        out += [pen.dim(part) for part in _wrapped(f"window: {line}", width)]
+    out.append("")
+    out += _rows(result.rows, width, pen)
+    if result.summary:
+        out += ["", *_summary(result.summary, width, pen)]
+    if result.notes:
+        out.append("")
+    for note in result.notes:
+        first, *rest = _wrapped(f"note: {note}", width, indent=6)
+        out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
+    return "\n".join(out) + "\n"
+
+
+class _Pen:
+    """Styles, or nothing."""
+
+    def __init__(self, colour: bool) -> None:
+        self._colour = colour
+
+    def _paint(self, style: str, text: str) -> str:
+        return f"{style}{text}{_OFF}" if self._colour and text else text
+
+    def bold(self, text: str) -> str:
+        return self._paint(_BOLD, text)
+
+    def dim(self, text: str) -> str:
+        return self._paint(_DIM, text)
+
+    def yellow(self, text: str) -> str:
+        return self._paint(_YELLOW, text)
+
+
+def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
+    if rows.height == 0:
+        return ["(no rows)"]
+    columns = _columns(rows)
+    gap = layout.fit(columns, width)
+    left_out: list[str] = []
+    if gap == 1 and any(c.empty for c in columns):
+        # Too wide: what is empty on every row says as much in one line.
+        left_out = [c.title for c in columns if c.empty]
+        columns = [c for c in _columns(rows) if not c.empty]
+        gap = layout.fit(columns, width)
+    head, body = layout.lines(columns, gap)
+    out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
+    if left_out:
+        out += [pen.dim(line) for line in _wrapped(f"no values: {', '.join(left_out)}", width)]
+    return out
+
+
+def _columns(rows: pl.DataFrame) -> list[layout.Column]:
+    columns = []
+    names = rows.columns
+    skip = set()
+    for name in names:
+        if name in skip:
+            continue
+        axis = name.removesuffix("_rank")
+        values = rows[name].to_list()
+        if name != axis and f"{axis}_size" in names:
+            # A coordinate and its axis' size read best as one: 1/4.
+            skip.add(f"{axis}_size")
+            pairs = zip(values, rows[f"{axis}_size"].to_list(), strict=True)
+            cells = [MISSING if a is None else f"{a}/{show('', b)}" for a, b in pairs]
+            columns.append(layout.Column(axis, cells, number=True, empty=all(v is None for v in values)))
+            continue
+        number = rows.schema[name].is_numeric()
+        empty = rows[name].null_count() == rows.height
+        columns.append(layout.Column(header(name), [show(name, v) for v in values], number or empty, empty))
+    return columns
+
+
+def _summary(summary: dict[str, Any], width: int, pen: _Pen) -> list[str]:
+    """Single values on one line; tables within the summary as small tables under their name."""
+    out: list[str] = []
+    single = {k: v for k, v in summary.items() if not _nested(v)}
+    if single:
+        out += _wrapped(_pairs(single), width)
+    for key, value in summary.items():
+        if not _nested(value):
+            continue
+        table = _as_table(value)
+        if table is not None:
+            out += ["" if out else "", pen.bold(header(key)), *_rows(table, width, pen)]
+        else:
+            out += _wrapped(f"{header(key)}: {_pairs(value)}", width)
+    return out[1:] if out and out[0] == "" else out
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _as_table(value: Any) -> pl.DataFrame | None:
+    if isinstance(value, list):
+        return pl.DataFrame(value, infer_schema_length=None)
+    if value and all(isinstance(v, dict) for v in value.values()):
+        return pl.DataFrame([{"": str(k), **v} for k, v in value.items()], infer_schema_length=None)
+    return None
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return " · ".join(f"{header(str(k))} {show(str(k), v)}" for k, v in values.items())
+
+
+def _wrapped(text: str, width: int, indent: int = 2) -> Sequence[str]:
+    return textwrap.wrap(
+        text, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]

@@ -1,0 +1,82 @@
+"""Values with their units, for people. The unit of a column is the suffix of its name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+#: Suffixes that the header drops, because the values say them.
+SUFFIXES = ("_ns", "_us", "_bytes", "_pct", "_gbps", "_ppm")
+
+_TIME = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
+MISSING = "-"
+
+
+def header(name: str) -> str:
+    """The column's name without its unit."""
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name
+
+
+def show(name: str, value: Any) -> str:
+    """`value` as a reader wants it, by the name of its column."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number(name, value)
+    if isinstance(value, list | tuple | set):
+        return ", ".join(show(name, v) for v in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {show(k, v)}" for k, v in value.items())
+    return " ".join(str(value).split())
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds in the unit that leaves one to three digits before the point."""
+    size = abs(ns)
+    for factor, unit in _TIME:
+        # 999.96 µs would round to 1000 µs: take the larger unit from there on.
+        if size >= factor * (1 if factor == 1.0 else 0.99995):
+            return f"{ns:.0f} ns" if factor == 1.0 else f"{_four(ns / factor)} {unit}"
+    return "0 ns" if ns == 0 else f"{ns:.3g} ns"
+
+
+def instant(ns: float) -> str:
+    """A point in time: milliseconds to the microsecond, so that two of them can be told apart."""
+    return f"{ns / 1e6:.3f} ms"
+
+
+def size(count: float) -> str:
+    for factor, unit in _BYTES:
+        if abs(count) >= factor * 0.99995:
+            return f"{_four(count / factor)} {unit}"
+    return f"{count:.0f} B"
+
+
+def _number(name: str, value: float) -> str:
+    if name.endswith(("start_ns", "end_ns")):
+        return instant(value)
+    if name.endswith("_ns"):
+        return duration(value)
+    if name.endswith("_us"):
+        return duration(value * 1e3)
+    if name.endswith("_bytes") or name == "bytes":
+        return size(value)
+    if name.endswith("_pct"):
+        return f"{value:.1f}%"
+    if name.endswith("_gbps"):
+        return f"{_four(value)} GB/s"
+    if name.endswith("_ppm"):
+        return f"{value:.3g} ppm"
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _four(value: float) -> str:
+    """Four significant digits, without an exponent."""
+    whole = len(str(int(abs(value))))
+    return f"{value:.{max(0, 4 - whole)}f}"
