@@ -16,7 +16,7 @@ import polars as pl
 Part = Literal["core", "detail"]
 
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
-MODEL_VERSION = 1
+MODEL_VERSION = 2
 
 OP_KIND = pl.Enum(["kernel", "memcpy", "memset", "graph"])
 COPY_KIND = pl.Enum(["none", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unified", "array", "unknown"])
@@ -25,6 +25,9 @@ ROLE = pl.Enum(["compute", "comm", "copy"])
 API = pl.Enum(["runtime", "driver", "other"])
 RANGE_KIND = pl.Enum(["pushpop", "startend", "mark"])
 SYNC_KIND = pl.Enum(["event_sync", "event_query", "stream_wait", "stream_sync", "context_sync", "record", "unknown"])
+_MPI_KINDS = ("mpi_p2p", "mpi_start_wait", "mpi_other", "mpi_collective")
+_UM_KINDS = ("um_cpu_fault", "um_gpu_fault", "um_copy")
+RECORD_KIND = pl.Enum(["osrt", "overhead", *_MPI_KINDS, "openmp", "openacc", "cudnn", "cublas", *_UM_KINDS])
 HOST_KIND = pl.Enum(["osrt", "cpu_op", "python", "gil", "compile", "gc", "mpi", "other"])
 
 Dtype = pl.DataType | type[pl.DataType]
@@ -117,6 +120,12 @@ OPS = Table(
         Column("graph_node", pl.Int64, "CUDA graph node; null outside graphs", "detail"),
         Column("external_id", pl.Int64, "torch's id of the host op that launched it (Kineto)", "detail"),
         Column("occupancy_pct", pl.Float64, "estimated achieved occupancy (Kineto)", "detail"),
+        Column("green_context", pl.Int32, "CUDA green context; null outside one", "detail"),
+        _id("device_name", "name of the device", "detail"),
+        Column("copy_code", pl.Int16, "nsys's number of a copy's direction", "detail"),
+        Column("src_code", pl.Int16, "nsys's number of the memory a copy reads, or a memset sets", "detail"),
+        Column("dst_code", pl.Int16, "nsys's number of the memory a copy writes", "detail"),
+        Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
     ),
 )
 
@@ -130,11 +139,14 @@ CALLS = Table(
         _START,
         _END,
         Column("correlation", pl.Int64, "links to the ops it launched"),
+        _id("raw_name", "API name as recorded; null where the source has only `name`"),
         Column("api", API, "runtime or driver API", "detail"),
-        _id("raw_name", "API name as recorded", "detail"),
         Column("return_value", pl.Int32, "status the call returned", "detail"),
         Column("callchain", pl.Int64, "call chain of the source's stack table", "detail"),
         Column("external_id", pl.Int64, "torch's id of the enclosing host op (Kineto)", "detail"),
+        _id("thread_name", "name of the calling thread", "detail"),
+        Column("thread_priority", pl.Int32, "scheduling priority of the calling thread", "detail"),
+        Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
     ),
 )
 
@@ -158,6 +170,8 @@ RANGES = Table(
         Column("category", pl.Int64, "NVTX category", "detail"),
         Column("domain_id", pl.Int64, "domain number within the process", "detail"),
         Column("nsys_type", pl.Int32, "nsys event type (59 push/pop, 60 start/end, 34 mark)", "detail"),
+        Column("domain_recorded", pl.Boolean, "the trace itself names the domain; else `domain` is inferred", "detail"),
+        Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
     ),
 )
 
@@ -234,7 +248,33 @@ COMMS = Table(
     ),
 )
 
-TABLES: dict[str, Table] = {t.name: t for t in (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS)}
+RECORDS = Table(
+    "records",
+    "What only the reports in nsys's manner ask for, of every process in the source, ranks or not (`pid` tells).",
+    (
+        Column("rank", pl.Int32, "rank of the process; the source's first one for a process that is no rank"),
+        Column("kind", RECORD_KIND, "which trace it is from"),
+        _id("name", "name of the call, event or overhead"),
+        _START,
+        _END,
+        Column("pid", pl.Int64, "process"),
+        _TID,
+        Column("event_class", pl.Int32, "nsys's class of the event"),
+        Column("row", pl.Int64, "number of the record in the source's own table"),
+        _id("file", "source file (OpenACC)", "detail"),
+        Column("line", pl.Int64, "line in the source file (OpenACC)", "detail"),
+        Column("tag", pl.Int64, "message tag (MPI)", "detail"),
+        Column("mpi_rank", pl.Int64, "own rank (MPI)", "detail"),
+        Column("peer", pl.Int64, "rank of the partner (MPI)", "detail"),
+        Column("root", pl.Int64, "root rank (MPI collectives)", "detail"),
+        Column("bytes", pl.Int64, "bytes sent", "detail"),
+        Column("recv_bytes", pl.Int64, "bytes received (MPI collectives)", "detail"),
+        Column("address", pl.Int64, "virtual address (unified memory)", "detail"),
+        Column("count", pl.Int64, "page faults in the record (unified memory)", "detail"),
+    ),
+)
+
+TABLES: dict[str, Table] = {t.name: t for t in (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS)}
 
 #: One row per process of a source; the profile's `ranks` table is made of these.
 PROCESSES: dict[str, Dtype] = {

@@ -107,6 +107,8 @@ _PLACE = {
     "correlation": col("correlationId", to=present),
     "context": col("contextId", to=small),
     "graph_node": col("graphNodeId", to=present),
+    "green_context": col("greenContextId", to=lambda value: small(present(value))),
+    "row": col("rowid"),
 }
 _ENUMS: dict[str, tuple[Any, Dtype]] = {
     "copy_kind": ("none", COPY_KIND),
@@ -144,11 +146,19 @@ MEMCPY = Event(
         "dst_kind": col("dstKind", to=mem_kind),
         "src_device": col("srcDeviceId", to=small),
         "dst_device": col("dstDeviceId", to=small),
+        "copy_code": col("copyKind", to=status),
+        "src_code": col("srcKind", to=status),
+        "dst_code": col("dstKind", to=status),
     },
 )
 MEMSET = Event(
     "CUPTI_ACTIVITY_KIND_MEMSET",
-    {**_PLACE, "bytes": col("bytes"), "src_kind": col("memKind", to=mem_kind)},
+    {
+        **_PLACE,
+        "bytes": col("bytes"),
+        "src_kind": col("memKind", to=mem_kind),
+        "src_code": col("memKind", to=status),
+    },
     constants=_ENUMS,
 )
 #: Whole graphs, where the capture was not asked for their nodes.
@@ -165,6 +175,8 @@ RUNTIME = Event(
         "raw_name": col("nameId"),
         "return_value": col("returnValue", to=status),
         "callchain": col("callchainId", to=present),
+        "thread": col("globalTid"),
+        "row": col("rowid"),
     },
     process=("globalTid",),
     drop_early=True,
@@ -184,6 +196,7 @@ NVTX = Event(
         "end_tid": col("endGlobalTid", to=tid),
         "color": col("color", to=color),
         "category": col("category"),
+        "row": col("rowid"),
         "payload": col("binaryData", kind="bytes"),
         "json": col("jsonText", kind="bytes"),
         "json_id": col("jsonTextId"),

@@ -31,7 +31,7 @@ def find_processes(export: Export) -> pl.DataFrame:
         )
     export.keys = tuple(sorted(keys))
     host = _hostname(export)
-    gpus = _Gpus(export)
+    gpus = Gpus(export)
     rows = []
     for proc, key in enumerate(export.keys):
         pid = key & _PID
@@ -105,7 +105,7 @@ def _hostname(export: Export) -> str | None:
     return next((str(value) for name, value in env if name == "Hostname" and value), None)
 
 
-class _Gpus:
+class Gpus:
     """Names of devices. `deviceId` is the process's own ordinal: ranks that see one device each all say 0."""
 
     def __init__(self, export: Export) -> None:

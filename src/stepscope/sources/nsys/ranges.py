@@ -24,6 +24,11 @@ def read_ranges(export: Export, part: Part) -> Chunk:
         needs |= {"text", "text_id", "domain_id"}
     frame = read_events(export, NVTX, needs, only=("eventType", (PUSH_POP, START_END, MARK)))
     frame = close(frame, export.capture_end)
+    if "domain_recorded" in wanted:
+        recorded = pl.DataFrame(
+            list(domains(export)), schema={"proc": pl.Int32, "domain_id": pl.Int64}, orient="row"
+        ).with_columns(domain_recorded=True)
+        frame = frame.join(recorded, on=["proc", "domain_id"], how="left", maintain_order="left")
     if "registered" in wanted:
         frame = frame.with_columns(registered=(pl.col("text") == b"") & pl.col("text_id").is_not_null())
     if "name" in wanted:

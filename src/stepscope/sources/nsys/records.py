@@ -11,7 +11,9 @@ from stepscope.model.schema import OP_KIND, TABLES, Part
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import GRAPH, HOST, KERNEL, MEMCPY, MEMSET, RUNTIME, Event
+from stepscope.sources.nsys.processes import Gpus
 from stepscope.sources.nsys.strings import Names
+from stepscope.sources.nsys.tables import field
 
 _SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 
@@ -24,6 +26,8 @@ def api_name(raw: str) -> str:
 def read_ops(export: Export, part: Part) -> Chunk:
     names = Names()
     wanted = TABLES["ops"].part(part)
+    if "device_name" in wanted:
+        wanted = {**wanted, "device": pl.Int32}
     frames = [
         _named(export, read_events(export, KERNEL, wanted), KERNEL, names).with_columns(_kind("kernel")),
         _copies(export, wanted, names),
@@ -31,13 +35,21 @@ def read_ops(export: Export, part: Part) -> Chunk:
         _graphs(export, wanted, names),
     ]
     parts = [f.select([c for c in wanted if c in f.columns]) for f in frames if f.height]
-    return chunk(pl.concat(parts, how="diagonal") if parts else frames[0], "ops", part, names)
+    frame = pl.concat(parts, how="diagonal") if parts else frames[0]
+    if "device_name" in wanted:
+        frame = _with_device_name(export, frame, names)
+    return chunk(frame, "ops", part, names)
 
 
 def read_calls(export: Export, part: Part) -> Chunk:
     names = Names()
-    frame = read_events(export, RUNTIME, TABLES["calls"].part(part))
-    return chunk(_named(export, frame, RUNTIME, names), "calls", part, names)
+    wanted = TABLES["calls"].part(part)
+    named = "thread_name" in wanted
+    frame = read_events(export, RUNTIME, {*wanted, "thread"} if named else wanted)
+    frame = _named(export, frame, RUNTIME, names)
+    if named:
+        frame = frame.join(_threads(export, names), on="thread", how="left", maintain_order="left")
+    return chunk(frame, "calls", part, names)
 
 
 def read_host(export: Export, part: Part) -> Chunk:
@@ -76,6 +88,24 @@ def _named(export: Export, frame: pl.DataFrame, event: Event, names: Names) -> p
         if name in event.named
     ]
     return frame.with_columns(ids) if ids else frame
+
+
+def _threads(export: Export, names: Names) -> pl.DataFrame:
+    """Name and priority of every thread that has them, by `globalTid`."""
+    fields = {"thread": field("globalTid"), "name": field("nameId"), "thread_priority": field("priority")}
+    frame = export.tables.frame("ThreadNames", fields).unique("thread", keep="first", maintain_order=True)
+    return frame.select("thread", names.by_id(frame["name"], export.strings).alias("thread_name"), "thread_priority")
+
+
+def _with_device_name(export: Export, frame: pl.DataFrame, names: Names) -> pl.DataFrame:
+    gpus = Gpus(export)
+    rows = []
+    for proc, device in frame.select("proc", "device").unique().drop_nulls().iter_rows():
+        name = gpus.name(export.keys[proc] & 0xFFFFFF, device)
+        rows.append((proc, device, None if name is None else names.intern(name)))
+    schema = {"proc": pl.Int32, "device": pl.Int32, "device_name": pl.UInt32}
+    known = pl.DataFrame(sorted(rows), schema=schema, orient="row")
+    return frame.join(known, on=["proc", "device"], how="left", maintain_order="left")
 
 
 def _kind(kind: str) -> pl.Expr:

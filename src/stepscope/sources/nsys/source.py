@@ -13,6 +13,7 @@ from stepscope.model.schema import TABLES, Part, empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys import mapping
 from stepscope.sources.nsys.events import Export
+from stepscope.sources.nsys.extras import has_extras, read_extras
 from stepscope.sources.nsys.meta import note_diagnostics, source_info
 from stepscope.sources.nsys.processes import find_processes
 from stepscope.sources.nsys.ranges import read_ranges
@@ -54,13 +55,16 @@ class NsysSource:
         return find_processes(self._export)
 
     def tables(self) -> frozenset[str]:
-        return frozenset(
+        found = {
             name for name, (needs, _) in _READERS.items() if any(self._export.tables.has(table) for table in needs)
-        )
+        }
+        return frozenset(found | {"records"} if has_extras(self._export) else found)
 
     def read(self, table: str, part: Part = "core") -> Chunk:
         assert table in TABLES, table
         if table not in self.tables():
             return Chunk(empty(table, part))
         self.processes()  # rows are numbered by process
+        if table == "records":
+            return read_extras(self._export, part)
         return _READERS[table][1](self._export, part)

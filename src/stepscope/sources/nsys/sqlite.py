@@ -52,7 +52,9 @@ class SqliteTables:
             return frozenset()
         if table not in self._columns:
             info = self._query(f"SELECT name FROM pragma_table_info({_literal(table)})")
-            self._columns[table] = frozenset(str(name) for (name,) in info)
+            # The number of a row is a column too, though not a declared one; views have none.
+            numbered = self._query(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {_literal(table)}")
+            self._columns[table] = frozenset(str(name) for (name,) in info) | ({"rowid"} if numbered else set())
         return self._columns[table]
 
     def has(self, table: str) -> bool:
