@@ -29,7 +29,7 @@ def window_lines(result: Result) -> list[str]:
     for w in result.window:
         groups.setdefault((w.get("label"), w.get("index"), w.get("count")), []).append(w)
     if len(groups) <= _MOST_LINES:
-        return [_group_line(*key, members) for key, members in groups.items()]
+        return [_group_line(members) for members in groups.values()]
     ranks = {w.get("rank") for w in result.window}
     return [
         f"{len(result.window)} windows on {_ranks(ranks)}: {result.window[0].get('label')} … "
@@ -48,7 +48,8 @@ def spans(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _group_line(label: str, index: int | None, count: int | None, members: list[dict[str, Any]]) -> str:
+def _group_line(members: list[dict[str, Any]]) -> str:
+    label, index, count = (members[0].get(k) for k in ("label", "index", "count"))
     which = f" (#{index} of {count})" if count is not None and count > 1 else ""
     return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members)}"
 

@@ -105,8 +105,8 @@ def _break(title: str) -> list[str]:
     parts = title.split("_")
     if len(parts) == 1:
         return [title]
-    splits = [("_".join(parts[:i]) + "_", "_".join(parts[i:])) for i in range(1, len(parts))]
-    return list(min(splits, key=lambda s: max(len(s[0]), len(s[1]))))
+    splits = [["_".join(parts[:i]) + "_", "_".join(parts[i:])] for i in range(1, len(parts))]
+    return min(splits, key=lambda lines: max(map(len, lines)))
 
 
 def _cut_texts(columns: Sequence[Column], over: int) -> None:

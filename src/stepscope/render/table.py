@@ -102,14 +102,14 @@ def _summary(summary: dict[str, Any], width: int, pen: _Pen) -> list[str]:
     if single:
         out += _wrapped(_pairs(single), width)
     for key, value in summary.items():
-        if not _nested(value):
+        if key in single:
             continue
         table = _as_table(value)
-        if table is not None:
-            out += ["" if out else "", pen.bold(header(key)), *_rows(table, width, pen)]
-        else:
+        if table is None:
             out += _wrapped(f"{header(key)}: {_pairs(value)}", width)
-    return out[1:] if out and out[0] == "" else out
+        else:
+            out += [*([""] if out else []), pen.bold(header(key)), *_rows(table, width, pen)]
+    return out
 
 
 def _nested(value: Any) -> bool:
