@@ -276,15 +276,17 @@ def _waits(file: NsysFile, one: RankView) -> None:
         eventSyncId=events.event,
     )
     some = syncs.event >= 0
+    # "None" needs more than the 32 bits that the trace's columns have.
+    stream, event = syncs.stream.astype(np.int64), syncs.event.astype(np.int64)
     file.insert(
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
         **process,
         start=syncs.start,
         end=syncs.end,
-        streamId=np.where(syncs.stream >= 0, syncs.stream, _NONE),
+        streamId=np.where(stream >= 0, stream, _NONE),
         correlationId=syncs.correlation,
         # This schema's exporters give a stream synchronization the number of a stream wait; readers go by the call.
         syncType=np.where(syncs.kind == SYNC_STREAM, SYNC_STREAM_WAIT, syncs.kind),
         eventId=np.where(some, event_ids(syncs.event), _NONE),
-        eventSyncId=np.where(some, syncs.event, _NONE),
+        eventSyncId=np.where(some, event, _NONE),
     )
