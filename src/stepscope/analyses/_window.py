@@ -25,11 +25,13 @@ WHOLE = "(whole capture)"
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """How the user chose the window: `--anchor`, `--index`, `--match`, or `--start` with `--end`."""
+    """How the user chose the window: `--anchor`, `--index`, `--match`, `--period`, or `--start` with `--end`."""
 
     anchor: str | None = None
     index: int | Literal["median", "all"] = "median"
     match: bool = False
+    #: From the first op of the instance to the first op of the next: what happens between steps counts too.
+    period: bool = False
     start: int | None = None
     end: int | None = None
 
@@ -38,8 +40,8 @@ class WindowSpec:
             raise BadInput("--start and --end go together", "give both, in nanoseconds of GPU time")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise BadInput(f"--start {self.start} is not before --end {self.end}", "give a window of positive length")
-        if self.start is not None and self.anchor is not None:
-            raise BadInput("--anchor and --start/--end exclude each other", "give one of them")
+        if self.start is not None and (self.anchor is not None or self.period or self.match):
+            raise BadInput("--start/--end and --anchor, --match or --period exclude each other", "give one of them")
         if self.anchor is not None:
             try:
                 re.compile(self.anchor)
@@ -124,7 +126,7 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
             if spec.anchor is None:
                 spans.append(_whole(data))
         else:
-            spans += [_by_launch(data, anchors, k) for k in picks]
+            spans += [_by_launch(data, anchors, k, spec.period) for k in picks]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
     if idle:
         notes.append(f"{_ranks(idle)}: no GPU work in the window (the capture may have ended early there)")
@@ -208,10 +210,22 @@ def _numbered(table: pl.DataFrame) -> _Anchors | None:
     return _instances(numbered.filter(pl.col("family") == families["family"][0]))
 
 
-def _by_launch(data: RankData, anchors: _Anchors, k: int) -> Window:
+def _by_launch(data: RankData, anchors: _Anchors, k: int, period: bool) -> Window:
+    if period and k + 1 < len(anchors.label):
+        return _by_period(data, anchors, k)
     lo, hi = int(anchors.start[k]), int(anchors.end[k])
     ops, gpu = data.launched_between(lo, hi)
     return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, hi, gpu[0], gpu[1], ops)
+
+
+def _by_period(data: RankData, anchors: _Anchors, k: int) -> Window:
+    """From the first op launched in the instance to the first op launched in the next one."""
+    lo, then, hi = int(anchors.start[k]), int(anchors.start[k + 1]), int(anchors.end[k + 1])
+    ops, (first, last) = data.launched_between(lo, then)
+    following = data.launched_between(then, hi)[1][0]
+    if first is not None and following is not None and following > first:
+        last = following
+    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, then, first, last, ops)
 
 
 def _whole(data: RankData) -> Window:
