@@ -1,0 +1,55 @@
+"""Work that nobody waits for, done by one thread: writing the cache while the next table is being read.
+
+The thread is joined when the process ends, so that short commands fill the cache too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+#: Tasks hold frames in memory: with this many waiting, the next one waits for the oldest.
+_WAITING = 2
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pending: deque[Future[None]] = deque()
+
+
+def submit(task: Callable[[], None]) -> Future[None]:
+    """Have `task` done soon."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(1, thread_name_prefix="stepscope-cache")
+        while len(_pending) > _WAITING:
+            _pending.popleft().exception()
+        try:
+            future = _pool.submit(task)
+        except RuntimeError:  # the interpreter is shutting down
+            future = Future()
+            task()
+            future.set_result(None)
+        _pending.append(future)
+        return future
+
+
+def flush() -> None:
+    """Wait until all is done."""
+    with _lock:
+        while _pending:
+            _pending.popleft().exception()
+
+
+def _forget() -> None:
+    """A forked child has the queue, but not the thread."""
+    global _pool, _lock
+    _lock, _pool = threading.Lock(), None
+    _pending.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

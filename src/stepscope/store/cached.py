@@ -1,0 +1,134 @@
+"""A source that remembers: what was read once is served from the cache, and the profile itself is not even opened."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.model.schema import TABLES, Part, empty
+from stepscope.model.source import Chunk, Quality, Source, SourceInfo
+from stepscope.store import background, content, disk
+
+T = TypeVar("T")
+
+
+class CachedSource:
+    """Any source, with the cache `store` in front. `opener` is called when the cache does not know enough."""
+
+    def __init__(self, path: Path, opener: Callable[[], Source], store: disk.Disk) -> None:
+        self.path = path
+        self.quality = Quality()
+        self._opener = opener
+        self._store = store
+        self._lock = threading.RLock()
+        self._inner: Source | None = None
+        self._writing: dict[str, Future[None]] = {}
+        self._stamp = content.stamp(path)  # before hashing: a change from here on is noticed
+        self._key = content.key(path)
+        disk.acquire(self._key)
+        weakref.finalize(self, disk.release, self._key)
+        self._processes: pl.DataFrame | None = None
+        known = store.load(self._key, "source")
+        if known is None:
+            self.info = self._open().info
+            return
+        meta, frames = known
+        self._processes = frames["processes"]
+        self._tables = frozenset(meta["tables"])
+        # Everything but the file's name is in its content; the file may have been renamed.
+        self.info = SourceInfo(**{**meta["info"], "file": str(path)})
+        self._note(meta["notes"])
+
+    def processes(self) -> pl.DataFrame:
+        with self._lock:
+            if self._processes is None:
+                found, notes = self._ask(lambda inner: inner.processes())
+                self._processes, self._tables = found, self._open().tables()
+                self._save(
+                    "source",
+                    {
+                        "info": dataclasses.asdict(self.info),
+                        "tables": sorted(self._tables),
+                        "notes": notes,
+                    },
+                    {"processes": found},
+                )
+            return self._processes
+
+    def tables(self) -> frozenset[str]:
+        self.processes()
+        return self._tables
+
+    def read(self, table: str, part: Part = "core") -> Chunk:
+        if table in TABLES and table not in self.tables():
+            return Chunk(empty(table, part))
+        with self._lock:
+            name = f"{table}.{part}"
+            if name in self._writing:
+                self._writing.pop(name).result()
+            known = self._store.load(self._key, name)
+            if known is not None:
+                meta, frames = known
+                self._note(meta["notes"])
+                return Chunk(frames["frame"], frames["names"].to_series())
+            chunk, notes = self._ask(lambda inner: inner.read(table, part))
+            self._save(name, {"notes": notes}, {"frame": chunk.frame, "names": chunk.names.to_frame()})
+            return chunk
+
+    def _open(self) -> Source:
+        if self._inner is None:
+            if self._changed() and not self._same_content():
+                raise BadInput(f"{self.path}: changed while it was being read", "run the command again")
+            self._inner = self._opener()
+        return self._inner
+
+    def _ask(self, question: Callable[[Source], T]) -> tuple[T, list[str]]:
+        """The inner source's answer, and what it noted while answering."""
+        inner = self._open()
+        answer = question(inner)
+        notes = list(inner.quality.notes)
+        inner.quality.notes.clear()  # so that the next question's notes are its own
+        self._note(notes)
+        return answer, notes
+
+    def _note(self, notes: list[str]) -> None:
+        for text in notes:
+            self.quality.note(text)
+
+    def _changed(self) -> bool:
+        try:
+            return self._stamp != content.stamp(self.path)
+        except OSError:
+            return True
+
+    def _same_content(self) -> bool:
+        """Whether a file that was touched still holds what it held."""
+        try:
+            self._stamp = content.stamp(self.path)
+            return self._key == content.key(self.path)
+        except OSError:
+            return False
+
+    def _save(self, name: str, meta: dict[str, Any], frames: dict[str, pl.DataFrame]) -> None:
+        if not self._changed():  # else these frames may be of other content than the key says
+            self._writing[name] = background.submit(lambda: self._store.save(self._key, name, meta, frames))
+
+
+def cached(path: Path, opener: Callable[[], Source]) -> Source:
+    """The source at `path` behind the user's cache; `opener()` itself where there can be no cache."""
+    folder = disk.default_dir()
+    store = disk.Disk(folder) if folder is not None else None
+    if store is None or not store.usable():
+        return opener()
+    try:
+        return CachedSource(path, opener, store)
+    except OSError:  # the profile cannot be read through: whoever opens it says so best
+        return opener()
