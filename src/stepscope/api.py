@@ -15,6 +15,7 @@ from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
 from stepscope.sources.open import open_sources
+from stepscope.store import cached
 
 #: Keywords that choose the window of a windowed analysis.
 WINDOW_KEYWORDS = ("anchor", "index", "match", "start", "end")
@@ -64,7 +65,7 @@ def open(  # the name that users see: stepscope.open
     if not paths:
         raise BadInput("no profile given", "name a trace, a directory or a glob")
     extra = rules.load(Path(taxonomy)) if taxonomy is not None else None
-    return Profile(open_sources(paths, nsys=nsys), extra)
+    return Profile(open_sources(paths, nsys=nsys, wrap=cached if cache else None), extra)
 
 
 def analyse(profile: model.Profile, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:
