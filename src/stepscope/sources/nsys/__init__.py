@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from pathlib import Path
 
+from stepscope.sources.nsys.parquet import ParquetTables, is_parquet_dir
+from stepscope.sources.nsys.report import export_report
 from stepscope.sources.nsys.source import NsysSource
 from stepscope.sources.nsys.sqlite import SqliteTables, is_sqlite
 
-__all__ = ["NsysSource", "is_sqlite", "open_sqlite"]
+__all__ = ["NsysSource", "is_parquet_dir", "is_report", "is_sqlite", "open_parquet", "open_report", "open_sqlite"]
+
+
+def is_report(path: Path) -> bool:
+    """Whether the file is a report of nsys, by its name (`.qdrep` until 2021)."""
+    return path.suffix in {".nsys-rep", ".qdrep"} and path.is_file()
 
 
 def open_sqlite(path: str | Path) -> NsysSource:
     """An SQLite export of any schema version, opened read-only."""
     path = Path(path)
     return NsysSource(SqliteTables(path), path, "nsys-sqlite")
+
+
+def open_parquet(path: str | Path) -> NsysSource:
+    """A parquet directory."""
+    path = Path(path)
+    return NsysSource(ParquetTables(path), path, "nsys-parquet")
+
+
+def open_report(path: str | Path, nsys: str | Path | None = None) -> NsysSource:
+    """A report, exported by the user's own nsys (on the PATH, or given) to a directory that goes with the source."""
+    path = Path(path)
+    directory = tempfile.mkdtemp(prefix="stepscope-")
+    try:
+        source = NsysSource(SqliteTables(export_report(path, Path(directory), nsys)), path, "nsys-rep")
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    weakref.finalize(source, shutil.rmtree, directory, ignore_errors=True)
+    return source

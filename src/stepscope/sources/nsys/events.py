@@ -75,31 +75,39 @@ def read_events(
         if name in columns and name not in sources
     ]
     drop_early = event.drop_early and not early
-    fields = {name: source.field for name, source in sources.items()}
+    process = Field(event.process)
+    # Keyed by exported column: what feeds two columns of the model (a thread's id is also its process) is read once.
+    fields = {_key(f): f for f in (process, *(source.field for source in sources.values()))}
     if drop_early:
-        fields.setdefault("start_ns", Field(("start",)))
+        fields.setdefault("start", Field(("start",)))
     lost: Counter[str] = Counter()
 
     def convert(raw: pl.DataFrame) -> pl.DataFrame:
-        proc = export.proc_of(raw["process"])
+        proc = export.proc_of(raw[_key(process)])
         frame = raw.select(
-            proc, *(source.convert(pl.col(name)).alias(name) for name, source in sources.items()), *constants
+            proc,
+            *(source.convert(pl.col(_key(source.field))).alias(name) for name, source in sources.items()),
+            *constants,
         )
         if proc.null_count():
             lost["foreign"] += proc.null_count()
             keep = proc.is_not_null()
             frame, raw = frame.filter(keep), raw.filter(keep)
-        if drop_early and (early_rows := int((raw["start_ns"] < 0).sum())):
+        if drop_early and (early_rows := int((raw["start"] < 0).sum())):
             lost["early"] += early_rows
-            frame = frame.filter(raw["start_ns"] >= 0)
+            frame = frame.filter(raw["start"] >= 0)
         return frame
 
-    frame = export.tables.frame(event.table, {"process": Field(event.process), **fields}, each=convert, only=only)
+    frame = export.tables.frame(event.table, fields, each=convert, only=only)
     if lost["early"]:
         export.quality.note(f"{lost['early']} rows of {event.table} started before the capture: left out")
     if lost["foreign"]:
         export.quality.note(f"{lost['foreign']} rows of {event.table} belong to processes that are no rank: left out")
     return frame
+
+
+def _key(field: Field) -> str:
+    return "|".join(field.names)
 
 
 def chunk(frame: pl.DataFrame, table: str, part: Part, names: Names) -> Chunk:

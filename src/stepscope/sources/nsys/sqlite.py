@@ -16,8 +16,8 @@ from stepscope.errors import BadInput
 from stepscope.sources.nsys.tables import Each, Field, Value, decode, no_rows
 
 MAGIC = b"SQLite format 3\0"
-#: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the cache.
-_BATCH_ROWS = 65536
+#: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the CPU's cache.
+_BATCH_ROWS = 16_384
 #: Rows per range: one range is held raw (8 bytes a value) while it is converted.
 _RANGE_ROWS = 262_144
 #: Row ids can be sparse (string ids are row ids): their span says little about the number of rows.

@@ -1,0 +1,154 @@
+"""Parquet directories: one file per table, as `nsys export --type=parquetdir` writes them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Value, decode, no_rows
+
+#: The number of a row, as SQLite would have it: parquet files hold the rows in the same order.
+_ROW = "rowid"
+
+
+def is_parquet_dir(path: Path) -> bool:
+    """Whether the directory is an nsys export: parquet files named like nsys's tables."""
+    return path.is_dir() and any((path / f"{table}.parquet").is_file() for table in ("StringIds", "ANALYSIS_DETAILS"))
+
+
+class ParquetTables:
+    """One parquet directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_dir():
+            raise BadInput(f"{path}: not a directory", "give the directory that nsys export --type=parquetdir wrote")
+        self._files = {file.stem: file for file in sorted(path.glob("*.parquet")) if file.is_file()}
+        self._schemas: dict[str, pl.Schema] = {}
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def columns(self, table: str) -> frozenset[str]:
+        schema = self._schema(table)
+        return frozenset(schema) | {_ROW} if schema else frozenset()
+
+    def has(self, table: str) -> bool:
+        if table not in self._files:
+            return False
+        with self._errors(table):
+            return cast(int, self._scan(table).select(pl.len()).collect().item()) > 0
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Value, ...]]:
+        schema = self._schema(table)
+        if not schema:
+            return []
+        frame = self._read(table, [c for c in columns if c in schema])
+        frame = frame.select([pl.col(c) if c in schema else pl.lit(None).alias(c) for c in columns])
+        return [tuple(decode(v) if isinstance(v, bytes) else v for v in row) for row in frame.iter_rows()]
+
+    def distinct(self, table: str, *columns: str) -> list[tuple[int | None, ...]]:
+        fields = {column: Field((column,)) for column in columns}
+        return cast("list[tuple[int | None, ...]]", self.frame(table, fields).unique().rows())
+
+    def largest(self, table: str, column: str) -> int | None:
+        return cast("int | None", self.frame(table, {column: Field((column,))})[column].max())
+
+    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Value, ...]]:
+        if column not in self._schema(table):
+            return []
+        fields = {column: Field((column,), "bytes"), **{other: Field((other,)) for other in others}}
+        found = self.frame(table, fields).filter(pl.col(column).bin.contains(text.encode()))
+        return [(decode(row[0]), *row[1:]) for row in found.iter_rows()]
+
+    def frame(
+        self,
+        table: str,
+        fields: Mapping[str, Field],
+        *,
+        each: Each | None = None,
+        only: tuple[str, Sequence[int]] | None = None,
+    ) -> pl.DataFrame:
+        there = self.columns(table)
+        if not there:
+            return each(no_rows(fields)) if each else no_rows(fields)
+        found = {alias: name for alias, f in fields.items() if (name := f.find(there)) is not None}
+        keep = only[0] if only else None
+        frame = self._read(table, list(dict.fromkeys([*found.values(), *([keep] if keep else [])])))
+        if only:
+            frame = frame.filter(_raw(frame, only[0], "int").is_in(list(only[1])))
+        frame = frame.select(
+            [
+                (_raw(frame, found[alias], f.kind) if alias in found else f.missing()).alias(alias)
+                for alias, f in fields.items()
+            ]
+        )
+        return each(frame) if each else frame
+
+    def _schema(self, table: str) -> pl.Schema:
+        if table not in self._files:
+            return pl.Schema()
+        if table not in self._schemas:
+            with self._errors(table):
+                self._schemas[table] = self._scan(table).collect_schema()
+        return self._schemas[table]
+
+    def _scan(self, table: str) -> pl.LazyFrame:
+        return pl.scan_parquet(self._files[table], glob=False)
+
+    def _read(self, table: str, columns: list[str]) -> pl.DataFrame:
+        stored = [c for c in columns if c != _ROW]
+        if _ROW in columns:
+            return self._read(table, stored).with_row_index(_ROW, offset=1)
+        with self._errors(table):
+            try:
+                return self._scan(table).select(columns).collect()
+            except pl.exceptions.ComputeError as error:
+                if "UTF-8" not in str(error):
+                    raise
+                text = [c for c in columns if self._schema(table)[c] == pl.String]
+                return pl.read_parquet(io.BytesIO(_as_bytes(self._files[table], text)), columns=columns)
+
+    @contextmanager
+    def _errors(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except (pl.exceptions.PolarsError, OSError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BadInput(
+                f"{self._files[table]}: cannot be read ({reason})", "copy it again or export the report again"
+            ) from error
+
+
+def _raw(frame: pl.DataFrame, column: str, kind: str) -> pl.Expr:
+    """A column in its raw type: unsigned values keep their bits, as SQLite stores them."""
+    value = pl.col(column)
+    if kind == "bytes":
+        return value.cast(pl.Binary).fill_null(b"")
+    if frame.schema[column] == pl.UInt64:
+        return value.reinterpret(signed=True)
+    return value.cast(RAW_DTYPE["real" if kind == "real" else "int"])
+
+
+def _as_bytes(file: Path, columns: Sequence[str]) -> bytes:
+    """The file with the given text columns declared as plain bytes.
+
+    nsys declares binary payloads as text, and text may not be UTF-8; readers refuse both. The declaration is in the
+    footer: within a column's entry, `25 00` is the converted type UTF8 and `4C 1C 00 00` the logical type STRING
+    (Thrift's compact protocol, fields 6 and 10). BSON, whose codes are as long, is read as plain bytes.
+    """
+    data = bytearray(file.read_bytes())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = bytes(data[start:-8])
+    for column in columns:
+        entry = bytes([len(column)]) + column.encode()
+        footer = footer.replace(entry + b"\x25\x00\x4c\x1c\x00\x00", entry + b"\x25\x28\x4c\xdc\x00\x00")
+    # The Arrow schema, kept as metadata, would overrule the footer.
+    data[start:-8] = footer.replace(b"ARROW:schema", b"-----:schema")
+    return bytes(data)
