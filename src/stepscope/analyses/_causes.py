@@ -43,6 +43,7 @@ class Pieces:
     call: I64  # row of the rank's calls that covers it longest; the launch for `queue`
     tid: I64  # the launching thread
     next_op: I64  # row of the rank's ops that ended the gap
+    within: I64  # row of the rank's ranges that the launching thread was in; a `host` piece lies in one range
 
 
 def causes(data: RankData, idle: Spans) -> Pieces:
@@ -60,8 +61,8 @@ def causes(data: RankData, idle: Spans) -> Pieces:
     lone = np.where(ended, UNLINKED, TAIL)
     parts = [
         calls.split(idle.start[linked], split[linked], tid[linked], next_op[linked]),
-        Pieces(split[linked], idle.end[linked], _all(linked, QUEUE), launch[linked], tid[linked], next_op[linked]),
-        Pieces(idle.start[~linked], idle.end[~linked], lone[~linked], launch[~linked], tid[~linked], next_op[~linked]),
+        _plain(data, split, idle.end, np.full(len(idle), QUEUE), launch, tid, next_op, linked),
+        _plain(data, idle.start, idle.end, lone, launch, tid, next_op, ~linked),
     ]
     joined = [np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)]
     keep = joined[0] < joined[1]
@@ -70,11 +71,27 @@ def causes(data: RankData, idle: Spans) -> Pieces:
 
 
 def _columns(p: Pieces) -> tuple[I64, ...]:
-    return p.start, p.end, p.cause, p.call, p.tid, p.next_op
+    return p.start, p.end, p.cause, p.call, p.tid, p.next_op, p.within
 
 
-def _all(rows: npt.NDArray[np.bool_], value: int) -> I64:
-    return np.full(int(rows.sum()), value, dtype=np.int64)
+def _plain(
+    data: RankData,
+    start: I64,
+    end: I64,
+    cause: I64,
+    call: I64,
+    tid: I64,
+    next_op: I64,
+    rows: npt.NDArray[np.bool_],
+) -> Pieces:
+    """Pieces that need no cutting: some `rows` of the gaps."""
+    return Pieces(
+        start[rows], end[rows], cause[rows], call[rows], tid[rows], next_op[rows], data.range_at(tid[rows], start[rows])
+    )
+
+
+def _nothing() -> Pieces:
+    return Pieces(*(np.empty(0, np.int64) for _ in range(7)))
 
 
 class _Calls:
@@ -82,6 +99,7 @@ class _Calls:
 
     def __init__(self, data: RankData) -> None:
         frame = data.calls
+        self._data = data
         self._start = frame["start_ns"].to_numpy()
         self._end = frame["end_ns"].to_numpy()
         self._tid = frame["tid"].cast(pl.Int64).to_numpy()
@@ -102,15 +120,16 @@ class _Calls:
             mine = tid == thread
             parts.append(self._on_thread(int(thread), start[mine], end[mine], next_op[mine]))
         if not parts:
-            none = np.empty(0, np.int64)
-            return Pieces(none, none, none, none, none, none)
+            return _nothing()
         return Pieces(*(np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)))
 
     def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> Pieces:
         wanted = union(start, end)
         rows = np.flatnonzero(self._tid == thread)
         rows = rows[covered(self._start[rows], self._end[rows], wanted) > 0]
-        edges = np.unique(np.concatenate([self._start[rows], self._end[rows], start, end]))
+        cuts = self._data.range_edges
+        cuts = cuts[wanted.contains(cuts)]
+        edges = np.unique(np.concatenate([self._start[rows], self._end[rows], start, end, cuts]))
         at = edges[:-1]
         inside = wanted.contains(at)
         at, stop = at[inside], edges[1:][inside]
@@ -121,18 +140,22 @@ class _Calls:
         cause = np.where(call != NONE, self._cause[np.maximum(call, 0)] if len(self._cause) else HOST, HOST)
         order = np.argsort(start, kind="stable")
         gap = order[np.searchsorted(start[order], at, side="right") - 1] if len(at) else np.empty(0, np.int64)
-        return _merge(at, stop, cause, call, gap, next_op, thread)
+        tids = np.full(len(at), thread, dtype=np.int64)
+        return _merge(Pieces(at, stop, cause, call, tids, next_op[gap], self._data.range_at(tids, at)), gap)
 
 
-def _merge(at: I64, stop: I64, cause: I64, call: I64, gap: I64, next_op: I64, thread: int) -> Pieces:
-    """Join neighbours of one gap with one cause; the call that covers the joined piece longest names it."""
-    if len(at) == 0:
-        none = np.empty(0, np.int64)
-        return Pieces(none, none, none, none, none, none)
-    first = np.r_[True, (gap[1:] != gap[:-1]) | (cause[1:] != cause[:-1])]
+def _merge(cut: Pieces, gap: I64) -> Pieces:
+    """Join neighbours of one gap with one cause (and, for the host's own time, in one range).
+
+    The call that covers the joined piece longest names it.
+    """
+    if len(gap) == 0:
+        return _nothing()
+    moved = (cut.cause[1:] == HOST) & (cut.within[1:] != cut.within[:-1])
+    first = np.r_[True, (gap[1:] != gap[:-1]) | (cut.cause[1:] != cut.cause[:-1]) | moved]
     group = np.cumsum(first) - 1
     longest = (
-        pl.DataFrame({"group": group, "call": call, "ns": stop - at})
+        pl.DataFrame({"group": group, "call": cut.call, "ns": cut.end - cut.start})
         .group_by("group", "call", maintain_order=True)
         .agg(pl.col("ns").sum())
         .sort("group", "ns", descending=[False, True], maintain_order=True)
@@ -140,8 +163,16 @@ def _merge(at: I64, stop: I64, cause: I64, call: I64, gap: I64, next_op: I64, th
         .to_numpy()
     )
     starts = np.flatnonzero(first)
-    last = np.r_[starts[1:], len(at)] - 1
-    return Pieces(at[starts], stop[last], cause[starts], longest, np.full(len(starts), thread), next_op[gap[starts]])
+    last = np.r_[starts[1:], len(gap)] - 1
+    return Pieces(
+        cut.start[starts],
+        cut.end[last],
+        cut.cause[starts],
+        longest,
+        cut.tid[starts],
+        cut.next_op[starts],
+        cut.within[starts],
+    )
 
 
 def _cause_of_names(names: pl.Series) -> I64:

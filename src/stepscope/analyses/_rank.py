@@ -23,6 +23,9 @@ STAGE = r"stage([1-5])_([fbw])"
 #: An op in no stage.
 NO_STAGE = "(no stage)"
 
+#: Group of the ranges that belong to no thread's stack; no thread id is negative, and NONE is taken.
+_NO_THREAD = -2
+
 COMPUTE, COMM, COPY = range(len(ROLE.categories))
 
 
@@ -178,32 +181,31 @@ class RankData:
         frame = self.ranges[rows]
         tid, start, end = (frame[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
         # Start/end ranges may cross threads: they enclose only through the process-wide lookup.
-        thread = np.where((frame["kind"] == "pushpop").to_numpy(), tid, np.int64(-1))
+        thread = np.where((frame["kind"] == "pushpop").to_numpy(), tid, np.int64(_NO_THREAD))
         return nest(thread, start, end), nest(np.zeros(len(rows), np.int64), start, end), rows
 
     def enclosing(self, ops: I64) -> I64:
         """Row of the range that encloses the launch of each op, NONE where there is none (semantics §3)."""
-        per_thread, everywhere, rows = self._nestings
-        found = np.full(len(ops), NONE, dtype=np.int64)
-        if len(rows) == 0:
-            return found
-        at = self.launched_at[ops]
         linked = self.launch[ops] != NONE
-        tid = self.calls["tid"].cast(pl.Int64).to_numpy()
-        found[linked] = per_thread.enclosing(tid[self.launch[ops[linked]]], at[linked])
+        tid = np.full(len(ops), NONE, dtype=np.int64)
+        tid[linked] = self.calls["tid"].cast(pl.Int64).to_numpy()[self.launch[ops[linked]]]
+        return self.range_at(tid, self.launched_at[ops])
+
+    def range_at(self, tid: I64, at: I64) -> I64:
+        """Row of the deepest own range of thread `tid` at each moment, else of any thread; NONE where there is none."""
+        per_thread, everywhere, rows = self._nestings
+        found = per_thread.enclosing(tid, at)
         missing = found == NONE
         found[missing] = everywhere.enclosing(np.zeros(int(missing.sum()), np.int64), at[missing])
         hit = found != NONE
         found[hit] = rows[found[hit]]
         return found
 
-    def range_at(self, tid: I64, at: I64) -> I64:
-        """Row of the deepest own range of thread `tid` at each moment, NONE where there is none."""
-        per_thread, _, rows = self._nestings
-        found = per_thread.enclosing(tid, at)
-        hit = found != NONE
-        found[hit] = rows[found[hit]]
-        return found
+    @cached_property
+    def range_edges(self) -> I64:
+        """Starts and ends of the rank's own ranges."""
+        mine = self.ranges[self.own_ranges]
+        return np.concatenate([mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()])
 
     def path_of(self, row: int) -> tuple[str, ...]:
         """Texts of a range and the ranges around it, outermost first; the setup label and NCCL's are left out."""

@@ -76,7 +76,6 @@ def idle(
 
 def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
     names = profile.names
-    ranges = data.range_at(found.tid, found.start)
     call = np.where(found.call >= 0, found.call, 0)
     op = np.where(found.next_op >= 0, found.next_op, 0)
     call_name = data.calls["name"].gather(call) if data.calls.height else pl.Series([None] * len(call), dtype=pl.UInt32)
@@ -87,7 +86,7 @@ def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
             "gap_start_ns": found.start,
             "gap_ns": found.end - found.start,
             "cause": pl.Series(CAUSES).gather(found.cause),
-            "range": data.text_of(ranges),
+            "range": data.text_of(found.within),
             "call": pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series(),
             "next_op": pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(data.name[op]))).to_series(),
             "doing": doing(profile, data, found),
