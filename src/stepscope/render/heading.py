@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any
 
 from stepscope.model.result import Result
@@ -16,7 +17,7 @@ def source_line(result: Result) -> str:
     """`node0.sqlite (nsys-sqlite 2025.3.1), 4 ranks`."""
     by_format: dict[str, list[str]] = {}
     for s in result.sources:
-        by_format.setdefault(" ".join(filter(None, (s.format, s.tool))), []).append(s.file)
+        by_format.setdefault(" ".join(filter(None, (s.format, s.tool))), []).append(PurePath(s.file).name)
     files = [f"{f[0] if len(f) == 1 else f'{len(f)} files'} ({kind})" for kind, f in by_format.items()]
     return ", ".join([*files, f"{result.ranks} rank{'s' * (result.ranks != 1)}"])
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rich.cells import cell_len
 
 ELLIPSIS = "…"
-#: A cut text keeps at least so many cells.
-_LEAST_TEXT = 12
+#: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
+_LEAST_TEXT, _LEAST_OF_ALL = 12, 8
 
 
 @dataclass
@@ -26,10 +28,14 @@ class Column:
     def title_lines(self) -> list[str]:
         return _break(self.title) if self.broken else [self.title]
 
+    @cached_property
+    def widest(self) -> int:
+        """Cells that the widest value needs."""
+        return max(map(width, self.cells), default=0)
+
     def content(self) -> int:
-        """Cells that the widest value needs, after cutting."""
-        widest = max(map(width, self.cells), default=0)
-        return widest if self.limit is None else min(widest, self.limit)
+        """The same after cutting."""
+        return self.widest if self.limit is None else min(self.widest, self.limit)
 
     def width(self) -> int:
         return max(self.content(), *(width(t) for t in self.title_lines()))
@@ -42,14 +48,17 @@ def width(text: str) -> int:
 
 def fit(columns: Sequence[Column], budget: int) -> int:
     """Make the table as narrow as `budget` where that can be done; returns the gap between columns."""
-    for column in sorted(columns, key=_gain, reverse=True):
-        if _total(columns, 2) <= budget or _gain(column) <= 0:
-            break
-        column.broken = True
-    over = _total(columns, 2) - budget
-    if over > 0:
-        _cut_texts(columns, over)
-    return 2 if _total(columns, 2) <= budget else 1
+    if _total(columns, 2) <= budget:
+        return 2
+    for column in columns:
+        column.broken = _gain(column) > 0
+    for gap, least in ((2, _LEAST_TEXT), (1, _LEAST_TEXT), (1, _LEAST_OF_ALL)):
+        for column in columns:
+            column.limit = None
+        _cut_texts(columns, _total(columns, gap) - budget, least)
+        if _total(columns, gap) <= budget:
+            return gap
+    return 1
 
 
 def lines(columns: Sequence[Column], gap: int) -> tuple[list[str], list[str]]:
@@ -59,20 +68,26 @@ def lines(columns: Sequence[Column], gap: int) -> tuple[list[str], list[str]]:
     titles = [[""] * (tall - len(c.title_lines())) + c.title_lines() for c in columns]
     head = [_row([t[i] for t in titles], widths, columns, gap) for i in range(tall)]
     head.append((" " * gap).join("─" * w for w in widths))
-    cut = [[c if w >= width(c) else shorten(c, w) for c in col.cells] for col, w in zip(columns, widths, strict=True)]
+    cut = [_cut(col.cells, w) for col, w in zip(columns, widths, strict=True)]
     return head, [_row(cells, widths, columns, gap) for cells in zip(*cut, strict=True)]
 
 
-def shorten(text: str, most: int) -> str:
-    """`text` in `most` cells: what begins and ends a label tells it from its neighbours, so the middle goes."""
+def _cut(cells: list[str], most: int) -> list[str]:
+    """The cells in `most` each: without their middle, or else without what keeps them apart the least."""
+    if all(width(c) <= most for c in cells):
+        return cells
+    same = len(os.path.commonprefix(cells))  # noqa: RUF071 (texts, not paths)
+    tries = [[shorten(c, most, head) for c in cells] for head in (most // 2, most - 1, 0)]
+    tries.append([shorten(ELLIPSIS + c[max(0, same - most // 2) :], most, most - 1) for c in cells])
+    return max(tries, key=lambda cut: len(set(cut)))  # the first of the best
+
+
+def shorten(text: str, most: int, head: int) -> str:
+    """`text` in `most` cells: `head` of its beginning, an ellipsis, and as much of its end as there is room for."""
     if width(text) <= most:
         return text
-    if most <= 1:
-        return ELLIPSIS[:most]
-    tail = (most - 1) // 2
-    head = most - 1 - tail
-    start, end = _take(text, head), _take(text[::-1], tail)[::-1]
-    return start + ELLIPSIS + end
+    end = _take(text[::-1], most - 1 - head)[::-1]
+    return _take(text, head) + ELLIPSIS + end
 
 
 def _take(text: str, most: int) -> str:
@@ -109,15 +124,15 @@ def _break(title: str) -> list[str]:
     return min(splits, key=lambda lines: max(map(len, lines)))
 
 
-def _cut_texts(columns: Sequence[Column], over: int) -> None:
-    """Take `over` cells from the texts, always from the widest."""
+def _cut_texts(columns: Sequence[Column], over: int, least: int) -> None:
+    """Take `over` cells from the texts, always from the widest, down to `least`."""
     texts = [c for c in columns if not c.number]
     for _ in range(over):
         widest = max(texts, key=Column.width, default=None)
-        if widest is None or widest.width() <= _LEAST_TEXT:
+        if widest is None or widest.width() <= least:
             return
         widest.limit = widest.width() - 1
-        if widest.width() > widest.limit:  # the header holds it
+        if widest.width() > widest.limit:  # its header is as wide
             texts.remove(widest)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.render import heading, layout
-from stepscope.render.units import MISSING, header, show
+from stepscope.render.units import INSTANTS, MISSING, file_names, header, show
 
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100
+
+_NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s)\b)")
+
+#: Clocks that have run longer than this are counted from a round second instead.
+_FAR_NS = 100_000_000_000
 
 _BOLD, _DIM, _YELLOW, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 
@@ -58,22 +63,30 @@ class _Pen:
 def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]
-    columns = _columns(rows)
+    base = _base(rows)
+    columns = _columns(rows, base)
     gap = layout.fit(columns, width)
-    left_out: list[str] = []
+    below: list[str] = []
+    if base:
+        below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
     if gap == 1 and any(c.empty for c in columns):
         # Too wide: what is empty on every row says as much in one line.
-        left_out = [c.title for c in columns if c.empty]
-        columns = [c for c in _columns(rows) if not c.empty]
+        below.append(f"no values: {', '.join(c.title for c in columns if c.empty)}")
+        columns = [c for c in _columns(rows, base) if not c.empty]
         gap = layout.fit(columns, width)
     head, body = layout.lines(columns, gap)
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
-    if left_out:
-        out += [pen.dim(line) for line in _wrapped(f"no values: {', '.join(left_out)}", width)]
-    return out
+    return out + [pen.dim(part) for line in below for part in _wrapped(line, width)]
 
 
-def _columns(rows: pl.DataFrame) -> list[layout.Column]:
+def _base(rows: pl.DataFrame) -> int:
+    """A second to count points in time from, where clocks are so far on that the digits of interest drown."""
+    least = [rows[name].min() for name in rows.columns if name.endswith(INSTANTS)]
+    first = min((t for t in least if isinstance(t, int)), default=0)
+    return first // 1_000_000_000 * 1_000_000_000 if first >= _FAR_NS else 0
+
+
+def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
     columns = []
     names = rows.columns
     skip = set()
@@ -89,6 +102,10 @@ def _columns(rows: pl.DataFrame) -> list[layout.Column]:
             cells = [MISSING if a is None else f"{a}/{show('', b)}" for a, b in pairs]
             columns.append(layout.Column(axis, cells, number=True, empty=all(v is None for v in values)))
             continue
+        if name == "file":
+            values = file_names(values)
+        elif base and name.endswith(INSTANTS):
+            values = [None if v is None else v - base for v in values]
         number = rows.schema[name].is_numeric()
         empty = rows[name].null_count() == rows.height
         columns.append(layout.Column(header(name), [show(name, v) for v in values], number or empty, empty))
@@ -128,7 +145,10 @@ def _pairs(values: dict[str, Any]) -> str:
     return " · ".join(f"{header(str(k))} {show(str(k), v)}" for k, v in values.items())
 
 
-def _wrapped(text: str, width: int, indent: int = 2) -> Sequence[str]:
-    return textwrap.wrap(
-        text, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    ) or [""]
+def _wrapped(text: str, width: int, indent: int = 2) -> list[str]:
+    """Lines of `width`; a number and its unit stay together."""
+    joined = _NUMBER_AND_UNIT.sub("\\1\u00a0\\2", text)
+    lines = textwrap.wrap(
+        joined, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace("\u00a0", " ") for line in lines] or [""]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 #: Suffixes that the header drops, because the values say them.
 SUFFIXES = ("_ns", "_us", "_bytes", "_pct", "_gbps", "_ppm")
+
+#: Columns that hold points in time, not durations.
+INSTANTS = ("start_ns", "end_ns")
 
 _TIME = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
@@ -58,8 +63,14 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def file_names(paths: Sequence[str | None]) -> list[str | None]:
+    """The files without their directories, where that still tells them apart."""
+    short = [None if p is None else PurePath(p).name for p in paths]
+    return short if len(set(short)) == len(set(paths)) else list(paths)
+
+
 def _number(name: str, value: float) -> str:
-    if name.endswith(("start_ns", "end_ns")):
+    if name.endswith(INSTANTS):
         return instant(value)
     if name.endswith("_ns"):
         return duration(value)
