@@ -16,7 +16,6 @@ from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
 from stepscope.sources.open import open_sources
 from stepscope.store import cached
-from stepscope.store import cached
 
 #: Keywords that choose the window of a windowed analysis.
 WINDOW_KEYWORDS = ("anchor", "index", "match", "start", "end")
