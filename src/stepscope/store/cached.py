@@ -88,6 +88,8 @@ class CachedSource:
             if self._changed() and not self._same_content():
                 raise BadInput(f"{self.path}: changed while it was being read", "run the command again")
             self._inner = self._opener()
+            if self._processes is not None:
+                self._inner.quality.notes.clear()  # the cache had these already
         return self._inner
 
     def _ask(self, question: Callable[[Source], T]) -> tuple[T, list[str]]:
