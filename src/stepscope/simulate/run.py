@@ -1,0 +1,47 @@
+"""Simulating from Python: a scenario in; a trace, files or the truth out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from stepscope.simulate import assemble, engine
+from stepscope.simulate.engine import Job
+from stepscope.simulate.scenario import Scenario
+from stepscope.simulate.trace import SimTrace
+
+
+def job(scenario: Scenario) -> Job:
+    """Run the simulation; the result holds every rank's record on the true clock."""
+    return engine.run(scenario)
+
+
+def simulate(scenario: Scenario) -> SimTrace:
+    """The whole job as one trace."""
+    return assemble.trace(engine.run(scenario))
+
+
+def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsys",)) -> list[Path]:
+    """Simulate a job and write its traces into `folder`, and `truth.json` beside them. Returns what was written."""
+    from stepscope.simulate import write_kineto, write_nsys
+
+    folder.mkdir(parents=True, exist_ok=True)
+    done = engine.run(scenario)
+    written = []
+    # One node at a time: a large job's columns are many times the size of its records.
+    for node in range(scenario.nodes):
+        trace = assemble.trace(done, [node])
+        if "nsys" in formats:
+            path = folder / f"node{node}.sqlite"
+            write_nsys.write(trace, node, path)
+            written.append(path)
+        if "kineto" in formats:
+            for rank in trace.ranks:
+                path = folder / f"rank{rank.rank}.pt.trace.json.gz"
+                write_kineto.write(trace, rank.rank, path)
+                written.append(path)
+        del trace
+    path = folder / "truth.json"
+    path.write_text(json.dumps({"scenario": scenario.as_dict()}, sort_keys=True, separators=(",", ":")) + "\n")
+    return [*written, path]
