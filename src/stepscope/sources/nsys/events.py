@@ -26,6 +26,8 @@ class Export:
     #: Process keys (the upper 40 bits of a global id) in order of `proc`; set once the processes are known.
     keys: tuple[int, ...] = ()
     capture_ns: int | None = None
+    #: CUDA ordinals that each process used, by its key.
+    devices: dict[int, set[int]] = field(default_factory=dict)
 
     @cached_property
     def strings(self) -> Strings:

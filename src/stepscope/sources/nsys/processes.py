@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.labels import parse_setup
 from stepscope.model.schema import PROCESSES
+from stepscope.sources.nsys.comms import world_of
 from stepscope.sources.nsys.events import Export
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME
+from stepscope.sources.nsys.tables import Value, field
 
-#: The trainer's label, wherever it starts; further axes and pairs may follow.
-_SETUP = re.compile(r"^\s*rank=(\d+)\s*;")
 _PID = 0xFFFFFF
 
 
 def find_processes(export: Export) -> pl.DataFrame:
     """`schema.PROCESSES` by process key, and `export.keys` with it."""
-    devices = _devices(export)
+    devices = export.devices = _devices(export)
     labels = _labels(export)
     keys = set(devices) | set(labels)
     keys |= _with_calls(export, _with_context(export) - keys) if keys else _distinct(export, RUNTIME.table, "globalTid")
     keys = keys or _distinct(export, NVTX.table, "globalTid")
+    if not keys and any(export.tables.has(table) for table in GPU_TABLES):
+        keys = {0}  # exports of 2020 name no process: there is one
     if not keys:
         raise BadInput(
             f"{export.tables.path}: holds no GPU activity, CUDA calls or NVTX ranges",
             "capture with nsys profile --trace=cuda,nvtx",
         )
     export.keys = tuple(sorted(keys))
+    world = world_of(export)
     host = _hostname(export)
     gpus = Gpus(export)
     rows = []
@@ -37,6 +40,7 @@ def find_processes(export: Export) -> pl.DataFrame:
         pid = key & _PID
         device = min(devices[key]) if devices.get(key) else gpus.only_device(pid)
         label = labels.get(key)
+        rank, size = world.get(proc, (None, None))
         rows.append(
             {
                 "proc": proc,
@@ -44,10 +48,10 @@ def find_processes(export: Export) -> pl.DataFrame:
                 "host": host,
                 "device": device,
                 "gpu": None if device is None else gpus.name(pid, device),
-                "rank": label[0] if label else None,
-                "rank_from": "setup label" if label else None,
+                "rank": label[0] if label else rank,
+                "rank_from": "setup label" if label else None if rank is None else "NCCL payload",
                 "setup": label[1] if label else None,
-                "world_size": None,
+                "world_size": size,
             }
         )
     return pl.DataFrame(rows, schema=PROCESSES)
@@ -67,17 +71,15 @@ def _labels(export: Export) -> dict[int, tuple[int, str]]:
     """Rank and setup label by process; the label may have been pushed before the capture began."""
     tables = export.tables
     texts = [(str(text), tid) for text, tid in tables.containing(NVTX.table, "text", "rank=", "globalTid")]
-    registered = export.strings.ids_where(lambda text: bool(_SETUP.match(text)))
+    registered = export.strings.ids_where(lambda text: parse_setup(text) is not None)
     if registered and "textId" in tables.columns(NVTX.table):
-        from stepscope.sources.nsys.tables import field
-
         uses = tables.frame(NVTX.table, {"tid": field("globalTid"), "id": field("textId")}, only=("textId", registered))
         texts += [(export.strings.get(at) or "", tid) for tid, at in uses.iter_rows()]
     found: dict[int, tuple[int, str]] = {}
     for text, tid in texts:
-        match = _SETUP.match(text)
-        if match and isinstance(tid, int):
-            found.setdefault(tid >> 24, (int(match[1]), text))
+        setup = parse_setup(text)
+        if setup and isinstance(tid, int):
+            found.setdefault(tid >> 24, (setup.rank, text))
     return found
 
 
@@ -114,16 +116,18 @@ class Gpus:
         # Graphics adapters that cannot run CUDA are listed too, all as device 0; they have no multiprocessors.
         cuda = [g for g in gpus if g[3]] or gpus
         self._by_id = {g[0]: str(g[1]) for g in gpus}
-        self._by_ordinal = {g[2]: str(g[1]) for g in reversed(cuda)}
+        self._by_ordinal = {g[2]: g[0] for g in reversed(cuda)}
         self._mapped = {
             (pid, ordinal): gpu
             for gpu, ordinal, pid in tables.rows("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
         }
 
+    def number(self, pid: int, device: int) -> Value:
+        """The machine's number of a process's device."""
+        return self._mapped.get((pid, device), self._by_ordinal.get(device))
+
     def name(self, pid: int, device: int) -> str | None:
-        if (pid, device) in self._mapped:
-            return self._by_id.get(self._mapped[pid, device])
-        return self._by_ordinal.get(device)
+        return self._by_id.get(self.number(pid, device))
 
     def only_device(self, pid: int) -> int | None:
         """The device of a process without GPU activity, where it saw just one."""

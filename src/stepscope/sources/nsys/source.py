@@ -12,21 +12,29 @@ from stepscope.errors import BadInput
 from stepscope.model.schema import TABLES, Part, empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys import mapping
+from stepscope.sources.nsys.comms import has_comms, read_comms
+from stepscope.sources.nsys.counters import GPU_METRICS, read_counters
 from stepscope.sources.nsys.events import Export
 from stepscope.sources.nsys.extras import has_extras, read_extras
 from stepscope.sources.nsys.meta import note_diagnostics, source_info
 from stepscope.sources.nsys.processes import find_processes
 from stepscope.sources.nsys.ranges import read_ranges
 from stepscope.sources.nsys.records import read_calls, read_host, read_ops
+from stepscope.sources.nsys.syncs import read_syncs
 from stepscope.sources.nsys.tables import Tables
 
 Reader = Callable[[Export, Part], Chunk]
 
-#: Per table of the model: the exported tables of which any makes it answerable, and its reader.
+#: Per table of the model: the exported tables of which any makes it answerable, and its reader. Of what is not a
+#: matter of tables, `NsysSource.tables` knows.
 _READERS: dict[str, tuple[tuple[str, ...], Reader]] = {
     "ops": (mapping.GPU_TABLES, read_ops),
     "calls": ((mapping.RUNTIME.table,), read_calls),
     "ranges": ((mapping.NVTX.table,), read_ranges),
+    "comms": ((), read_comms),
+    "records": ((), read_extras),
+    "syncs": ((mapping.SYNC.table, mapping.RECORD.table), read_syncs),
+    "counters": ((GPU_METRICS,), read_counters),
     "host": (tuple(event.table for event in mapping.HOST), read_host),
 }
 #: An nsys export has at least one of these.
@@ -55,16 +63,18 @@ class NsysSource:
         return find_processes(self._export)
 
     def tables(self) -> frozenset[str]:
-        found = {
-            name for name, (needs, _) in _READERS.items() if any(self._export.tables.has(table) for table in needs)
-        }
-        return frozenset(found | {"records"} if has_extras(self._export) else found)
+        return self._tables
+
+    @cached_property
+    def _tables(self) -> frozenset[str]:
+        there = {name for name, (needs, _) in _READERS.items() if any(map(self._export.tables.has, needs))}
+        there |= {"comms"} if has_comms(self._export) else set()
+        there |= {"records"} if has_extras(self._export) else set()
+        return frozenset(there)
 
     def read(self, table: str, part: Part = "core") -> Chunk:
         assert table in TABLES, table
         if table not in self.tables():
             return Chunk(empty(table, part))
         self.processes()  # rows are numbered by process
-        if table == "records":
-            return read_extras(self._export, part)
         return _READERS[table][1](self._export, part)

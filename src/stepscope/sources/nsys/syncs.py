@@ -1,0 +1,88 @@
+"""Synchronization: waits of the host and of streams, and the event records they wait for."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.model.schema import SYNC_KIND, Part
+from stepscope.model.source import Chunk
+from stepscope.sources.nsys.events import Export, chunk, read_events
+from stepscope.sources.nsys.mapping import RECORD, RUNTIME, SYNC
+from stepscope.sources.nsys.records import api_name
+from stepscope.sources.nsys.strings import Names
+
+#: By API name without its `cuda` or `cu`: nsys's own numbers changed their meaning three times.
+_KINDS = {
+    "EventSynchronize": "event_sync",
+    "EventQuery": "event_query",
+    "StreamWaitEvent": "stream_wait",
+    "StreamSynchronize": "stream_sync",
+    "DeviceSynchronize": "context_sync",
+    "CtxSynchronize": "context_sync",
+    "ThreadSynchronize": "context_sync",
+}
+
+
+def read_syncs(export: Export, part: Part) -> Chunk:
+    waits = read_events(export, SYNC, SYNC.columns)
+    records = read_events(export, RECORD, RECORD.columns)
+    calls = _calls(export, pl.concat([f.select("proc", "correlation") for f in (waits, records)]))
+    key = ["proc", "correlation"]
+    waits = waits.join(calls.select(*key, "kind"), on=key, how="left", maintain_order="left")
+    waits = waits.with_columns(kind=pl.coalesce("kind", _kind_by_shape()))
+    early = waits["start_ns"] < 0
+    if early.any():
+        export.quality.note(f"{early.sum()} rows of {SYNC.table} started before the capture: left out")
+        waits = waits.filter(~early)
+    timed = records.join(calls.drop("kind"), on=key, how="inner", maintain_order="left")
+    if timed.height < records.height:
+        export.quality.note(f"{records.height - timed.height} event records have no host call in the trace: left out")
+    timed = timed.with_columns(kind=pl.lit("record", dtype=SYNC_KIND))
+    frame = pl.concat([waits, timed], how="diagonal")
+    return chunk(frame.with_columns(event=_events(frame)), "syncs", part, Names())
+
+
+def _calls(export: Export, wanted: pl.DataFrame) -> pl.DataFrame:
+    """Times and kind of the calls that `wanted` came from; the first of several with the same correlation."""
+    calls = read_events(export, RUNTIME, ("start_ns", "end_ns", "correlation", "name"))
+    keys = ["proc", "correlation"]
+    calls = calls.join(wanted.drop_nulls().unique(), on=keys, how="semi").unique(
+        keys, keep="first", maintain_order=True
+    )
+    ids = calls["name"].unique().drop_nulls().to_list()
+    texts = {at: api_name(export.strings.get(at) or "") for at in ids}
+    kinds = {at: _KINDS.get(text.removeprefix("cuda").removeprefix("cu")) for at, text in texts.items()}
+    kind = pl.col("name").replace_strict(kinds, return_dtype=SYNC_KIND) if kinds else pl.lit(None, dtype=SYNC_KIND)
+    return calls.select(*keys, "start_ns", "end_ns", kind.alias("kind"))
+
+
+def _kind_by_shape() -> pl.Expr:
+    """What a wait is where its call is not in the trace (or is no plain wait): by what it names."""
+    stream, event = pl.col("stream") >= 0, pl.col("event_id").is_not_null()
+    return (
+        pl.when(stream & event)
+        .then(pl.lit("stream_wait", dtype=SYNC_KIND))
+        .when(stream)
+        .then(pl.lit("stream_sync", dtype=SYNC_KIND))
+        .when(event)
+        .then(pl.lit("event_sync", dtype=SYNC_KIND))
+        .otherwise(pl.lit("context_sync", dtype=SYNC_KIND))
+    )
+
+
+def _events(frame: pl.DataFrame) -> pl.Series:
+    """The id that a record shares with the waits for it.
+
+    An event is recorded many times, so its own id does not tell which record a wait is for. Exports since 3.17 number
+    the records; for older ones a wait belongs to the last record of its event before it, which is CUDA's own rule.
+    """
+    numbered = frame["event_sync"]
+    if numbered.null_count() < len(numbered) or frame.is_empty():
+        return numbered.alias("event")
+    frame = (
+        frame.select("proc", "event_id", "start_ns", "kind").with_row_index("at").sort("start_ns", maintain_order=True)
+    )
+    records = frame.filter((pl.col("kind") == "record") & pl.col("event_id").is_not_null())
+    records = records.select("proc", "event_id", "start_ns", event=pl.int_range(1, pl.len() + 1, dtype=pl.Int64))
+    found = frame.join_asof(records, on="start_ns", by=["proc", "event_id"], check_sortedness=False)
+    return found.sort("at")["event"]
