@@ -20,10 +20,11 @@ class Kind(IntEnum):
     PYTHON = 8
     OTHER_HOST = 9
     SYNC = 10
-    MEMORY = 11
-    COUNTER = 12
-    METADATA = 13
-    UNKNOWN = 14
+    EVENT_RECORD = 11
+    MEMORY = 12
+    COUNTER = 13
+    METADATA = 14
+    UNKNOWN = 15
 
 
 #: Categories of complete events (phase X), in lower case: old Kineto wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`.
@@ -51,6 +52,7 @@ _COMPLETE = {
     "overhead": Kind.OTHER_HOST,
     "python_gc": Kind.OTHER_HOST,
     "cuda_sync": Kind.SYNC,
+    "cuda_event": Kind.EVENT_RECORD,
     # Time of the GPU under a host annotation, and the span of the whole trace: neither is an activity.
     "gpu_user_annotation": Kind.IGNORED,
     "trace": Kind.IGNORED,
@@ -58,6 +60,8 @@ _COMPLETE = {
     "external_correlation": Kind.IGNORED,
 }
 _PHASES = {"C": Kind.COUNTER, "M": Kind.METADATA}
+#: Instants among which torch writes its allocator samples, `[memory]`.
+_MEMORY_SAMPLES = {"cpu_instant_event": Kind.MEMORY}
 
 #: Torch's own compilation, and its running of compiled code, among the host ops.
 _COMPILE = re.compile(
@@ -67,24 +71,18 @@ _COMPILE = re.compile(
 _GC = re.compile(r"^Python GC|^gc\.collect|^<built-in function collect>")
 
 
-class Classifier:
-    """Kinds of events; remembers each (phase, category, name-if-instant) it has seen."""
+class Kinds(dict[tuple[str, str], int]):
+    """Kind of an event by (phase, category); each pair is looked at once, the rest is a lookup in C."""
 
-    def __init__(self) -> None:
-        self._complete: dict[str, Kind] = {}
-
-    def complete(self, category: str) -> Kind:
-        """Kind of a complete event."""
-        kind = self._complete.get(category)
-        if kind is None:
-            kind = self._complete[category] = _COMPLETE.get(category.lower(), Kind.UNKNOWN)
-        return kind
-
-    def other(self, phase: str, name: str) -> Kind:
-        """Kind of an event of another phase. Flow arrows (s, t, f) are not needed: launches are found by correlation."""
-        if name == "[memory]":
-            return Kind.MEMORY
-        return _PHASES.get(phase, Kind.IGNORED)
+    def __missing__(self, key: tuple[str, str]) -> int:
+        phase, category = key
+        if phase == "X":
+            kind = _COMPLETE.get(category.lower(), Kind.UNKNOWN)
+        else:
+            # Flow arrows (s, t, f) are not needed: launches are found by correlation.
+            kind = _MEMORY_SAMPLES.get(category, Kind.IGNORED) if phase in "iI" else _PHASES.get(phase, Kind.IGNORED)
+        self[key] = int(kind)
+        return int(kind)
 
 
 def host_kind(kind: Kind, name: str) -> str:

@@ -17,11 +17,12 @@ from stepscope.sources.kineto.decoding import Malformed, Trailing, Truncated, de
 from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.repair import repaired
 
-CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 2 << 20
 _SPACE = b" \t\r\n"
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: Longest text of `_ARRAY` that may straddle two reads (white space beyond this is not JSON anybody writes).
 _ARRAY_LENGTH = 64
+_BROKEN = "such files come from an interrupted profiler, or two that wrote to one file: record it again"
 _CUT_OFF = "the profiler was probably stopped while writing: record it again, and let the program end by itself"
 
 
@@ -78,12 +79,12 @@ class EventChunks:
         except Malformed as flaw:
             self._text = repaired(text)
             if self._text == text:
-                raise self._bad(flaw.reason, flaw.position - 1, _CUT_OFF) from flaw
+                raise self._bad(flaw.reason, flaw.position - 1, _BROKEN) from flaw
             self.mended = True
             try:
                 return decode_events(self._text), self._text
             except Malformed as still:
-                raise self._bad(still.reason, flaw.position - 1, _CUT_OFF) from still
+                raise self._bad(still.reason, flaw.position - 1, _BROKEN) from still
 
     def _open_array(self) -> None:
         """Read up to the first event."""
@@ -119,14 +120,14 @@ class EventChunks:
         except Truncated:
             return None
         except Trailing as trailing:
-            raise self._bad("has characters behind its end", trailing.end - shift, _CUT_OFF) from None
+            raise self._bad("has characters behind its end", trailing.end - shift, _BROKEN) from None
         except Malformed as flaw:
             try:
                 value = decode_any(repaired(text))
             except Truncated:
                 return None
             except (Malformed, Trailing):
-                raise self._bad(flaw.reason, flaw.position - shift, _CUT_OFF) from flaw
+                raise self._bad(flaw.reason, flaw.position - shift, _BROKEN) from flaw
             self.mended = True
         return value if isinstance(value, dict) else {}
 
@@ -138,7 +139,7 @@ class EventChunks:
             self._fill(2 * len(self._buffer) + self._size)
         if self._bare:
             if rest := self._buffer.lstrip(_SPACE):
-                raise self._bad("has characters behind its end", len(self._buffer) - len(rest), _CUT_OFF)
+                raise self._bad("has characters behind its end", len(self._buffer) - len(rest), _BROKEN)
             return
         prefix = b'{"traceEvents":null'
         trailer = self._object(prefix + self._buffer, len(prefix))

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import compress
 from operator import attrgetter
 
 import numpy as np
 import polars as pl
 
-from stepscope.sources.kineto import gpu, host
-from stepscope.sources.kineto.categories import Classifier, Kind
+from stepscope.sources.kineto import comms, gpu, host, samples
+from stepscope.sources.kineto.categories import Kind, Kinds
 from stepscope.sources.kineto.decoding import decode_times
 from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import Rows
 from stepscope.sources.kineto.times import Bools, Ints, exact_nanoseconds, nanoseconds, needs_text
 
-_ts, _dur = attrgetter("ts"), attrgetter("dur")
+_ts, _dur, _phase_and_category = attrgetter("ts"), attrgetter("dur"), attrgetter("ph", "cat")
+#: What rows are collected under until the file has been read.
+_Key = Kind | str
+_OPS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+_HOST = (Kind.CPU_OP, Kind.PYTHON, Kind.OTHER_HOST)
+#: Torch's annotations of collectives: no table, but `comms` is completed from them.
+MARKS = "nccl annotations"
 #: Kinds with a length, whose rows are dropped where it makes no sense.
-_TIMED = np.array([k in range(Kind.KERNEL, Kind.SYNC + 1) for k in range(len(Kind))])
+_TIMED = np.array([Kind.KERNEL <= k <= Kind.SYNC or k in (Kind.MEMORY, Kind.COUNTER) for k in range(len(Kind))])
 
 
 class Collector:
@@ -27,21 +34,18 @@ class Collector:
 
     def __init__(self) -> None:
         self.names = Names()
-        self.frames: dict[str, list[pl.DataFrame]] = {}
+        self._frames: dict[_Key, list[pl.DataFrame]] = {}
         self.absurd = 0
         self.unknown: Counter[str] = Counter()
         self.process_names: dict[int, str] = {}
         self.earliest_ns: int | None = None
-        self._classifier = Classifier()
+        self._kinds = Kinds()
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take the events of one JSON array."""
         if not events:
             return
-        complete, other = self._classifier.complete, self._classifier.other
-        kinds = np.fromiter(
-            (complete(e.cat) if e.ph == "X" else other(e.ph, e.name) for e in events), np.uint8, len(events)
-        )
+        kinds = np.fromiter(map(self._kinds.__getitem__, map(_phase_and_category, events)), np.uint8, len(events))
         start, end, sane = _times(events, text)
         broken = _TIMED[kinds] & ~sane
         self.absurd += int(broken.sum())
@@ -51,21 +55,56 @@ class Collector:
                 chosen = kinds == kind
                 self._take(kind, Rows(list(compress(events, chosen.tolist())), start[chosen], end[chosen]), text)
 
-    def table(self, name: str) -> pl.DataFrame | None:
-        """All rows of a table, in file order; None where there are none."""
-        frames = self.frames.pop(name, [])
-        return pl.concat(frames, how="diagonal") if frames else None
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """All rows by table, in file order within each kind of event; tables without rows are left out."""
+        found = {
+            "ops": [gpu.finish(f, _lower(kind)) for kind, f in self._joined(*_OPS)],
+            "calls": [host.finish_calls(f, _lower(kind)) for kind, f in self._joined(Kind.RUNTIME, Kind.DRIVER)],
+            "ranges": [host.finish_ranges(f) for _, f in self._joined(Kind.RANGE)],
+            "host": [f for _, f in self._joined(*_HOST)],
+            "counters": [f for _, f in self._joined(Kind.COUNTER, Kind.MEMORY)],
+            "comms": [f for _, f in self._joined("kernel comms", "host comms")],
+            MARKS: [f for _, f in self._joined(MARKS)],
+        }
+        tables = {name: _concat(frames) for name, frames in found.items() if frames}
+        syncs = dict(self._joined(Kind.SYNC, Kind.EVENT_RECORD))
+        if syncs:
+            tables["syncs"] = samples.finish_syncs(
+                syncs.get(Kind.SYNC), syncs.get(Kind.EVENT_RECORD), tables.get("calls")
+            )
+        return tables
+
+    def _joined(self, *keys: _Key) -> Iterator[tuple[_Key, pl.DataFrame]]:
+        """The collected frames of each key, as one; keys without rows are left out."""
+        for key in keys:
+            if frames := self._frames.pop(key, []):
+                yield key, _concat(frames)
 
     def _take(self, kind: Kind, rows: Rows, text: bytes) -> None:
-        if kind in (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET):
-            make = {Kind.KERNEL: gpu.kernels, Kind.MEMCPY: gpu.copies, Kind.MEMSET: gpu.memsets}[kind]
-            self._put("ops", make(rows, self.names))
+        if kind is Kind.KERNEL:
+            self._put(kind, gpu.kernels(rows, self.names))
+            self._put("kernel comms", comms.on_kernels(rows))
+        elif kind is Kind.MEMCPY:
+            self._put(kind, gpu.copies(rows, self.names))
+        elif kind is Kind.MEMSET:
+            self._put(kind, gpu.memsets(rows, self.names))
         elif kind in (Kind.RUNTIME, Kind.DRIVER):
-            self._put("calls", host.calls(rows, kind, self.names))
+            self._put(kind, host.calls(rows, self.names))
         elif kind is Kind.RANGE:
-            self._put("ranges", host.ranges(rows, self.names))
-        elif kind in (Kind.CPU_OP, Kind.PYTHON, Kind.OTHER_HOST):
-            self._put("host", host.host(rows, kind, self.names))
+            self._put(kind, host.ranges(rows, self.names))
+            self._put(MARKS, comms.nccl_annotations(rows))
+        elif kind in _HOST:
+            self._put(kind, host.host(rows, kind, self.names))
+            if kind is Kind.CPU_OP:
+                self._put("host comms", comms.on_host(rows))
+        elif kind is Kind.SYNC:
+            self._put(kind, samples.syncs(rows))
+        elif kind is Kind.EVENT_RECORD:
+            self._put(kind, samples.event_records(rows))
+        elif kind is Kind.MEMORY:
+            self._put(kind, samples.memory(rows, self.names))
+        elif kind is Kind.COUNTER:
+            self._put(kind, samples.counters(rows, text, self.names))
         elif kind is Kind.METADATA:
             for event, args in zip(rows.events, rows.args, strict=True):
                 if event.name == "process_name" and args.name and isinstance(event.pid, int):
@@ -73,10 +112,19 @@ class Collector:
         elif kind is Kind.UNKNOWN:
             self.unknown.update(e.cat for e in rows.events)
 
-    def _put(self, table: str, frame: pl.DataFrame) -> None:
-        self.frames.setdefault(table, []).append(frame)
-        first = int(frame["start_ns"].to_numpy().min())
-        self.earliest_ns = first if self.earliest_ns is None else min(first, self.earliest_ns)
+    def _put(self, key: _Key, frame: pl.DataFrame | None) -> None:
+        if frame is not None and frame.height:
+            self._frames.setdefault(key, []).append(frame)
+            first = int(frame["start_ns"].to_numpy().min())
+            self.earliest_ns = first if self.earliest_ns is None else min(first, self.earliest_ns)
+
+
+def _lower(key: _Key) -> str:
+    return key if isinstance(key, str) else key.name.lower()
+
+
+def _concat(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
 
 
 def _times(events: list[Event], text: bytes) -> tuple[Ints, Ints, Bools]:

@@ -44,7 +44,8 @@ _POSITION = re.compile(r"^JSON is malformed: (.*) \(byte (\d+)\)$")
 def decode_events(text: bytes) -> list[Event]:
     """The events of a JSON array. Fields of an unexpected type become None, other elements are skipped."""
     try:
-        return _guarded(_EVENTS.decode, text)
+        events: list[Event] = _guarded(_EVENTS.decode, text)
+        return events
     except msgspec.ValidationError:
         return [_lenient(item) for item in decode_any(text) if isinstance(item, dict)]
 
@@ -65,7 +66,8 @@ def decode_times(text: bytes) -> list[tuple[Any, Any]]:
 def decode_samples(text: bytes) -> list[Sample]:
     """The same events with whatever `args` they have: for chunks with counters in them."""
     try:
-        return _guarded(_SAMPLES.decode, text)
+        samples: list[Sample] = _guarded(_SAMPLES.decode, text)
+        return samples
     except msgspec.ValidationError:
         return [
             Sample(_text(i.get("ph")), _text(i.get("name")), a if isinstance(a := i.get("args"), dict) else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 import polars as pl
 
@@ -24,80 +25,77 @@ _MEM_KINDS = {k: k for k in ("pageable", "pinned", "device", "array", "managed")
 def kernels(rows: Rows, names: Names) -> pl.DataFrame:
     """Kernels, with their launch geometry. `smem_dynamic` is all shared memory: Kineto writes the sum only."""
     grid, block = rows.triple("grid"), rows.triple("block")
-    return _ops(
-        rows,
-        "kernel",
-        pl.Series("name", names.ids(rows.names())),
+    return pl.DataFrame(
         {
+            **_activity(rows),
+            "name": names.ids(rows.names()),
             **{f"grid_{axis}": series for axis, series in zip("xyz", grid, strict=True)},
             **{f"block_{axis}": series for axis, series in zip("xyz", block, strict=True)},
-            "registers": rows.arg("registers"),
-            "smem_dynamic": rows.arg("shared"),
-            "graph_node": rows.arg("graph_node"),
+            "registers": rows.small("registers"),
+            "smem_dynamic": rows.small("shared"),
             "occupancy_pct": pl.Series(rows.values("occupancy"), dtype=pl.Float64),
-        },
-        pl.repeat("none", len(rows), dtype=pl.String, eager=True),
+        }
     )
 
 
 def copies(rows: Rows, names: Names) -> pl.DataFrame:
     """Copies: direction and kinds of memory are in the name, `Memcpy HtoD (Pinned -> Device)`."""
     parsed = [copy_of(name) for name in rows.names()]
-    return _ops(
-        rows,
-        "memcpy",
-        pl.Series("name", names.ids([f"[memcpy {kind}]" for kind, _, _ in parsed])),
+    return pl.DataFrame(
         {
+            **_activity(rows),
+            "name": names.ids([f"[memcpy {kind}]" for kind, _, _ in parsed]),
+            "copy_kind": pl.Series([kind for kind, _, _ in parsed], dtype=COPY_KIND),
             "bytes": rows.arg("bytes"),
             "src_kind": pl.Series([source for _, source, _ in parsed], dtype=MEM_KIND),
             "dst_kind": pl.Series([target for _, _, target in parsed], dtype=MEM_KIND),
-            "src_device": rows.arg("src_device"),
-            "dst_device": rows.arg("dst_device"),
-            "graph_node": rows.arg("graph_node"),
-        },
-        pl.Series([kind for kind, _, _ in parsed], dtype=pl.String),
+            "src_device": rows.small("src_device"),
+            "dst_device": rows.small("dst_device"),
+        }
     )
 
 
 def memsets(rows: Rows, names: Names) -> pl.DataFrame:
-    kinds = [memset_of(name) for name in rows.names()]
-    return _ops(
-        rows,
-        "memset",
-        pl.Series("name", names.ids(["[memset]"] * len(rows))),
+    return pl.DataFrame(
         {
+            **_activity(rows),
+            "name": names.ids(["[memset]"] * len(rows)),
             "bytes": rows.arg("bytes"),
-            "src_kind": pl.Series(kinds, dtype=MEM_KIND),
-            "graph_node": rows.arg("graph_node"),
-        },
-        pl.repeat("none", len(rows), dtype=pl.String, eager=True),
-    )
-
-
-def _ops(rows: Rows, kind: str, name: pl.Series, detail: dict[str, pl.Series], copy_kind: pl.Series) -> pl.DataFrame:
-    frame = pl.DataFrame(
-        {
-            **rows.base(),
-            "name": name,
-            "device": rows.arg("device"),
-            "stream": rows.arg("stream"),
-            "correlation": rows.correlation(),
-            "context": rows.arg("context"),
-            "external_id": rows.arg("external"),
-            "tid": rows.tid(),
-            **detail,
+            "src_kind": pl.Series([memset_of(name) for name in rows.names()], dtype=MEM_KIND),
         }
     )
-    narrow = [c for c in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "smem_dynamic")]
+
+
+def finish(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """What all rows of one kind share, done once for the whole file."""
+    if "copy_kind" not in frame.columns:
+        frame = frame.with_columns(pl.lit("none", COPY_KIND).alias("copy_kind"))
     return frame.with_columns(
         pl.lit(kind, OP_KIND).alias("kind"),
-        copy_kind.cast(COPY_KIND).alias("copy_kind"),
         # Where args lack them, the process and thread of a GPU event are its device and stream.
-        pl.coalesce("device", PID).cast(pl.Int32, strict=False).alias("device"),
-        pl.coalesce("stream", "tid").cast(pl.Int32, strict=False).fill_null(-1).alias("stream"),
-        pl.col("context").cast(pl.Int32, strict=False),
-        *(pl.col(c).cast(pl.Int32, strict=False) for c in narrow if c in frame.columns),
+        pl.coalesce("device", pl.col(PID).cast(pl.Int32, strict=False)).alias("device"),
+        pl.coalesce("stream", "tid", pl.lit(-1, pl.Int32)).alias("stream"),
+        # Kineto writes 0 for "none".
+        positive("correlation"),
+        positive("graph_node"),
     ).drop("tid")
+
+
+def positive(column: str) -> pl.Expr:
+    return pl.when(pl.col(column) > 0).then(pl.col(column)).alias(column)
+
+
+def _activity(rows: Rows) -> dict[str, Any]:
+    return {
+        **rows.base(),
+        "device": rows.small("device"),
+        "stream": rows.small("stream"),
+        "tid": rows.tid(),
+        "correlation": rows.arg("correlation"),
+        "context": rows.small("context"),
+        "external_id": rows.arg("external"),
+        "graph_node": rows.arg("graph_node"),
+    }
 
 
 @cache

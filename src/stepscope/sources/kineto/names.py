@@ -9,23 +9,25 @@ import polars as pl
 from numpy.typing import NDArray
 
 
+class _Ids(dict[str, int]):
+    def __missing__(self, text: str) -> int:
+        self[text] = number = len(self)
+        return number
+
+
 class Names:
     """One number per distinct text, in order of appearance."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
-
-    def __getitem__(self, text: str) -> int:
-        return self._ids.setdefault(text, len(self._ids))
+        self._ids = _Ids()
 
     def ids(self, texts: Sequence[str]) -> NDArray[np.uint32]:
-        ids = self._ids
-        put = ids.setdefault
-        return np.fromiter((put(t, len(ids)) for t in texts), np.uint32, len(texts))
+        return np.fromiter(map(self._ids.__getitem__, texts), np.uint32, len(texts))
 
     def optional(self, texts: Iterable[str | None]) -> pl.Series:
         """Ids with null for None."""
-        return pl.Series([None if t is None else self[t] for t in texts], dtype=pl.UInt32)
+        ids = self._ids
+        return pl.Series([None if t is None else ids[t] for t in texts], dtype=pl.UInt32)
 
     def texts(self) -> list[str]:
         return list(self._ids)

@@ -50,8 +50,8 @@ def find(tables: Mapping[str, pl.DataFrame], process_names: Mapping[int, str], i
         return several
     rank = info.get("rank")
     known = isinstance(rank, int)
-    pids = next((p for t in _HOST_TABLES if (p := _pids(tables.get(t)))), [])
-    return Processes(pids[:1] or [None], [rank if known else None], "distributedInfo" if known else None)
+    pid = next((p[0] for t in _HOST_TABLES if (p := _pids(tables.get(t)))), None)
+    return Processes([pid], [rank if known else None], "distributedInfo" if known else None)
 
 
 def describe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, compress
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +16,7 @@ _NO_ARGS = Args()
 _pid, _tid, _name = attrgetter("pid"), attrgetter("tid"), attrgetter("name")
 #: Columns that say which process a row belongs to; dropped once that is known.
 PID, RANK = "_pid", "_rank"
+_NOT_INTEGERS = (TypeError, OverflowError, pl.exceptions.PolarsError)
 
 
 class Rows:
@@ -48,30 +50,59 @@ class Rows:
         """An integer field of `args`."""
         return integers(self.values(attribute))
 
-    def correlation(self) -> pl.Series:
-        """Correlation ids are positive; Kineto writes 0 where the activity has none."""
-        ids = self.arg("correlation")
-        return ids.set(ids <= 0, None)
+    def small(self, attribute: str) -> pl.Series:
+        """An integer field of `args` that fits 32 bits; null where it does not."""
+        values = self.values(attribute)
+        try:
+            return pl.Series(values, dtype=pl.Int32)
+        except _NOT_INTEGERS:
+            return integers(values).cast(pl.Int32, strict=False)
 
     def tid(self) -> pl.Series:
         """Thread ids in 32 bits: Kineto cuts a pthread handle to that many, signed or not."""
-        ids = integers(list(map(_tid, self.events)))
-        return ((ids.fill_null(-1) + 2**31) % 2**32 - 2**31).cast(pl.Int32)
+        values = list(map(_tid, self.events))
+        try:
+            return pl.Series(values, dtype=pl.Int32)
+        except _NOT_INTEGERS:
+            ids = integers(values).fill_null(-1)
+            return ((ids + 2**31) % 2**32 - 2**31).cast(pl.Int32)
+
+    def text(self, attribute: str) -> pl.Series:
+        """A text field of `args`."""
+        return pl.Series(
+            [v if v is None or isinstance(v, str) else str(v) for v in self.values(attribute)], dtype=pl.String
+        )
+
+    def raw(self, attribute: str) -> list[str | None]:
+        """A field of `args` as its JSON text."""
+        return [str(bytes(v), "utf-8", "replace") or None for v in self.values(attribute)]
+
+    def where(self, chosen: list[bool]) -> Rows | None:
+        """The rows that are marked; None where none is."""
+        if not any(chosen):
+            return None
+        return Rows(list(compress(self.events, chosen)), self.start[chosen], self.end[chosen])
 
     def triple(self, attribute: str) -> list[pl.Series]:
         """The x, y and z of a grid or a block."""
         values = self.values(attribute)
-        if all(v is not None and len(v) == 3 for v in values):
-            table = np.array(values, dtype=np.int64).reshape(-1, 3)
-            return [pl.Series(table[:, axis]) for axis in range(3)]
-        return [integers([v[axis] if v and len(v) > axis else None for v in values]) for axis in range(3)]
+        try:
+            flat = np.fromiter(chain.from_iterable(values), np.int32)
+        except (TypeError, OverflowError):  # None among them, as in copies of ROCm
+            flat = np.empty(0, np.int32)
+        if len(flat) == 3 * len(values) and set(map(len, values)) == {3}:
+            return [pl.Series(axis) for axis in flat.reshape(-1, 3).T]
+        return [
+            integers([v[axis] if v and len(v) > axis else None for v in values]).cast(pl.Int32, strict=False)
+            for axis in range(3)
+        ]
 
 
 def integers(values: list[Any]) -> pl.Series:
     """Int64 with null for whatever is no integer, or too large a one."""
     try:
         return pl.Series(values, dtype=pl.Int64)
-    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+    except _NOT_INTEGERS:
         return pl.Series([v if _is_int64(v) else _parsed(v) for v in values], dtype=pl.Int64)
 
 

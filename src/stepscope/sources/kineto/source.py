@@ -11,10 +11,10 @@ import polars as pl
 from stepscope.model import schema
 from stepscope.model.schema import TABLES, Part
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
-from stepscope.sources.kineto import processes
+from stepscope.sources.kineto import comms, processes
 from stepscope.sources.kineto.bytestream import ByteStream
 from stepscope.sources.kineto.chunks import CHUNK_BYTES, EventChunks
-from stepscope.sources.kineto.collect import Collector
+from stepscope.sources.kineto.collect import MARKS, Collector
 from stepscope.sources.kineto.names import compact
 
 #: Times beyond this (2001 in microseconds since 1970) are absolute, where the file names no base.
@@ -65,17 +65,9 @@ class _Trace:
             for events, text in chunks:
                 collector.add(events, text)
         metadata = chunks.metadata
-        tables = {t: f for t in TABLES if (f := collector.table(t)) is not None}
-        found = processes.find(tables, collector.process_names, processes.distributed(metadata))
-        self.tables: dict[str, pl.DataFrame] = {}
-        for name in list(tables):
-            frame = found.assign(tables.pop(name))
-            if lost := frame["proc"].null_count():
-                self.quality.note(f"{lost} {name} belong to no known rank of this merged file: left out")
-                frame = frame.drop_nulls("proc")
-            self.tables[name] = canonical(frame, name)
+        self.tables = self._assigned(collector, metadata)
         self.texts = collector.names.texts()
-        self.processes = processes.describe(found, self.tables, self.texts, metadata)
+        self.processes = processes.describe(self._found, self.tables, self.texts, metadata)
         self.info = SourceInfo(
             file=str(path),
             format="kineto",
@@ -84,6 +76,26 @@ class _Trace:
             epoch_ns=_epoch(metadata, collector.earliest_ns),
         )
         self._note(chunks, collector)
+
+    def _assigned(self, collector: Collector, metadata: dict[str, Any]) -> dict[str, pl.DataFrame]:
+        """The tables with `proc`, each in the order of the model."""
+        raw = collector.tables()
+        info = processes.distributed(metadata)
+        self._found = processes.find(raw, collector.process_names, info)
+        tables: dict[str, pl.DataFrame] = {}
+        for name in list(raw):
+            frame = self._found.assign(raw.pop(name))
+            if lost := frame["proc"].null_count():
+                self.quality.note(f"{lost} {name} belong to no known rank of this merged file: left out")
+                frame = frame.drop_nulls("proc")
+            tables[name] = frame
+        marks = tables.pop(MARKS, None)
+        if "comms" in tables:
+            ranks = dict(enumerate(self._found.ranks))
+            tables["comms"] = comms.numbered(
+                comms.finish(tables["comms"], marks, info.get("pg_config"), ranks), collector.names
+            )
+        return {name: canonical(frame, name) for name, frame in tables.items() if frame.height}
 
     def _note(self, chunks: EventChunks, collector: Collector) -> None:
         if chunks.mended:
