@@ -98,6 +98,12 @@ def finish(
     )
 
 
+def world_sizes(comms: pl.DataFrame) -> dict[int, int]:
+    """Size of torch's default group, by process: that is all ranks of the job."""
+    default = comms.filter(pl.col("group_name") == "default_pg").drop_nulls("comm_size")
+    return dict(default.group_by("proc").agg(pl.col("comm_size").max()).iter_rows())
+
+
 def numbered(comms: pl.DataFrame, names: Names) -> pl.DataFrame:
     """Texts as ids of the string table."""
     columns = ("op", "communicator", "members", "group_name", "dtype")
@@ -141,6 +147,7 @@ def _with_annotations(comms: pl.DataFrame, marks: pl.DataFrame | None) -> pl.Dat
         comms = comms.with_columns(pl.lit(None, pl.Int32).alias("tid"))
     if marks is None:
         return comms.with_columns(pl.lit(0, pl.Int32).alias("depth"), pl.lit(None, pl.Int32).alias("peer"))
+    comms = pl.concat([comms, _unrecorded(comms, marks)], how="diagonal_relaxed")
     marks = marks.select("proc", "tid", pl.col("start_ns").alias("mark_ns"), "op", "peer", "elements", "dtype")
     groups = marks.filter(pl.col("op") == "coalesced")["proc"].unique()
     joined = comms.sort("start_ns", maintain_order=True).join_asof(
@@ -162,6 +169,16 @@ def _with_annotations(comms: pl.DataFrame, marks: pl.DataFrame | None) -> pl.Dat
         pl.coalesce("dtype", own["dtype_mark"]).alias("dtype"),
         pl.when(grouped).then(1).otherwise(0).cast(pl.Int32).alias("depth"),
     ).drop("mark_ns", "op_mark", "elements", "dtype_mark")
+
+
+def _unrecorded(comms: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+    """Annotations that lie in no host record: some versions of torch record some operations this way only."""
+    records = comms.drop_nulls("tid").select("proc", "tid", "start_ns", pl.col("end_ns").alias("until"))
+    around = marks.sort("start_ns").join_asof(
+        records.sort("start_ns"), on="start_ns", by=["proc", "tid"], strategy="backward", check_sortedness=False
+    )
+    alone = (pl.col("start_ns") >= pl.col("until")).fill_null(True) & (pl.col("op") != "coalesced")
+    return around.filter(alone).select("proc", "tid", "start_ns", "end_ns", "op")
 
 
 def _annotation(name: str) -> tuple[str, int | None]:

@@ -55,7 +55,11 @@ def find(tables: Mapping[str, pl.DataFrame], process_names: Mapping[int, str], i
 
 
 def describe(
-    found: Processes, tables: Mapping[str, pl.DataFrame], texts: list[str], metadata: Mapping[str, Any]
+    found: Processes,
+    tables: Mapping[str, pl.DataFrame],
+    texts: list[str],
+    metadata: Mapping[str, Any],
+    world_sizes: Mapping[int, int],
 ) -> pl.DataFrame:
     """`schema.PROCESSES`: rows of the tables carry `proc` by now."""
     info = distributed(metadata)
@@ -75,7 +79,7 @@ def describe(
                 "rank": setup.rank if setup else rank,
                 "rank_from": "setup label" if setup else found.rank_from,
                 "setup": label,
-                "world_size": size if isinstance(size := info.get("world_size"), int) else None,
+                "world_size": size if isinstance(size := info.get("world_size"), int) else world_sizes.get(proc),
             }
         )
     return pl.DataFrame(rows, schema=PROCESSES)

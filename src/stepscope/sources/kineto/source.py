@@ -59,6 +59,7 @@ class _Trace:
 
     def __init__(self, path: Path, chunk_bytes: int) -> None:
         self.quality = Quality()
+        self._world: dict[int, int] = {}
         collector = Collector()
         with ByteStream(path) as stream:
             chunks = EventChunks(stream, chunk_bytes)
@@ -67,7 +68,7 @@ class _Trace:
         metadata = chunks.metadata
         self.tables = self._assigned(collector, metadata)
         self.texts = collector.names.texts()
-        self.processes = processes.describe(self._found, self.tables, self.texts, metadata)
+        self.processes = processes.describe(self._found, self.tables, self.texts, metadata, self._world)
         self.info = SourceInfo(
             file=str(path),
             format="kineto",
@@ -91,10 +92,9 @@ class _Trace:
             tables[name] = frame
         marks = tables.pop(MARKS, None)
         if "comms" in tables:
-            ranks = dict(enumerate(self._found.ranks))
-            tables["comms"] = comms.numbered(
-                comms.finish(tables["comms"], marks, info.get("pg_config"), ranks), collector.names
-            )
+            found = comms.finish(tables["comms"], marks, info.get("pg_config"), dict(enumerate(self._found.ranks)))
+            self._world = comms.world_sizes(found)
+            tables["comms"] = comms.numbered(found, collector.names)
         return {name: canonical(frame, name) for name, frame in tables.items() if frame.height}
 
     def _note(self, chunks: EventChunks, collector: Collector) -> None:
