@@ -50,7 +50,7 @@ class Profile(model.Profile):
         return sorted({*super().__dir__(), *(n.replace("-", "_") for n in registry.names())})
 
     def __repr__(self) -> str:
-        files = ", ".join(s.file for s in self.sources[:3]) + (", …" if len(self.sources) > 3 else "")
+        files = ", ".join(Path(s.file).name for s in self.sources[:3]) + (", …" if len(self.sources) > 3 else "")
         return f"<stepscope.Profile of {self.ranks.height} rank{'s' * (self.ranks.height != 1)}: {files}>"
 
 

@@ -15,6 +15,9 @@ from stepscope.errors import StepscopeError
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
 
+#: Click's variable for shell completion.
+COMPLETE = "_STEPSCOPE_COMPLETE"
+
 INTRODUCTION = """Where did the training step go? Ask GPU profiles of distributed training.
 
 PROFILE is an nsys SQLite or parquet export, an .nsys-rep report, or a torch.profiler trace; a directory or a glob; many
@@ -58,10 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit status."""
     try:
-        # Click returns the status of --help, and what a command returns: nothing.
-        status = cli.main(list(arguments) or ["--help"], prog_name="stepscope", standalone_mode=False)
+        if COMPLETE in os.environ:
+            cli.main(list(arguments), prog_name="stepscope")  # prints what the shell asked for, and exits
+        # Not click's main(): it would turn a closed pipe into status 1, which says that a gate failed.
+        with cli.make_context("stepscope", list(arguments) or ["--help"]) as context:
+            cli.invoke(context)
         sys.stdout.flush()
-        return status if isinstance(status, int) else 0
+        return 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
     except StepscopeError as error:
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:
@@ -70,10 +78,12 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # ends the line that shows ^C
         return _fail("interrupted", 130)
     except BrokenPipeError:
         # The reader has seen enough (`| head`); the interpreter must not try to flush once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:
         if os.environ.get(DEBUG) == "1":

@@ -1,0 +1,5 @@
+"""`python -m stepscope`."""
+
+from stepscope.cli.main import main
+
+main()

@@ -1,0 +1,79 @@
+"""A tour on a simulated 8-rank job with two planted faults: what each command says about it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepscope import api
+from stepscope.analyses import registry
+from stepscope.cli import output, progress
+from stepscope.cli.commands.simulate import describe
+from stepscope.simulate.scenario import Scenario
+
+#: Rank 3 computes half as much again as its peers, and rank 5's data loader is slow.
+JOB = Scenario(
+    schedule="dualpipev",
+    pp=2,
+    ep=4,
+    micro_batches=8,
+    steps=3,
+    seed=7,
+    faults=("straggler:rank=3,factor=1.5", "dataloader:rank=5,stall_ms=20"),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the tour, and what to look at in its answer."""
+
+    command: str
+    say: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+STEPS = (
+    Step("info", "What was opened: eight ranks, each with its kernels, and every kernel traced to its launch."),
+    Step("setup", "The trainer's label in the trace says where each rank sits in the mesh."),
+    Step("window", "Figures rest on one chunk per rank, chosen on the host and measured on the GPU, which lags it."),
+    Step("streams", "Each rank computes on one stream and communicates on others.", {"rank": "0,3"}),
+)
+
+
+def _demo(keep: str | None) -> None:
+    if keep is not None:
+        _tour(Path(keep))
+        return
+    with tempfile.TemporaryDirectory(prefix="stepscope-demo-") as folder:
+        _tour(Path(folder))
+
+
+def _tour(folder: Path) -> None:
+    from stepscope.simulate.run import simulate_to
+
+    click.echo(f"Simulating {describe(JOB)}.")
+    with progress.shown():
+        simulate_to(JOB, folder, ("nsys",))
+    profile = api.open(folder / "*.sqlite", cache=False)
+    for step in STEPS:
+        if step.command not in registry.names():
+            continue
+        options = "".join(f" --{k} {v}" for k, v in step.options.items())
+        click.echo(
+            f"\n{click.style(f'$ stepscope {step.command} {folder}/*.sqlite{options}', bold=True)}\n{step.say}\n"
+        )
+        with progress.shown():
+            result = api.analyse(profile, step.command, **step.options)
+        output.Target.of(None, None).write(result)
+
+
+command = click.Command(
+    "demo",
+    callback=_demo,
+    help="A tour on a simulated 8-rank job with two planted faults: what each command says about it.",
+    params=[click.Option(["--keep"], metavar="DIR", help="Leave the simulated traces there, to try commands on.")],
+)

@@ -1,0 +1,97 @@
+"""Make traces of a job whose truth is known: schedules, meshes, nodes, and planted faults."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import click
+
+from stepscope.analyses.registry import Option
+from stepscope.cli import progress
+from stepscope.cli.analysis import option_of
+from stepscope.errors import BadInput
+from stepscope.render.units import size
+from stepscope.simulate.faults import KNOWN
+from stepscope.simulate.scenario import SCHEDULES, Scenario
+
+FORMATS = ("nsys", "kineto")
+
+HELP = {
+    "schedule": f"How micro-batches go through the pipeline: {', '.join(SCHEDULES)}.",
+    "pp": "Pipeline stages.",
+    "dp": "Data-parallel replicas.",
+    "cp": "Context-parallel ranks.",
+    "ep": "Expert-parallel ranks.",
+    "tp": "Tensor-parallel ranks.",
+    "nodes": "Hosts, each with a clock and a file of its own.",
+    "layers": "Layers of the model.",
+    "micro_batches": "Micro-batches of a step.",
+    "steps": "Steps to record.",
+    "seed": "The same seed gives the same bytes.",
+    "kernels": "About so many kernels in all: layers are made as much larger as that takes.",
+    "scale": "Size of the model, as a multiple of its usual number of kernels.",
+    "seq": "Sequence length.",
+    "mbs": "Size of a micro-batch.",
+    "vpp": "Virtual stages per rank, for the interleaved schedule.",
+    "jitter": "Relative spread of durations; 0 makes all alike.",
+}
+
+DESCRIPTION = """Make traces of a job whose truth is known: schedules, meshes, nodes, and planted faults.
+
+A discrete-event simulation of host threads, streams, events and collectives. It writes one nsys SQLite file per node
+or one torch.profiler trace per rank, and truth.json with the answers that the other commands must give."""
+
+
+def _options() -> list[click.Option]:
+    types = get_type_hints(Scenario)
+    given = [f for f in fields(Scenario) if f.name != "faults"]
+    return [option_of(Option(f.name, types[f.name], f.default, HELP.get(f.name, ""))) for f in given]
+
+
+def _simulate(output: str, write: str, fault: tuple[str, ...], **options: Any) -> None:
+    from stepscope.simulate.run import simulate_to
+
+    formats = tuple(dict.fromkeys(part.strip() for part in write.split(",") if part.strip()))
+    unknown = [f for f in formats if f not in FORMATS]
+    if unknown or not formats:
+        raise BadInput(f"--write {write}: no format {unknown[0] if unknown else ''!r}", f"give {' or '.join(FORMATS)}")
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"-o {folder}: is a file", "name a directory")
+    scenario = Scenario(faults=fault, **options)
+    with progress.shown():
+        written = simulate_to(scenario, folder, formats)
+    click.echo(describe(scenario))
+    for path in written if len(written) <= 12 else [*written[:4], *written[-2:]]:
+        click.echo(f"  {path}  {size(path.stat().st_size)}")
+    if len(written) > 12:
+        click.echo(f"  and {len(written) - 6} more")
+
+
+def describe(scenario: Scenario) -> str:
+    """One line on the job."""
+    axes = " ".join(f"{a}={getattr(scenario, a)}" for a in ("pp", "dp", "cp", "ep", "tp") if getattr(scenario, a) > 1)
+    planted = f", planted: {' '.join(scenario.faults)}" if scenario.faults else ""
+    nodes = f"{scenario.nodes} node{'s' * (scenario.nodes > 1)}"
+    return f"{scenario.world} ranks on {nodes}, {scenario.schedule}{f' {axes}' if axes else ''}{planted}"
+
+
+command = click.Command(
+    "simulate",
+    callback=_simulate,
+    help=DESCRIPTION,
+    params=[
+        *_options(),
+        click.Option(
+            ["--fault"],
+            multiple=True,
+            metavar="NAME:KEY=VALUE,...",
+            help=f"Plant a fault, such as straggler:rank=3,factor=1.5; may be repeated. Known: {', '.join(KNOWN)}.",
+        ),
+        click.Option(["--write"], default="nsys", metavar="FORMATS", help="nsys, kineto, or nsys,kineto."),
+        click.Option(["-o", "--output"], required=True, metavar="DIR", help="Directory to write into."),
+    ],
+    context_settings={"show_default": True},
+)

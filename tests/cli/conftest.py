@@ -1,0 +1,40 @@
+"""Commands run in this process on a profile in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from memory_source import MemorySource
+from stepscope import api
+from stepscope.cli.main import run
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> list[MemorySource]:
+    """What `stepscope.open` finds, whatever paths are given."""
+    found = [MemorySource()]
+    monkeypatch.setattr(api, "open_sources", lambda *_, **__: found)
+    return found
+
+
+@pytest.fixture
+def stepscope(capfd: pytest.CaptureFixture[str], sources: list[MemorySource]) -> Callable[..., Ran]:
+    def call(*arguments: str | Path) -> Ran:
+        status = run([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return Ran(status, out, err)
+
+    return call
