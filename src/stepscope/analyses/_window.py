@@ -20,6 +20,8 @@ I64 = npt.NDArray[np.int64]
 CHUNK = r"forward chunk .* backward chunk"
 #: torch.profiler's step.
 TORCH_STEP = r"^ProfilerStep#\d+"
+#: What torch.autograd.profiler.emit_nvtx calls an op: numbered, but no step.
+TORCH_OP = r", (seq|op_id) = \d+"
 WHOLE = "(whole capture)"
 
 
@@ -188,21 +190,24 @@ def _instances(found: pl.DataFrame) -> _Anchors:
 
 
 def _numbered(table: pl.DataFrame) -> _Anchors | None:
-    """Ranges whose texts differ in a running number: the shallowest family; of several, the one with most host time."""
+    """Ranges whose texts differ in a running number: the shallowest family; of several, the one with most host time.
+
+    A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
+    """
     numbered = table.with_columns(
         pl.col("text").str.replace_all(r"\d+", "#").alias("family"),
         pl.col("text").str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number"),
-    ).filter(pl.col("number").is_not_null())
+    ).filter(pl.col("number").is_not_null() & ~pl.col("text").str.contains(TORCH_OP))
     families = (
         numbered.sort("start_ns")
         .group_by("family", maintain_order=True)
         .agg(
             pl.len().alias("n"),
-            (pl.col("number").diff().drop_nulls() > 0).all().alias("runs"),
+            pl.col("number").diff().drop_nulls().unique().alias("stride"),
             pl.col("depth").min().alias("depth"),
             (pl.col("end_ns") - pl.col("start_ns")).sum().alias("total"),
         )
-        .filter((pl.col("n") >= 2) & pl.col("runs"))
+        .filter((pl.col("n") >= 2) & (pl.col("stride").list.len() == 1) & (pl.col("stride").list.first() > 0))
         .sort(["depth", "total", "family"], descending=[False, True, False])
     )
     if families.height == 0:
