@@ -53,7 +53,7 @@ class Target:
     def write(self, result: Result) -> None:
         """Render and deliver; notes that the format cannot hold go to stderr."""
         if self.file is None:
-            _to_stdout(render(result, self.format, width=_width(), colour=_colour()))
+            _to_stdout(render(result, self.format, width=_width(), colour=colour()))
         else:
             _to_file(self.file, render(result, self.format))
         if self.format in WITHOUT_NOTES:
@@ -66,7 +66,8 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
 
 
-def _colour() -> bool:
+def colour() -> bool:
+    """Whether to style: on a terminal, unless told not to."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from rich.cells import cell_len
 ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
 _LEAST_TEXT, _LEAST_OF_ALL = 12, 8
+_ROOMY_TEXT = 24
 
 
 @dataclass
@@ -21,7 +23,6 @@ class Column:
     title: str
     cells: list[str]
     number: bool
-    empty: bool = False
     broken: bool = field(default=False, init=False)
     limit: int | None = field(default=None, init=False)
 
@@ -33,9 +34,19 @@ class Column:
         """Cells that the widest value needs."""
         return max(map(width, self.cells), default=0)
 
+    @property
+    def constant(self) -> bool:
+        """The same on several rows."""
+        return len(self.cells) > 1 and all(c == self.cells[0] for c in self.cells)
+
+    def rename(self, cells: list[str]) -> None:
+        """Show other texts instead."""
+        self.cells = cells
+        self.__dict__.pop("widest", None)
+
     def content(self) -> int:
         """The same after cutting."""
-        return self.widest if self.limit is None else min(self.widest, self.limit)
+        return self.widest if self.limit is None or self.number else min(self.widest, self.limit)
 
     def width(self) -> int:
         return max(self.content(), *(width(t) for t in self.title_lines()))
@@ -52,12 +63,16 @@ def fit(columns: Sequence[Column], budget: int) -> int:
         return 2
     for column in columns:
         column.broken = _gain(column) > 0
+        if not column.number and _total(columns, 2) > budget:
+            column.rename([kernel_base(c) for c in column.cells])
     for gap, least in ((2, _LEAST_TEXT), (1, _LEAST_TEXT), (1, _LEAST_OF_ALL)):
         for column in columns:
             column.limit = None
         _cut_texts(columns, _total(columns, gap) - budget, least)
         if _total(columns, gap) <= budget:
             return gap
+    for column in columns:  # too wide whatever is cut: then readable
+        column.limit = _ROOMY_TEXT
     return 1
 
 
@@ -101,6 +116,16 @@ def _take(text: str, most: int) -> str:
             break
         taken += char
     return taken
+
+
+def kernel_base(name: str) -> str:
+    """A C++ kernel's name without return type, templates, arguments and namespaces; other texts as they are."""
+    if not (name.startswith("void ") or ("<" in name and ">" in name)):
+        return name
+    bare, before = name.removeprefix("void "), ""
+    while bare != before:  # from the innermost bracket outwards
+        before, bare = bare, re.sub(r"<[^<>]*>|\([^()]*\)", "", bare)
+    return bare.rsplit("::", 1)[-1].strip() or name
 
 
 def _total(columns: Sequence[Column], gap: int) -> int:

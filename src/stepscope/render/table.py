@@ -10,12 +10,16 @@ import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.render import heading, layout
+from stepscope.render.plot import pace
 from stepscope.render.units import INSTANTS, MISSING, file_names, header, show
 
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s)\b)")
+
+#: A summary entry that asks for a picture, and is no figure itself.
+PLOT = "plot"
 
 #: Clocks that have run longer than this are counted from a round second instead.
 _FAR_NS = 100_000_000_000
@@ -31,8 +35,10 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
         out += [pen.dim(part) for part in _wrapped(f"window: {line}", width)]
     out.append("")
     out += _rows(result.rows, width, pen)
-    if result.summary:
-        out += ["", *_summary(result.summary, width, pen)]
+    if summary := _summary(result.summary, width, pen):
+        out += ["", *summary]
+    if result.summary.get(PLOT):
+        out += ["", *pace(result.rows, width)]
     if result.notes:
         out.append("")
     for note in result.notes:
@@ -69,10 +75,11 @@ def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
     below: list[str] = []
     if base:
         below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
-    if gap == 1 and any(c.empty for c in columns):
-        # Too wide: what is empty on every row says as much in one line.
-        below.append(f"no values: {', '.join(c.title for c in columns if c.empty)}")
-        columns = [c for c in _columns(rows, base) if not c.empty]
+    if gap == 1 and any(c.constant for c in columns):
+        # Too wide: what is the same on every row says as much in one line.
+        columns = _columns(rows, base)
+        below.append("in every row: " + ", ".join(f"{c.title} {c.cells[0]}" for c in columns if c.constant))
+        columns = [c for c in columns if not c.constant]
         gap = layout.fit(columns, width)
     head, body = layout.lines(columns, gap)
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
@@ -100,26 +107,25 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
             skip.add(f"{axis}_size")
             pairs = zip(values, rows[f"{axis}_size"].to_list(), strict=True)
             cells = [MISSING if a is None else f"{a}/{show('', b)}" for a, b in pairs]
-            columns.append(layout.Column(axis, cells, number=True, empty=all(v is None for v in values)))
+            columns.append(layout.Column(axis, cells, number=True))
             continue
         if name == "file":
             values = file_names(values)
         elif base and name.endswith(INSTANTS):
             values = [None if v is None else v - base for v in values]
-        number = rows.schema[name].is_numeric()
-        empty = rows[name].null_count() == rows.height
-        columns.append(layout.Column(header(name), [show(name, v) for v in values], number or empty, empty))
+        number = rows.schema[name].is_numeric() or rows[name].null_count() == rows.height
+        columns.append(layout.Column(header(name), [show(name, v) for v in values], number))
     return columns
 
 
 def _summary(summary: dict[str, Any], width: int, pen: _Pen) -> list[str]:
     """Single values on one line; tables within the summary as small tables under their name."""
     out: list[str] = []
-    single = {k: v for k, v in summary.items() if not _nested(v)}
+    single = {k: v for k, v in summary.items() if not _nested(v) and k != PLOT}
     if single:
         out += _wrapped(_pairs(single), width)
     for key, value in summary.items():
-        if key in single:
+        if key in single or key == PLOT:
             continue
         table = _as_table(value)
         if table is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
 from stepscope.simulate.scenario import Scenario
 
-#: Rank 3 computes half as much again as its peers, and rank 5's data loader is slow.
+#: Rank 3 computes half as long again as its peers, and rank 5's allocator frees and maps memory in every layer.
 JOB = Scenario(
     schedule="dualpipev",
     pp=2,
@@ -23,7 +24,7 @@ JOB = Scenario(
     micro_batches=8,
     steps=3,
     seed=7,
-    faults=("straggler:rank=3,factor=1.5", "dataloader:rank=5,stall_ms=20"),
+    faults=("straggler:rank=3,factor=1.5", "alloc:rank=5,per_layer=2"),
 )
 
 
@@ -41,18 +42,26 @@ STEPS = (
     Step("setup", "The trainer's label in the trace says where each rank sits in the mesh."),
     Step("window", "Figures rest on one chunk per rank, chosen on the host and measured on the GPU, which lags it."),
     Step("streams", "Each rank computes on one stream and communicates on others.", {"rank": "0,3"}),
+    Step(
+        "breakdown",
+        "Rank 3 computes nearly all the time while its peers, 0 to 2, wait in communication: the first fault. "
+        "Rank 5 is idle ten times as long as its neighbours: the second.",
+    ),
+    Step("overlap", "Stage by stage: rank 0's communication is exposed where it waits for rank 3.", {"rank": "0,3"}),
+    Step("idle", "Why rank 5's GPU had nothing to do: the allocator.", {"by": "cause", "rank": "4,5"}),
 )
 
 
 def _demo(keep: str | None) -> None:
     if keep is not None:
-        _tour(Path(keep))
+        _tour(Path(keep), keep)
         return
     with tempfile.TemporaryDirectory(prefix="stepscope-demo-") as folder:
-        _tour(Path(folder))
+        _tour(Path(folder), "DIR")
+    click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, to try commands on.")
 
 
-def _tour(folder: Path) -> None:
+def _tour(folder: Path, shown: str) -> None:
     from stepscope.simulate.run import simulate_to
 
     click.echo(f"Simulating {describe(JOB)}.")
@@ -63,9 +72,9 @@ def _tour(folder: Path) -> None:
         if step.command not in registry.names():
             continue
         options = "".join(f" --{k} {v}" for k, v in step.options.items())
-        click.echo(
-            f"\n{click.style(f'$ stepscope {step.command} {folder}/*.sqlite{options}', bold=True)}\n{step.say}\n"
-        )
+        line = f"$ stepscope {step.command} {shown}/*.sqlite{options}"
+        title = click.style(line, bold=True) if output.colour() else line
+        click.echo("\n".join(["", title, *textwrap.wrap(step.say, 100), ""]))
         with progress.shown():
             result = api.analyse(profile, step.command, **step.options)
         output.Target.of(None, None).write(result)
