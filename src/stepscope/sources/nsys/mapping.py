@@ -212,7 +212,7 @@ SYNC = Event(
         "stream": col("streamId", to=stream),
         "correlation": col("correlationId", to=present),
         "event_id": col("eventId", to=small),
-        "event_sync": col("eventSyncId", to=small),
+        "event_sync": col("eventSyncId", to=lambda value: small(present(value))),
     },
 )
 #: Records carry no time of their own before schema 3.25, whose `timestamp` is the device's: the host call gives it.
@@ -222,7 +222,7 @@ RECORD = Event(
         "stream": col("streamId", to=stream),
         "correlation": col("correlationId", to=present),
         "event_id": col("eventId", to=small),
-        "event_sync": col("eventSyncId", to=small),
+        "event_sync": col("eventSyncId", to=lambda value: small(present(value))),
     },
 )
 #: Operations on the GPU, in the order in which ties are kept.

@@ -35,8 +35,8 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "comm_rank": pl.Int64,
 }
 #: NVTX's numbers of the entry types, as little-endian NumPy types.
-_TYPES = dict(enumerate("<i2 <u2 <i4 <u4 <i8 <u8 <i8 <u8 <i1 <u1 <i2 <u2 <i4 <u4 <i8 <u8".split(), start=3))
-_TYPES[22] = "<u8"
+_INTEGERS = ("<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
+_TYPES = dict(enumerate((*_INTEGERS, "<i8", "<u8", "<i1", "<u1", *_INTEGERS), start=3)) | {22: "<u8"}
 #: Types from here on are schemas and enumerations of the export's own; NCCL has only the latter.
 _FIRST_ENUM = 1 << 24
 #: Number of payloads, schema, size and offset of the first: four 64-bit words.
