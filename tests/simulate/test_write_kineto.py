@@ -180,6 +180,12 @@ def test_the_head_of_the_file(kineto: dict[str, Any]) -> None:
     assert name["args"]["name"] == "thread 301 (python)"
 
 
+def test_part_of_a_job_knows_the_whole(trace: SimTrace, tmp_path: Path) -> None:
+    trace.ranks = trace.ranks[:2]
+    write_kineto.write(trace, 0, tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["distributedInfo"]["world_size"] == 3
+
+
 def test_names_survive_quoting(kineto: dict[str, Any]) -> None:
     assert of(kineto, "kernel", correlation=11)[0]["name"] == GEMM
 

@@ -71,6 +71,8 @@ class ProcessGroups:
             everyone = trace.groups[default].ranks
         mine = [("0", "default_pg", everyone)]
         mine += [(self._names[i], *self._about(trace.groups[i])) for i in others if rank in trace.groups[i].ranks]
+        #: Ranks of the whole job: a trace may hold those of some nodes only.
+        self.world = len(everyone)
         self.count = 1 + len(others)
         self.config = [
             {"pg_name": n, "pg_desc": d, "backend_config": "cuda:nccl", "pg_size": len(r), "ranks": list(r)}

@@ -67,7 +67,7 @@ def _head(trace: SimTrace, me: SimRank, groups: ProcessGroups, base: int) -> str
         "distributedInfo": {
             "backend": "nccl",
             "rank": me.rank,
-            "world_size": len(trace.ranks),
+            "world_size": groups.world,
             "pg_count": groups.count,
             "pg_config": groups.config,
             "nccl_version": _NCCL_VERSION,
