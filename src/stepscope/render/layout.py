@@ -59,6 +59,8 @@ def width(text: str) -> int:
 
 def fit(columns: Sequence[Column], budget: int) -> int:
     """Make the table as narrow as `budget` where that can be done; returns the gap between columns."""
+    for column in columns:
+        column.broken, column.limit = False, None
     if _total(columns, 2) <= budget:
         return 2
     for column in columns:

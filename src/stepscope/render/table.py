@@ -75,11 +75,18 @@ def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
     below: list[str] = []
     if base:
         below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
-    if gap == 1 and any(c.constant for c in columns):
-        # Too wide: what is the same on every row says as much in one line.
+    if gap == 1:
+        # Too wide: what is the same on every row says as much in one line. The widest such columns go first.
+        everywhere = []
         columns = _columns(rows, base)
-        below.append("in every row: " + ", ".join(f"{c.title} {c.cells[0]}" for c in columns if c.constant))
-        columns = [c for c in columns if not c.constant]
+        for column in sorted((c for c in columns if c.constant), key=layout.Column.width, reverse=True):
+            everywhere.append(f"{column.title} {column.cells[0]}")
+            columns = [c for c in columns if c is not column]
+            gap = layout.fit(columns, width)
+            if gap == 2:
+                break
+        if everywhere:
+            below.append(f"in every row: {', '.join(everywhere)}")
         gap = layout.fit(columns, width)
     head, body = layout.lines(columns, gap)
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
