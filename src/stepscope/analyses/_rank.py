@@ -250,6 +250,14 @@ class RankData:
             live = live[at[live] != NONE]
         return at
 
+    def within(self, ops: I64, pattern: str) -> npt.NDArray[np.bool_]:
+        """Whether each op was launched within a range, at any depth, whose text matches."""
+        if self.ranges.height == 0:
+            return np.zeros(len(ops), dtype=bool)
+        wanted = self._profile.names.str.contains(pattern).to_numpy()[self._range_name] & self._is_own
+        inside: npt.NDArray[np.bool_] = self.ancestors_until(self.enclosing(ops), wanted) != NONE
+        return inside
+
     def lengths(self, lo: int, hi: int) -> I64:
         """Durations of all ops, cut at [lo, hi)."""
         cut: I64 = np.maximum(np.minimum(self.end, hi) - np.maximum(self.start, lo), 0)

@@ -36,6 +36,11 @@ class Profile:
         own = [f"{s.path.name}: {n}" if several else n for s in self._sources for n in s.quality.notes]
         return [*self._notes, *dict.fromkeys(own)]
 
+    @property
+    def taxonomy(self) -> taxonomy.Taxonomy:
+        """The rules that say what a kernel is."""
+        return self._rules
+
     def has(self, table: str) -> bool:
         """Whether any source recorded this table at all: if not, a question about it has no answer."""
         return any(table in s.tables() for s in self._sources)

@@ -1,4 +1,7 @@
-"""Which kernels are communication: one data file that users can extend, applied to the names, not to the rows."""
+"""What kernels are, by their names: communication or compute, family, tensor cores.
+
+One data file that users can extend, applied to the (demangled) names, not to the rows.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,11 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.demangle import demangled
+
+#: Family of a kernel that no rule knows.
+OTHER = "other"
+COMMUNICATION = "communication"
 
 #: A file of extra rules, for every command.
 ENV = "STEPSCOPE_TAXONOMY"
@@ -31,6 +39,8 @@ class Taxonomy:
     """Rules in order: the first that matches a name decides."""
 
     comm: tuple[Rule, ...]
+    families: tuple[Rule, ...] = ()
+    tensor_cores: tuple[Rule, ...] = ()
 
     def library(self, names: pl.Series) -> pl.Series:
         """The communication library of each name; null for compute."""
@@ -39,32 +49,55 @@ class Taxonomy:
     def is_comm(self, names: pl.Series) -> pl.Series:
         return self.library(names).is_not_null()
 
+    def family(self, names: pl.Series) -> pl.Series:
+        """What sort of work each kernel does; communication by the rules above, `other` where no rule knows."""
+        found = pl.DataFrame({"comm": self.is_comm(names), "family": _first_match(names, self.families)})
+        named = pl.when("comm").then(pl.lit(COMMUNICATION)).otherwise(pl.col("family").fill_null(OTHER))
+        return found.select(named.alias("family"))["family"]
+
+    def tensor_core(self, names: pl.Series) -> pl.Series:
+        """Whether the name says that the kernel runs on tensor (matrix) cores; null where it does not tell."""
+        found = _first_match(names, self.tensor_cores)
+        return found.replace_strict({"yes": True, "no": False}, default=None, return_dtype=pl.Boolean)
+
 
 def load(extra: Path | None = None) -> Taxonomy:
     """The built-in rules, after those of `extra` or of the file that the environment names."""
     chosen = extra or (Path(os.environ[ENV]) if os.environ.get(ENV) else None)
-    builtin = _rules(
+    builtin = _taxonomy(
         tomllib.loads(files("stepscope.model").joinpath("taxonomy.toml").read_text("utf-8")), "taxonomy.toml"
     )
     if chosen is None:
-        return Taxonomy(builtin)
-    return Taxonomy(_user_rules(chosen) + builtin)
+        return builtin
+    own = _user_rules(chosen)
+    return Taxonomy(own.comm + builtin.comm, own.families + builtin.families, own.tensor_cores + builtin.tensor_cores)
 
 
-def _user_rules(path: Path) -> tuple[Rule, ...]:
+def _user_rules(path: Path) -> Taxonomy:
     try:
-        return _rules(tomllib.loads(path.read_text("utf-8")), str(path))
+        return _taxonomy(tomllib.loads(path.read_text("utf-8")), str(path))
     except OSError as error:
         raise BadInput(f"{path}: cannot read the taxonomy ({error.strerror})", "give an existing TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not valid TOML ({error})", "see docs/model.md for the form of a taxonomy") from None
 
 
-def _rules(data: dict[str, Any], where: str) -> tuple[Rule, ...]:
+def _taxonomy(data: dict[str, Any], where: str) -> Taxonomy:
+    return Taxonomy(
+        _rules(data, where, "comm", "library", "custom"),
+        _rules(data, where, "family", "name", None),
+        _rules(data, where, "tensor_core", "uses", None, ("yes", "no")),
+    )
+
+
+def _rules(
+    data: dict[str, Any], where: str, table: str, label: str, default: str | None, allowed: tuple[str, ...] = ()
+) -> tuple[Rule, ...]:
     rules = []
-    for entry in data.get("comm", []):
+    entries = data.get(table, [])
+    for entry in entries if isinstance(entries, list) else [entries]:
         if not isinstance(entry, dict) or not isinstance(entry.get("pattern"), str):
-            raise BadInput(f"{where}: every [[comm]] rule needs a `pattern`", "see docs/model.md")
+            raise BadInput(f"{where}: every [[{table}]] rule needs a `pattern`", "see docs/model.md")
         pattern = entry["pattern"]
         try:
             pl.Series(["x"]).str.contains(pattern)
@@ -72,7 +105,11 @@ def _rules(data: dict[str, Any], where: str) -> tuple[Rule, ...]:
             raise BadInput(
                 f"{where}: {pattern!r} is not a valid regular expression", "Rust syntax, no look-around"
             ) from None
-        rules.append(Rule(pattern, str(entry.get("library", "custom"))))
+        value = entry.get(label, default)
+        if value is None or (allowed and value not in allowed):
+            wanted = f"`{label}` = {' or '.join(map(repr, allowed))}" if allowed else f"a `{label}`"
+            raise BadInput(f"{where}: every [[{table}]] rule needs {wanted}", "see docs/model.md")
+        rules.append(Rule(pattern, str(value)))
     return tuple(rules)
 
 
@@ -80,7 +117,7 @@ def _first_match(names: pl.Series, rules: tuple[Rule, ...]) -> pl.Series:
     label = pl.lit(None, dtype=pl.String)
     for rule in reversed(rules):
         label = pl.when(pl.col("name").str.contains(rule.pattern)).then(pl.lit(rule.label)).otherwise(label)
-    return pl.DataFrame({"name": names}).select(label.alias("library"))["library"]
+    return pl.DataFrame({"name": demangled(names)}).select(label.alias("label"))["label"]
 
 
 @cache

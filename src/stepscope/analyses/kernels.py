@@ -1,0 +1,187 @@
+"""Which kernels take the time, and what sort of work are they?
+
+Durations are summed over the ops that belong to the window (cut at its edges where it was given in GPU time), so kernels
+that run side by side count each: shares of the window can pass 100 % together. Names are shortened to what a person
+says; full names that share a short one are its `variants`. Families and tensor-core use are read from the name alone,
+by rules that a taxonomy file can extend: `null` means that the name does not tell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._rank import COMM, RankData, ranks_of
+from stepscope.analyses._shorten import short_names
+from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.demangle import demangled
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+from stepscope.model.taxonomy import COMMUNICATION
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_FIGURES = (
+    Col("n", "how often it ran"),
+    Col("total_ns", "sum of its durations"),
+    Col("share_pct", "total as a share of the window"),
+    Col("mean_ns", "mean duration"),
+    Col("min_ns", "shortest"),
+    Col("median_ns", "median duration"),
+    Col("p90_ns", "90th percentile"),
+    Col("max_ns", "longest"),
+)
+COLUMNS = (
+    *_WHO,
+    Col("name", "short name; the full one with --full"),
+    Col("family", "gemm, attention, norm, communication, copy …: by the name"),
+    Col("tensor_core", "whether the name says that tensor (matrix) cores are used; null where it does not tell"),
+    *_FIGURES,
+    Col("variants", "full names under this short one"),
+)
+VARIANTS = {
+    "by=family": (
+        *_WHO,
+        Col("family", "gemm, attention, norm, communication, copy …: by the name"),
+        Col("tensor_core_pct", "share of its time in kernels known to use tensor cores; null where no name tells"),
+        *_FIGURES,
+        Col("names", "short names in the family"),
+    )
+}
+
+
+def kernels(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    top: Annotated[int, "only the N heaviest rows of each rank; 0 for all"] = 20,
+    by: Annotated[Literal["name", "family"], "what a row is"] = "name",
+    stage: Annotated[str | None, "only ops whose stage matches (regular expression)"] = None,
+    range: Annotated[str | None, "only ops launched within a range that matches (regular expression)"] = None,
+    full: Annotated[bool, "full names, not shortened"] = False,
+) -> Result:
+    need_ops(profile)
+    _check(profile, stage=stage, range=range)
+    chosen = windows(profile, window)
+    names = _Names(profile, full)
+    frames: list[pl.DataFrame] = []
+    totals: list[dict[str, Any]] = []
+    for data in ranks_of(profile):
+        for span in chosen.of(data.rank):
+            ops = span.ops[_wanted(data, span.ops, stage, range)]
+            frame = names.of(data, ops, _lengths(data, span, ops))
+            table = _table(frame, by, span.gpu_ns)
+            shown = table.head(top or table.height)
+            frames.append(shown.select(*_who(data), pl.all()))
+            totals.append(_total(span, frame, shown))
+    columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS["by=family"])]
+    result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    return Result(result, chosen.rows(), {"total": totals}, [*chosen.notes, *graph_notes(profile)])
+
+
+class _Names:
+    """What the names say, judged once per name."""
+
+    def __init__(self, profile: Profile, full: bool) -> None:
+        ids = profile.ops["name"].unique().sort()
+        text = profile.names.gather(ids)
+        shown = demangled(text) if full else short_names(text)
+        rules = profile.taxonomy
+        self._table = pl.DataFrame(
+            {
+                "id": ids,
+                "name": shown,
+                "family": rules.family(text),
+                "tensor_core": rules.tensor_core(text),
+            }
+        )
+
+    def of(self, data: RankData, ops: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> pl.DataFrame:
+        """One row per op: its name's id, what the name says, and the op's time."""
+        frame = pl.DataFrame({"id": data.name[ops], "comm": data.role[ops] == COMM, "ns": length})
+        # A peer copy is communication by what it does, not by its name.
+        family = pl.when("comm").then(pl.lit(COMMUNICATION)).otherwise(pl.col("family")).alias("family")
+        return frame.join(self._table, on="id", how="left", maintain_order="left").with_columns(family)
+
+
+def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
+    ns = pl.col("ns")
+    whole = [ns.mean(), ns.min(), ns.median(), ns.quantile(0.9, "linear"), ns.max()]
+    figures = [
+        f.round(0).cast(pl.Int64).alias(f"{n}_ns")
+        for f, n in zip(whole, ("mean", "min", "median", "p90", "max"), strict=True)
+    ]
+    keys = ["name", "family", "tensor_core"] if by == "name" else ["family"]
+    known, used = pl.col("tensor_core").is_not_null(), pl.col("tensor_core").fill_null(False)
+    return (
+        frame.group_by(keys)
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            ns.sum().alias("total_ns"),
+            *figures,
+            pl.col("id").n_unique().cast(pl.Int64).alias("variants"),
+            pl.col("name").n_unique().cast(pl.Int64).alias("names"),
+            pl.when(known.any()).then(100.0 * ns.filter(used).sum() / ns.sum()).alias("tensor_core_pct"),
+        )
+        .with_columns(_share(window_ns))
+        .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))])
+    )
+
+
+def _share(window_ns: int) -> pl.Expr:
+    share = 100.0 * pl.col("total_ns") / window_ns if window_ns else pl.lit(None, dtype=pl.Float64)
+    return share.alias("share_pct")
+
+
+def _total(span: Window, frame: pl.DataFrame, shown: pl.DataFrame) -> dict[str, Any]:
+    total = int(frame["ns"].sum())
+    return {
+        "rank": span.rank,
+        "index": span.index,
+        "n": frame.height,
+        "total_ns": total,
+        "share_pct": 100.0 * total / span.gpu_ns if span.gpu_ns else None,
+        "shown_ns": int(shown["total_ns"].sum()),
+    }
+
+
+def _wanted(data: RankData, ops: npt.NDArray[np.int64], stage: str | None, range: str | None) -> npt.NDArray[np.bool_]:
+    wanted = np.ones(len(ops), dtype=bool)
+    if stage is not None:
+        wanted &= data.stage_of(ops).str.contains(stage).to_numpy()
+    if range is not None:
+        wanted &= data.within(ops, range)
+    return wanted
+
+
+def _lengths(data: RankData, span: Window, ops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
+        return data.lengths(span.gpu_start_ns, span.gpu_end_ns)[ops]
+    length: npt.NDArray[np.int64] = data.end[ops] - data.start[ops]
+    return length
+
+
+def _who(data: RankData) -> tuple[pl.Expr, pl.Expr]:
+    return pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
+
+
+def _check(profile: Profile, **patterns: str | None) -> None:
+    for option, pattern in patterns.items():
+        if pattern is None:
+            continue
+        try:
+            re.compile(pattern)
+            pl.Series(["x"]).str.contains(pattern)
+        except (re.error, pl.exceptions.ComputeError) as error:
+            raise BadInput(f"--{option} {pattern!r} is no regular expression ({error})", "Rust syntax") from None
+        if not profile.has("ranges"):
+            raise CannotAnswer(
+                f"the profile has no NVTX ranges, so --{option} has nothing to match",
+                "capture with `nsys profile --trace=cuda,nvtx` and annotate the program",
+            )
