@@ -1,0 +1,57 @@
+"""NVTX ranges as a tree: parents, levels, and the stacks of numbers that nsys prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.model import nesting
+from stepscope.nsysreports.view import ints
+
+I64 = npt.NDArray[np.int64]
+NONE = nesting.NONE
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Ranges of one or more threads; arrays by row of the frame it was made of."""
+
+    number: I64  # what nsys calls the range: the number of its record
+    parent: I64  # row of the shortest range of the thread that contains it
+    level: I64
+
+    def stacks(self) -> list[str]:
+        """`:3:4` for range 4 inside range 3."""
+        stacks = [""] * len(self.parent)
+        for row in np.argsort(self.level, kind="stable").tolist():
+            up = self.parent[row]
+            stacks[row] = f"{stacks[up] if up != NONE else ''}:{self.number[row]}"
+        return stacks
+
+    def parent_numbers(self) -> pl.Series:
+        found = pl.Series(self.number[self.parent.clip(0)] if len(self.parent) else self.number)
+        return found.set(pl.Series(self.parent == NONE), None)
+
+    def children(self, of: npt.NDArray[np.bool_] | None = None) -> I64:
+        """How many children each range has, of those in the mask."""
+        up = self.parent if of is None else self.parent[of]
+        return np.bincount(up[up != NONE], minlength=len(self.parent)).astype(np.int64)
+
+
+def tree(ranges: pl.DataFrame, nest: nesting.Nesting) -> Tree:
+    """Parents by containment: of the ranges open when a range starts, the innermost that does not end before it."""
+    parent = nest.parent.copy()
+    live = np.flatnonzero(parent != NONE)
+    while len(live):
+        live = live[nest.end[parent[live]] < nest.end[live]]
+        parent[live] = nest.parent[parent[live]]
+        live = live[parent[live] != NONE]
+    level = nesting.Nesting(nest.group, nest.start, nest.end, nest.order, parent).depth()
+    if ranges["row"].null_count():
+        number = np.arange(1, ranges.height + 1, dtype=np.int64)
+    else:
+        (number,) = ints(ranges, "row")
+    return Tree(number, parent, level)
