@@ -42,6 +42,8 @@ class Processes:
 
 def find(tables: Mapping[str, pl.DataFrame], process_names: Mapping[int, str], info: Mapping[str, Any]) -> Processes:
     """The processes of a file, by the strongest evidence that it has."""
+    if not tables:
+        return Processes([], [])
     merged = _by_rank_argument(tables) or _by_process_name(tables, process_names)
     if merged is not None:
         return merged

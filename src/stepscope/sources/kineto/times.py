@@ -25,7 +25,10 @@ _PICOSECONDS_BELOW = float(2**30)
 #: Nothing is later than this: 2^53 µs is 285 years, and nanoseconds must fit 63 bits.
 _LATEST = float(2**53)
 _YEAR_NS = 366 * 86_400 * 10**9
-_FRACTION = re.compile(rb'"ts"\s*:\s*"?-?\d+(?:\.\d*[1-9]|\.?\d*[eE])')
+_FRACTION = re.compile(rb'"ts"\s*+:\s*+"?+-?+\d++(?:\.\d*[1-9]|\.?+\d*+[eE])')
+_MANY_DECIMALS = re.compile(rb'"ts"\s*+:\s*+"?+-?+\d++(?:\.\d{3}\d|\.?+\d*+[eE])')
+#: A file that writes more than three decimals does so everywhere: its first events tell.
+_SAMPLE_BYTES = 1 << 16
 
 
 def nanoseconds(ts: Floats, dur: Floats) -> tuple[Ints, Ints, Bools]:
@@ -48,12 +51,16 @@ def needs_text(ts: Floats, text: bytes) -> bool:
     largest = float(np.abs(finite).max())
     if largest < _PICOSECONDS_BELOW:
         return False
-    if largest < _EXACT_BELOW:
-        scaled = (finite - np.floor(finite)) * 1000
-        # Three decimals come back within the error of the float; anything farther from a whole number has more.
-        tolerance = np.spacing(np.abs(finite)) * 1000
-        return bool(np.any(np.abs(scaled - np.rint(scaled)) > np.maximum(tolerance, 1e-9)))
-    return _FRACTION.search(text) is not None
+    if largest >= _EXACT_BELOW:
+        return _FRACTION.search(text) is not None
+    scaled = (finite - np.floor(finite)) * 1000
+    # Three decimals come back within half a step of the float; anything farther from a whole number has more.
+    error = np.spacing(np.abs(finite)) * 500 + 1e-6
+    return bool(np.any(np.abs(scaled - np.rint(scaled)) > error)) or _has_many_decimals(text)
+
+
+def _has_many_decimals(text: bytes) -> bool:
+    return _MANY_DECIMALS.search(text, 0, _SAMPLE_BYTES) is not None
 
 
 def exact_nanoseconds(pairs: list[tuple[Any, Any]]) -> tuple[Ints, Ints, Bools]:
