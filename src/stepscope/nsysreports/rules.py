@@ -50,6 +50,7 @@ def _code(side: str, *codes: int) -> pl.Expr:
     )
 
 
+_COPY = ("duration", "start_ns", memory_label("src").alias("src"), memory_label("dst").alias("dst"), "bytes")
 _PLACE = ("pid", "device", "context", "green_context", "stream", "api")
 
 
