@@ -20,6 +20,8 @@ I64 = npt.NDArray[np.int64]
 
 #: What the trainer's stage ranges are called.
 STAGE = r"stage([1-5])_([fbw])"
+#: Domains of NCCL and of the profiler's own injections: their ranges say nothing about the program's structure.
+TOOL_DOMAINS = r"(?i)^(nccl|gil trace|python backtrace.*)$"
 #: An op in no stage.
 NO_STAGE = "(no stage)"
 
@@ -156,16 +158,16 @@ class RankData:
 
     @cached_property
     def own_ranges(self) -> I64:
-        """Rows of the ranges that say what the program was doing: no setup label, nothing of NCCL's, no marks."""
+        """Rows of the ranges that say what the program was doing: no setup label, no marks, nothing of a tool."""
         frame = self.ranges
         names = self._profile.names
         setup = names.str.contains(SETUP_PATTERN).to_numpy()
-        nccl = names.str.contains("(?i)^nccl$").to_numpy()
+        tools = names.str.contains(TOOL_DOMAINS).to_numpy()
         if frame.height == 0:
             return np.empty(0, np.int64)
         skip = setup[frame["name"].to_numpy()] | (frame["kind"] == "mark").to_numpy()
         domain = frame["domain"]
-        skip |= nccl[domain.fill_null(0).to_numpy()] & domain.is_not_null().to_numpy()
+        skip |= tools[domain.fill_null(0).to_numpy()] & domain.is_not_null().to_numpy()
         return np.flatnonzero(~skip)
 
     def anchor_ranges(self) -> pl.DataFrame:
