@@ -10,7 +10,7 @@ from stepscope.simulate.blocks import POOL, Names, jitter_table
 from stepscope.simulate.layers import Faults, Worker
 from stepscope.simulate.mesh import Mesh, build
 from stepscope.simulate.model import LAYER_PARTS, Model, kernels_per_stage
-from stepscope.simulate.network import Network
+from stepscope.simulate.network import Matched, Network
 from stepscope.simulate.rank import RankSim
 from stepscope.simulate.record import Tables
 from stepscope.simulate.scenario import Scenario
@@ -28,8 +28,14 @@ class Job:
     mesh: Mesh
     names: list[str]
     sims: list[RankSim]
-    #: point-to-point transfers: group, source, target, bytes, op of the source, op of the target
-    transfers: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    transfers: list[Matched] = field(default_factory=list)
+
+    def step_ends(self) -> list[int]:
+        """When the last rank was done with each step."""
+        return [
+            max(max(sim.op_end[slice(*sim.steps[number])]) for sim in self.sims)
+            for number in range(self.scenario.steps)
+        ]
 
 
 def run(s: Scenario) -> Job:

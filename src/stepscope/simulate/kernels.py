@@ -23,7 +23,7 @@ COLLECTIVES = {
     "all_to_all": ("ncclAlltoAll", SEND_RECV),
 }
 
-MEMCPY_HTOD, MEMCPY_DTOH = "[CUDA memcpy HtoD]", "[CUDA memcpy DtoH]"
+MEMCPY_HTOD, MEMCPY_DTOH = "[memcpy HtoD]", "[memcpy DtoH]"
 
 _ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<(int)8, at::native::{}>(int, T2, T3)"
 GEMM_QKV = "nvjet_sm90_tst_256x128_64x4_2x1_v_bz_coopA_TNT"

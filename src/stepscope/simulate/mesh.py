@@ -58,10 +58,10 @@ def build(s: Scenario) -> Mesh:
         _split(mesh, coords, axis, (axis,), axis, s.seed)
     if s.schedule == "interleaved":
         _split(mesh, coords, "pp_back", ("pp",), "pp", s.seed)
-    data = tuple(a for a in DATA_AXES if sizes[a] > 1) or ("dp",)
+    data = ("dp", *(a for a in DATA_AXES[1:] if sizes[a] > 1))
     if len(data) == 1:
         for of in mesh.of:
-            of["data"] = of[data[0]]
+            of["data"] = of["dp"]
     else:
         _split(mesh, coords, "data", data, "+".join(data), s.seed)
     _split(mesh, coords, "world", AXES, "world", s.seed)

@@ -27,6 +27,20 @@ class Transfer(NamedTuple):
     tag: str = ""
 
 
+class Matched(NamedTuple):
+    """A transfer that took place: between whom, the ops on either side, and when each side had it."""
+
+    group: int
+    source: int
+    target: int
+    number: int
+    size: int
+    source_op: int
+    target_op: int
+    source_end: int
+    target_end: int
+
+
 class Part:
     """One rank's side of a communication."""
 
@@ -51,8 +65,8 @@ class Network:
         self._arrived: dict[tuple[int, int], list[Part]] = {}
         self._sends: dict[tuple[int, int, int], deque[tuple[Part, str]]] = {}
         self._receives: dict[tuple[int, int, int], deque[tuple[Part, str]]] = {}
-        #: every point-to-point transfer, as matched: group, source, target, bytes, op of the source, op of the target
-        self.transfers: list[tuple[int, int, int, int, int, int]] = []
+        #: every point-to-point transfer, as matched
+        self.transfers: list[Matched] = []
         self._transfer_no: dict[tuple[int, int, int], int] = {}
 
     def open_count(self) -> int:
@@ -127,9 +141,10 @@ class Network:
             link = self._pair_link[source, target] = self._link((source, target))
         k = (number * 6151 + source * 389 + target * 97) & _LAST
         end = max(p.start for p in sides) + self._jittered(link[0] + size * link[1], k)
-        self.transfers.append((group, source, target, size, sides[0].op, sides[1].op))
-        for part in sides:
-            part.end = max(part.end, end + self._spread(k, part.sim.rank))
+        ends = [end + self._spread(k, p.sim.rank) for p in sides]
+        self.transfers.append(Matched(group, source, target, number, size, sides[0].op, sides[1].op, *ends))
+        for part, at in zip(sides, ends, strict=True):
+            part.end = max(part.end, at)
             part.left -= 1
             if not part.left:
                 self._finish(part, part.end)

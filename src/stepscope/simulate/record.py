@@ -50,6 +50,7 @@ class Record:
         self.comm: list[tuple[int, int, int, int, int, int]] = []  # op, group, seq, bytes, peer, name of the operation
         self.copies: list[tuple[int, int, int]] = []  # op, bytes, CUPTI's kind
         self.syncs: list[tuple[int, int, int, int]] = []  # kind, slot, call, event
+        self.steps: list[tuple[int, int]] = []  # first op of each step, and of what follows it
         self.events: list[tuple[int, int, int]] = []  # slot, call, event
 
     def host(self, ns: int) -> None:

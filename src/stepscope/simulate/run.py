@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from stepscope.simulate import assemble, engine
 from stepscope.simulate.engine import Job
@@ -20,6 +21,13 @@ def job(scenario: Scenario) -> Job:
 def simulate(scenario: Scenario) -> SimTrace:
     """The whole job as one trace."""
     return assemble.trace(engine.run(scenario))
+
+
+def truth(done: Job) -> dict[str, Any]:
+    """The rows that every command must give for a job."""
+    from stepscope.simulate.truth import truth as answers
+
+    return answers(done)
 
 
 def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsys",)) -> list[Path]:
@@ -43,5 +51,5 @@ def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsy
                 written.append(path)
         del trace
     path = folder / "truth.json"
-    path.write_text(json.dumps({"scenario": scenario.as_dict()}, sort_keys=True, separators=(",", ":")) + "\n")
+    path.write_text(json.dumps(truth(done), sort_keys=True, separators=(",", ":")) + "\n")
     return [*written, path]

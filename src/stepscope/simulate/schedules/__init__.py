@@ -24,5 +24,7 @@ def program(worker: Worker) -> Wait:
     sim, s = worker.sim, worker.scenario
     label = sim.label(worker.mesh.ranks[sim.rank].setup)
     for number in range(s.steps):
+        first = len(sim.op_start)
         yield from STEP[s.schedule](worker, number)
+        sim.steps.append((first, len(sim.op_start)))
     sim.close(label)

@@ -1,0 +1,190 @@
+"""The answers: per command, the rows that it must give for a simulated job.
+
+`truth(job)` is a plain dictionary for JSON. Every command has `rows` in the columns of interface.md, and `total`, the
+number of rows before a very long table was cut (`idle` and `exposed` then keep the longest). What the documents leave
+open is fixed by the docstrings of this package: the pieces of a gap in `idle`, the passing on of blame in `stragglers`,
+the segments of a critical path in `path`, the bubble in `pipeline`.
+
+Rows about one rank are on the clock of its node, as its file has them. Rows across ranks (`collectives`, `stragglers`,
+`critical-path`) are on the true clock. `clocks` gives each host's clock minus that of the first host, at t=0 of the
+capture, once file times have been rebased by the session's UTC; file times themselves differ by drift alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from stepscope import progress
+from stepscope.simulate import engine
+from stepscope.simulate.assemble import clock
+from stepscope.simulate.engine import Job
+from stepscope.simulate.truth.facts import Facts
+from stepscope.simulate.truth.idle import cause_rows, idle_rows
+from stepscope.simulate.truth.meetings import Meetings
+from stepscope.simulate.truth.onerank import (
+    Exposure,
+    Partition,
+    breakdown_row,
+    exposed_rows,
+    overlap_rows,
+    stream_rows,
+)
+from stepscope.simulate.truth.path import path_rows
+from stepscope.simulate.truth.pipeline import bubble_row
+from stepscope.simulate.truth.stragglers import straggler_rows
+from stepscope.simulate.truth.windows import iteration_rows, span, window_row
+
+SCHEMA = "stepscope-truth/1"
+GPU = "NVIDIA H200"
+#: Rows of one command that are kept.
+MOST_ROWS = 50_000
+
+Rows = list[dict[str, Any]]
+
+
+def truth(job: Job) -> dict[str, Any]:
+    """All answers for a job."""
+    s = job.scenario
+    found: dict[str, Any] = {"schema": SCHEMA, "scenario": s.as_dict()}
+    found["setup"] = _section(_setup(job))
+    found["clocks"] = _section(_clocks(job))
+    found |= _each_rank(job)
+    meetings = Meetings(job)
+    found["collectives"] = _section(meetings.rows())
+    found["stragglers"] = _section(straggler_rows(job, meetings))
+    found["critical-path"] = _path(job, meetings)
+    found["steps"] = step_times(job)
+    found["faults"] = _faults(job)
+    return found
+
+
+def _section(rows: Rows, longest: Callable[[dict[str, Any]], int] | None = None, **more: Any) -> dict[str, Any]:
+    kept = rows
+    if len(rows) > MOST_ROWS:
+        kept = sorted(rows, key=longest, reverse=True)[:MOST_ROWS] if longest else rows[:MOST_ROWS]
+    return {"rows": kept, "total": len(rows), **more}
+
+
+def _setup(job: Job) -> Rows:
+    s = job.scenario
+    return [
+        {
+            "rank": r.rank,
+            "pid": r.pid,
+            "host": r.host,
+            "device": r.device,
+            "gpu": GPU,
+            "setup": r.setup,
+            **{f"{axis}_rank": at for axis, (at, size) in r.coords.items() if f"{axis}=" in r.setup},
+            **{f"{axis}_size": size for axis, (at, size) in r.coords.items() if f"{axis}=" in r.setup},
+            "mbs": s.mbs,
+            "seq": s.seq,
+            "inferred": False,
+        }
+        for r in job.mesh.ranks
+    ]
+
+
+def _clocks(job: Job) -> Rows:
+    hosts = {r.node: r.host for r in job.mesh.ranks}
+    offset, drift = clock(job.scenario, 0)
+    unknown = {"residual_p50_ns": None, "residual_p95_ns": None, "n": None}
+    rows = []
+    for node, host in sorted(hosts.items()):
+        mine = clock(job.scenario, node)
+        rows.append({"host": host, "offset_ns": mine[0] - offset, "drift_ppm": mine[1] - drift, **unknown})
+    return rows
+
+
+def _each_rank(job: Job) -> dict[str, Any]:
+    names = ("window", "streams", "overlap", "exposed", "breakdown", "iterations", "idle", "pipeline")
+    rows: dict[str, Rows] = {name: [] for name in names}
+    by_cause: Rows = []
+    world = job.scenario.world
+    for rank in range(world):
+        progress.report("truth", rank, world)
+        f = Facts(job, rank)
+        s = span(f)
+        exposure, parts = Exposure(f, s), Partition(f, s)
+        rows["window"].append(window_row(f, s))
+        rows["streams"] += stream_rows(f, s)
+        rows["overlap"] += overlap_rows(f, exposure)
+        rows["exposed"] += exposed_rows(f, exposure)
+        rows["breakdown"].append(breakdown_row(f, parts))
+        rows["iterations"] += iteration_rows(f)
+        gaps = idle_rows(f, parts)
+        rows["idle"] += gaps
+        by_cause += cause_rows(f, gaps, parts.window)
+        if job.scenario.pp > 1:
+            rows["pipeline"].append(bubble_row(f, *_steps(job)))
+    rows["exposed"].sort(key=lambda row: (-row["exposed_ns"], row["rank"], row["start_ns"]))
+    found: dict[str, Any] = {name: _section(table) for name, table in rows.items()}
+    found["idle"] = _section(rows["idle"], longest=lambda row: int(row["gap_ns"]), by_cause=by_cause)
+    return found
+
+
+def _steps(job: Job) -> tuple[int, int]:
+    """The steps that questions about "the step" look at: the median one, or all where the trainer marks none."""
+    s = job.scenario
+    return (0, s.steps) if s.schedule == "dualpipev" else (s.steps // 2, s.steps // 2 + 1)
+
+
+def _path(job: Job, meetings: Meetings) -> dict[str, Any]:
+    first, last = _steps(job)
+    label = "(whole capture)" if job.scenario.schedule == "dualpipev" else f"step {first}"
+    begin = min(_began(job, rank, label) for rank in range(job.scenario.world))
+    rows = path_rows(job, meetings, begin, (first, last))
+    by: dict[str, dict[str, int]] = {"kind": {}, "rank": {}}
+    for row in rows:
+        for key, totals in by.items():
+            name = str(row[key])
+            totals[name] = totals.get(name, 0) + row["dur_ns"]
+    end = rows[-1]["end_ns"]
+    step = {"label": label, "start_ns": begin, "end_ns": end, "step_ns": end - begin}
+    return _section(rows, summary={"by_kind": by["kind"], "by_rank": by["rank"], "step": step})
+
+
+def _began(job: Job, rank: int, label: str) -> int:
+    """When a rank's host began a step; its first label, where steps have none."""
+    sim = job.sims[rank]
+    row = sim.range_name.index(job.names.index(label)) if label in job.names else 0
+    return sim.range_start[row]
+
+
+def step_times(job: Job) -> list[int]:
+    """How long each step took, from the end of the one before it (the beginning, for the first) to its own."""
+    ends = [min(sim.range_start[0] for sim in job.sims), *job.step_ends()]
+    return [b - a for a, b in pairwise(ends)]
+
+
+def _faults(job: Job) -> Rows:
+    """Every planted fault, with the time per step that it costs: the job is run again without it."""
+    s, mine = job.scenario, step_times(job)
+    rows: Rows = []
+    for i, fault in enumerate(s.planted):
+        # A wrong clock changes what is recorded, not what happened.
+        other = mine if fault.name == "clock" else step_times(engine.run(engine.without(s, i)))
+        saved = sorted(a - b for a, b in zip(mine, other, strict=True))
+        ranks = [r.rank for r in job.mesh.ranks if _hits(fault, r.rank, r.node)]
+        rows.append(
+            {
+                "fault": s.faults[i],
+                "name": fault.name,
+                "params": fault.params,
+                "ranks": ranks,
+                "step_ns": sorted(mine)[len(mine) // 2],
+                "recoverable_ns": saved[len(saved) // 2],
+            }
+        )
+    return rows
+
+
+def _hits(fault: Any, rank: int, node: int) -> bool:
+    pair = fault.pair()
+    if pair is not None:
+        return rank in pair
+    if fault.params.get("node") is not None:
+        return bool(fault.params["node"] == node)
+    return bool(fault.hits(rank))

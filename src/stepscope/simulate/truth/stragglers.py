@@ -1,0 +1,101 @@
+"""Who made whom wait, followed to its root.
+
+Each meeting blames its last rank for the time after the last but one. That rank may itself have been held up: take the
+communication that its arrival hung on. If the rank that it is compared with was there too, both left it together, and
+the difference is the late rank's own. If not, the delay passes on to whoever came last there, up to the time that the
+late rank waited for them; the rest is its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.simulate.engine import Job
+from stepscope.simulate.trace import I64
+from stepscope.simulate.truth.causes import cause_of, nearest
+from stepscope.simulate.truth.meetings import Meetings
+
+#: What a planted fault does to the ranks it hits.
+_CAUSE = {
+    "straggler": "compute",
+    "imbalance": "compute",
+    "slow-host": "host",
+    "host-syncs": "host",
+    "tiny-kernels": "host",
+    "alloc": "host",
+    "late-node": "host",
+    "dataloader": "data",
+    "slow-link": "network",
+}
+
+
+def straggler_rows(job: Job, m: Meetings) -> list[dict[str, Any]]:
+    """Rows of `stragglers`, worst first. `raw_ns` is the blame before it is passed on."""
+    world = job.scenario.world
+    late, raw, hosted = (np.zeros(world, dtype=np.int64) for _ in range(3))
+    last, second = m.last_side, m.second_side
+    amount = m.start[last] - m.start[second]
+    amount[m.n < 2] = 0
+    np.add.at(raw, m.rank[last], amount)
+    times = np.bincount(m.rank[last][amount > 0], minlength=world)
+    before, through = _previous(job, m)
+    # All chains go back together, one meeting at a time.
+    side, other, ns = last[amount > 0], m.rank[second][amount > 0], amount[amount > 0]
+    while len(side):
+        rank = m.rank[side]
+        at = before[side]
+        meeting = m.meeting[np.maximum(at, 0)]
+        own = (at < 0) | (m.side(meeting, other) >= 0)
+        held = m.start[m.last_side[meeting]] - m.start[np.maximum(at, 0)]
+        first = m.rank[m.last_side[meeting]] == rank
+        passed = np.where(own, 0, np.where(first, ns, np.minimum(ns, held)))
+        np.add.at(late, rank, ns - passed)
+        np.add.at(hosted, rank[through[side] > 0], (ns - passed)[through[side] > 0])
+        go = passed > 0
+        # Where the rank itself was last there, the comparison stays as it is; else it is with the rank that waited.
+        other = np.where(first, other, rank)[go]
+        side, ns = m.last_side[meeting][go], passed[go]
+    total = int(late.sum())
+    rows = [
+        {
+            "rank": r,
+            "late_ns": int(late[r]),
+            "times_last": int(times[r]),
+            "share_pct": 100.0 * int(late[r]) / total if total else 0.0,
+            "cause": _planted(job, r) or ("host" if 2 * hosted[r] > late[r] else "compute"),
+            "raw_ns": int(raw[r]),
+        }
+        for r in range(world)
+    ]
+    return sorted(rows, key=lambda row: (-row["late_ns"], row["rank"]))
+
+
+def _previous(job: Job, m: Meetings) -> tuple[I64, I64]:
+    """For each side, the side of the same rank that its arrival hung on (-1: none), and whether through the host."""
+    op_before = np.full(int(m.base[-1]), -1, dtype=np.int64)
+    through = np.zeros(int(m.base[-1]), dtype=np.int64)
+    comm = (m.side_of_op >= 0).astype(np.int64)
+    for sim, low, high in zip(job.sims, m.base[:-1].tolist(), m.base[1:].tolist(), strict=True):
+        cause, host = cause_of(sim)
+        found, hosted = nearest(cause, host, comm[low:high])
+        op_before[low:high] = np.where(found >= 0, found + low, -1)
+        through[low:high] = hosted
+    at = op_before[m.op]
+    return np.where(at >= 0, m.side_of_op[np.maximum(at, 0)], -1), through[m.op]
+
+
+def _planted(job: Job, rank: int) -> str | None:
+    node = job.mesh.ranks[rank].node
+    for fault in job.scenario.planted:
+        if fault.name not in _CAUSE:
+            continue
+        pair, where = fault.pair(), fault.params.get("node")
+        if pair is not None or where is not None:
+            hit = rank in (pair or ()) or node == where
+        else:
+            hit = fault.params.get("rank") == rank
+        if hit:
+            return _CAUSE[fault.name]
+    return None
