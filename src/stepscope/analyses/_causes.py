@@ -54,7 +54,7 @@ def causes(data: RankData, idle: Spans) -> Pieces:
     next_op = np.where(ended, after, NONE)
     launch = np.where(ended, data.launch[np.minimum(after, n - 1)], NONE) if n else np.full(len(idle), NONE, np.int64)
     linked = launch != NONE
-    calls = _Calls(data)
+    calls = Calls(data)
     launched = np.where(linked, calls.start_of(launch), idle.end)
     split = np.clip(launched, idle.start, idle.end)
     tid = np.where(linked, calls.tid_of(launch), NONE)
@@ -94,7 +94,7 @@ def _nothing() -> Pieces:
     return Pieces(*(np.empty(0, np.int64) for _ in range(7)))
 
 
-class _Calls:
+class Calls:
     """The CUDA calls of a rank as a timeline per thread."""
 
     def __init__(self, data: RankData) -> None:

@@ -27,13 +27,13 @@ def graph_notes(profile: Profile) -> list[str]:
     notes = []
     if whole:
         notes.append(
-            f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication included, "
-            "was not recorded (capture with `nsys profile --cuda-graph-trace=node`)"
+            f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication "
+            "included, was not recorded (capture with `nsys profile --cuda-graph-trace=node`)"
         )
     if replayed:
         notes.append(
-            f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and range, "
-            "since a replay has no calls or ranges of its own"
+            f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
+            "range, since a replay has no calls or ranges of its own"
         )
     profile.__dict__["_graph_notes"] = notes
     return list(notes)

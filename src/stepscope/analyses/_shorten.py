@@ -1,8 +1,8 @@
 """Kernel names as a person says them: `vectorized_elementwise_kernel<MulFunctor>`, not six lines of template arguments.
 
 Return type, parameters, the namespaces of PyTorch's internals and template arguments go; of the arguments only what
-says the work stays: a functor, or the function whose lambda it is. A wrapper (`cutlass::Kernel<…>`) gives way to what it
-wraps, and generated names (cuDNN, xmma, Tensile) lose their tuning suffix. Several full names may share a short one.
+says the work stays: a functor, or the function whose lambda it is. A wrapper (`cutlass::Kernel<…>`) gives way to what
+it wraps, and generated names (cuDNN, xmma, Tensile) lose their tuning suffix. Several full names may share a short one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def shorten(name: str) -> str:
 
 def _head(text: str) -> tuple[str, str | None]:
     """Qualified name, and its template arguments (None without any), of `type name<arguments>(parameters)`."""
-    depth, first, opened, arguments, plain = 0, 0, -1, None, []
+    depth, first, opened, arguments = 0, 0, -1, None
+    plain: list[str] = []
     for i, c in enumerate(text):
         if c in "<" and not text.startswith(("<<", "<="), i):
             if depth == 0:

@@ -138,6 +138,11 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     return Windows(spans, notes)
 
 
+def whole(profile: Profile) -> Windows:
+    """The whole capture on every rank, whatever anchors there are."""
+    return Windows([_whole(data) for data in ranks_of(profile)], [])
+
+
 def _pick(anchors: _Anchors | None, spec: WindowSpec, rank: int) -> list[int]:
     if anchors is None:
         return []

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from stepscope.analyses._comm import need_ops
+from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._partition import Partition, partition
 from stepscope.analyses._rank import ranks_of
 from stepscope.analyses._tree import TREE_COLUMNS, tree_rows
@@ -56,7 +57,9 @@ def breakdown(
             else:
                 table.append(_row(span, parts))
     columns = TREE_COLUMNS if tree else VARIANTS["by=step"] if by == "step" else COLUMNS
-    return Result(rows(columns, table), chosen.rows(), summary=_summary(table, tree), notes=chosen.notes)
+    return Result(
+        rows(columns, table), chosen.rows(), summary=_summary(table, tree), notes=[*chosen.notes, *graph_notes(profile)]
+    )
 
 
 def _row(span: Window, parts: Partition) -> dict[str, Any]:

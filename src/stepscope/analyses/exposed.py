@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from stepscope.analyses._comm import CommOps, comm_ops, need_communication
+from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._rank import COMPUTE, STAGE, RankData, ranks_of
 from stepscope.analyses._window import WindowSpec, windows
 from stepscope.intervals import Spans, subtract
@@ -52,7 +53,7 @@ def exposed(
             worst += [(-int(comm.exposed[i]), data, comm, int(i)) for i in order]
     worst.sort(key=lambda w: (w[0], w[1].rank, int(w[2].start[w[3]])))
     table = [_row(profile, data, comm, i, stage) for _, data, comm, i in worst[: top or None]]
-    return Result(rows(COLUMNS, table), chosen.rows(), notes=chosen.notes)
+    return Result(rows(COLUMNS, table), chosen.rows(), notes=[*chosen.notes, *graph_notes(profile)])
 
 
 def _row(profile: Profile, data: RankData, comm: CommOps, i: int, stage: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import polars as pl
 
 from stepscope.analyses._causes import CAUSES, Pieces, causes
 from stepscope.analyses._comm import need_ops
+from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._hostwork import doing
 from stepscope.analyses._partition import partition
 from stepscope.analyses._rank import RankData, ranks_of
@@ -71,7 +72,7 @@ def idle(
             frames.append(frame)
     columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
     table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    return Result(table, chosen.rows(), notes=chosen.notes)
+    return Result(table, chosen.rows(), notes=[*chosen.notes, *graph_notes(profile)])
 
 
 def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Which kernels take the time, and what sort of work are they?
 
-Durations are summed over the ops that belong to the window (cut at its edges where it was given in GPU time), so kernels
+Durations are summed over the ops that belong to the window (cut at its edges where it was given in GPU time). Kernels
 that run side by side count each: shares of the window can pass 100 % together. Names are shortened to what a person
 says; full names that share a short one are its `variants`. Families and tensor-core use are read from the name alone,
 by rules that a taxonomy file can extend: `null` means that the name does not tell.

@@ -84,25 +84,27 @@ def _runtime() -> Callable[[str], str | None] | None:
     """`__cxa_demangle` of the C++ runtime; None where there is none."""
     for library in _RUNTIMES:
         try:
-            loaded = ctypes.CDLL(library)
-            function, free = loaded["__cxa_demangle"], ctypes.CDLL(None).free
+            return _demangler(ctypes.CDLL(library), ctypes.CDLL(None))
         except (OSError, AttributeError, TypeError):
             continue
-        function.restype = ctypes.c_void_p
-        function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-        free.argtypes = [ctypes.c_void_p]
-        free.restype = None
-
-        def call(name: str) -> str | None:
-            status = ctypes.c_int(-1)
-            pointer = function(name.encode("utf-8", "replace"), None, None, ctypes.byref(status))
-            if not pointer:
-                return None
-            try:
-                text = ctypes.string_at(pointer)
-            finally:
-                free(pointer)
-            return text.decode("utf-8", "replace") if status.value == 0 else None
-
-        return call
     return None
+
+
+def _demangler(runtime: ctypes.CDLL, libc: ctypes.CDLL) -> Callable[[str], str | None]:
+    function, free = runtime["__cxa_demangle"], libc["free"]
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+
+    def call(name: str) -> str | None:
+        status = ctypes.c_int(-1)
+        pointer = function(name.encode("utf-8", "replace"), None, None, ctypes.byref(status))
+        if not pointer:
+            return None
+        try:
+            text = ctypes.string_at(pointer)
+        finally:
+            free(pointer)
+        return text.decode("utf-8", "replace") if status.value == 0 else None
+
+    return call

@@ -1,0 +1,79 @@
+"""What bounds a window: the largest part of its exact partition, with idle time split by cause.
+
+Nothing here is a threshold, a count or an average: the parts are those of `breakdown` and `idle`, they sum to the
+window, and the verdict is the largest. Idle time before the launch of the op that ended it (`host`: no CUDA call,
+`api`: in one) is launch overhead: the GPU waits because the host has not got there yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.analyses._causes import API, CAUSES, HOST, Pieces, causes
+from stepscope.analyses._partition import partition
+from stepscope.analyses._rank import RankData
+from stepscope.analyses._window import Window
+
+#: Verdict by the part that is largest.
+VERDICT = {
+    "compute": "compute-bound",
+    "comm_exposed": "communication-bound",
+    "copy_exposed": "copy-bound",
+    "starved": "overhead-bound",
+    "sync": "synchronization-bound",
+    "alloc": "allocator-bound",
+    "load": "load-bound",
+    "queue": "queue-bound",
+    "tail": "idle",
+    "unlinked": "idle",
+}
+
+
+def verdict(data: RankData, span: Window) -> dict[str, Any] | None:
+    """The parts of the window, the largest one named, and where the host was while the GPU starved."""
+    if span.gpu_start_ns is None or span.gpu_end_ns is None or span.gpu_ns == 0:
+        return None
+    parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
+    found = causes(data, parts.idle)
+    length = found.end - found.start
+    idle = {name: int(length[found.cause == k].sum()) for k, name in enumerate(CAUSES)}
+    sizes = {
+        "compute": parts.compute.length(),
+        "comm_exposed": parts.comm_exposed.length(),
+        "copy_exposed": parts.copy_exposed.length(),
+        "starved": idle.pop("host") + idle.pop("api"),
+        **idle,
+    }
+    largest = max(sizes, key=lambda k: sizes[k])
+    where, where_ns = _where(data, found)
+    return {
+        "rank": data.rank,
+        "index": span.index,
+        "verdict": VERDICT[largest],
+        "window_ns": span.gpu_ns,
+        "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
+        **{f"{k}_ns": v for k, v in sizes.items()},
+        "starved_host_ns": int(length[found.cause == HOST].sum()),
+        "starved_api_ns": int(length[found.cause == API].sum()),
+        "starved_gaps": len(np.unique(found.next_op[np.isin(found.cause, (HOST, API))])),
+        "starved_range": where,
+        "starved_range_ns": where_ns,
+    }
+
+
+def _where(data: RankData, found: Pieces) -> tuple[str | None, int]:
+    """The range in which the launching threads were for most of the starved time; null where they were in none."""
+    rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
+    if len(rows) == 0:
+        return None, 0
+    at, which = np.unique(data.range_at(found.tid[rows], found.start[rows]), return_inverse=True)
+    text = data.text_of(at)
+    total = np.zeros(len(at), np.int64)
+    np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
+    by_text: dict[str | None, int] = {}
+    for t, ns in zip(text.to_list(), total.tolist(), strict=True):
+        by_text[t] = by_text.get(t, 0) + ns
+    top = max(by_text, key=lambda t: by_text[t])
+    return top, by_text[top]

@@ -1,0 +1,228 @@
+"""Does the host keep the GPU fed: launch calls, queueing, full and starved queues?
+
+A row is the launches of one kernel name: time in the call, time in the queue (from the call's return to the op's start;
+0 where the op started first, counted in `early`), time on the GPU. A CUDA-graph launch is one launch of many ops. The
+depth of a queue is the number of launches called but not yet started; it is time-weighted, from the first launch of the
+window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending of 1024 places)
+and the GPU busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
+the largest part of the window's exact partition, `overhead-bound` where that is idle time before a launch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._graphs import graph_launch, graph_notes
+from stepscope.analyses._queue import LIMIT, Depth, Entries, blocked, depth_of, entries
+from stepscope.analyses._rank import RankData, ranks_of
+from stepscope.analyses._shorten import short_names
+from stepscope.analyses._verdict import verdict
+from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.errors import CannotAnswer
+from stepscope.intervals import Spans, covered, union
+from stepscope.model.demangle import demangled
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+
+I64 = npt.NDArray[np.int64]
+GRAPH = "[graph launch]"
+SLICES = 20
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_DEPTH = (
+    Col("depth_max", "most launches pending at once"),
+    Col("depth_mean", "mean number of pending launches, weighted by time"),
+)
+_QUEUE = (
+    Col("n", "launches in the window"),
+    *_DEPTH,
+    Col("empty_ns", "time without a pending launch"),
+    Col("full_ns", f"time with {LIMIT} or more launches pending: the queue is full"),
+    Col("blocked_ns", "time in launch calls while the queue was full and the GPU busy"),
+)
+COLUMNS = (
+    *_WHO,
+    Col("name", "kernel, copy or [graph launch]; the full name with --full"),
+    Col("n", "launches"),
+    Col("ops", "GPU ops that they launched"),
+    Col("call_ns", "sum of the launch calls' durations"),
+    Col("call_mean_ns", "mean call"),
+    Col("call_max_ns", "longest call"),
+    Col("queue_ns", "sum of the times from a call's return to the op's start"),
+    Col("queue_mean_ns", "mean time in the queue"),
+    Col("queue_max_ns", "longest time in the queue"),
+    Col("early", "launches whose op started before the call returned: no time in the queue"),
+    Col("kernel_ns", "sum of the ops' durations"),
+    Col("kernel_mean_ns", "mean duration of an op"),
+)
+VARIANTS = {
+    "by=stream": (*_WHO, Col("stream", "stream id within the process"), *_QUEUE),
+    "by=rank": (*_WHO, *_QUEUE),
+    "by=time": (
+        *_WHO,
+        Col("start_ns", "start of the slice"),
+        Col("end_ns", "its end"),
+        *_DEPTH,
+        Col("busy_pct", "share of the slice in which the rank's GPU work runs"),
+    ),
+}
+
+
+def launches(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[Literal["name", "stream", "rank", "time"], "a row is a kernel, a queue, or a slice of time"] = "name",
+    top: Annotated[int, "only the N names with most time in launch calls, of each rank; 0 for all"] = 20,
+    full: Annotated[bool, "full names, not shortened"] = False,
+) -> Result:
+    need_ops(profile)
+    if not profile.has("calls") or profile.ops["launch"].null_count() == profile.ops.height:
+        raise CannotAnswer(
+            "the profile has no launch calls that belong to its GPU work",
+            "capture the CUDA API too: `nsys profile --trace=cuda,nvtx`, torch.profiler with ProfilerActivity.CPU",
+        )
+    chosen = windows(profile, window)
+    frames: list[pl.DataFrame] = []
+    verdicts: list[dict[str, Any]] = []
+    for data in ranks_of(profile):
+        queue = _Queue(data) if by != "name" else None
+        for span in chosen.of(data.rank):
+            if queue is None:
+                table = _names(profile, data, span, full)
+                table = table.head(top) if top else table
+            else:
+                table = pl.DataFrame(queue.slices(span) if by == "time" else queue.rows(span, by == "stream"))
+            if table.height:
+                who = pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
+                frames.append(table.select(*who, pl.all()))
+            if found := verdict(data, span):
+                verdicts.append(found)
+    columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS[f"by={by}"])]
+    result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    return Result(result, chosen.rows(), {"verdict": verdicts}, [*chosen.notes, *graph_notes(profile)])
+
+
+def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.DataFrame:
+    """Launches of the window by what they launched; a row of `each` is one launch call."""
+    ops = span.ops[data.launch[span.ops] != NONE]
+    call = data.launch[ops]
+    each = (
+        pl.DataFrame(
+            {
+                "call": call,
+                "id": data.name[ops],
+                "graph": graph_launch(data)[ops],
+                "start": data.start[ops],
+                "ns": data.end[ops] - data.start[ops],
+                "called": data.calls["start_ns"].to_numpy()[call],
+                "returned": data.calls["end_ns"].to_numpy()[call],
+            }
+        )
+        .sort("call", "start", maintain_order=True)
+        .group_by("call", maintain_order=True)
+        .agg(pl.col("id", "graph", "called", "returned", "start").first(), pl.len().alias("ops"), pl.col("ns").sum())
+    )
+    text = profile.names.gather(each["id"])
+    wait = pl.col("start") - pl.col("returned")
+    shown = pl.when("graph").then(pl.lit(GRAPH)).otherwise(demangled(text) if full else short_names(text))
+    return (
+        each.with_columns(
+            shown.alias("name"),
+            (pl.col("returned") - pl.col("called")).alias("call_ns"),
+            pl.max_horizontal(wait, 0).alias("queue_ns"),
+            (wait < 0).alias("early"),
+        )
+        .group_by("name")
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("ops").sum().cast(pl.Int64),
+            pl.col("call_ns").sum(),
+            *_mean_max("call_ns"),
+            pl.col("queue_ns").sum(),
+            *_mean_max("queue_ns"),
+            pl.col("early").sum().cast(pl.Int64),
+            pl.col("ns").sum().alias("kernel_ns"),
+            (pl.col("ns").sum() / pl.col("ops").sum()).round(0).cast(pl.Int64).alias("kernel_mean_ns"),
+        )
+        .sort(["call_ns", "name"], descending=[True, False])
+    )
+
+
+def _mean_max(column: str) -> tuple[pl.Expr, pl.Expr]:
+    stem = column.removesuffix("_ns")
+    mean = pl.col(column).mean().round(0).cast(pl.Int64).alias(f"{stem}_mean_ns")
+    return mean, pl.col(column).max().alias(f"{stem}_max_ns")
+
+
+class _Queue:
+    """Launch queues of one rank."""
+
+    def __init__(self, data: RankData) -> None:
+        self._data = data
+        self._entries: Entries = entries(data)
+        self._busy: Spans = union(data.start, data.end)
+
+    def rows(self, span: Window, per_stream: bool) -> list[dict[str, Any]]:
+        """Depth figures of every stream, or of all streams together."""
+        observed = self._observed(span)
+        if observed is None:
+            return []
+        e, (lo, hi) = self._entries, observed
+        in_window = np.isin(e.call, self._data.launch[span.ops])
+        if not per_stream:
+            # A queue is full stream by stream; all streams together have no limit of their own.
+            parts = [self._row(e.stream == s, lo, hi, in_window) for s in np.unique(e.stream)]
+            together = self._row(np.ones(len(e.stream), dtype=bool), lo, hi, in_window)
+            return [together | {k: sum(p[k] for p in parts) for k in ("full_ns", "blocked_ns")}]
+        streams = np.unique(e.stream[in_window])
+        return [{"stream": int(s), **self._row(e.stream == s, lo, hi, in_window)} for s in streams]
+
+    def _row(self, mine: npt.NDArray[np.bool_], lo: int, hi: int, in_window: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        depth = depth_of(self._entries, mine)
+        length, pending = depth.between(lo, hi)
+        return {
+            "n": int((mine & in_window).sum()),
+            "depth_max": int(pending.max(initial=0)),
+            "depth_mean": float((length * pending).sum() / (hi - lo)),
+            "empty_ns": hi - lo - int(length[pending > 0].sum()),
+            "full_ns": depth.at_least(LIMIT).clip(lo, hi).length(),
+            "blocked_ns": blocked(self._entries, mine, depth, self._busy, lo, hi),
+        }
+
+    def slices(self, span: Window) -> list[dict[str, Any]]:
+        """The depth over time: equal slices of the observed span."""
+        observed = self._observed(span)
+        if observed is None:
+            return []
+        depth = depth_of(self._entries, np.ones(len(self._entries.stream), dtype=bool))
+        edges = np.linspace(*observed, SLICES + 1).astype(np.int64)
+        busy = covered(edges[:-1], edges[1:], self._busy)
+        return [
+            {"start_ns": int(lo), "end_ns": int(hi), **_slice(depth, int(lo), int(hi), int(b))}
+            for lo, hi, b in zip(edges[:-1], edges[1:], busy, strict=True)
+            if lo < hi
+        ]
+
+    def _observed(self, span: Window) -> tuple[int, int] | None:
+        """From the first launch of the window to the end of its GPU work; the window itself where it is in GPU time."""
+        if span.gpu_start_ns is None or span.gpu_end_ns is None:
+            return None
+        if span.clipped or len(span.ops) == 0:
+            return span.gpu_start_ns, span.gpu_end_ns
+        return min(int(self._data.launched_at[span.ops].min()), span.gpu_start_ns), span.gpu_end_ns
+
+
+def _slice(depth: Depth, lo: int, hi: int, busy: int) -> dict[str, Any]:
+    length, pending = depth.between(lo, hi)
+    return {
+        "depth_max": int(pending.max(initial=0)),
+        "depth_mean": float((length * pending).sum() / (hi - lo)),
+        "busy_pct": 100.0 * busy / (hi - lo),
+    }
