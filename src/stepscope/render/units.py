@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -33,7 +34,7 @@ def show(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return _number(name, value)
+        return _formatter(name)(value)
     if isinstance(value, list | tuple | set):
         return ", ".join(show(name, v) for v in value)
     if isinstance(value, dict):
@@ -69,25 +70,32 @@ def file_names(paths: Sequence[str | None]) -> list[str | None]:
     return short if len(set(short)) == len(set(paths)) else list(paths)
 
 
-def _number(name: str, value: float) -> str:
-    if name.endswith(INSTANTS):
-        return instant(value)
-    if name.endswith("_ns"):
-        return duration(value)
-    if name.endswith("_us"):
-        return duration(value * 1e3)
-    if name.endswith("_bytes") or name == "bytes":
-        return size(value)
-    if name.endswith("_pct"):
-        return f"{value:.1f}%"
-    if name.endswith("_gbps"):
-        return f"{_four(value)} GB/s"
-    if name.endswith("_ppm"):
-        return f"{value:.3g} ppm"
+#: By the end of a column's name; the first that fits.
+_FORMATTERS: dict[str, Callable[[float], str]] = {
+    **dict.fromkeys(INSTANTS, instant),
+    "_ns": duration,
+    "_us": lambda us: duration(us * 1e3),
+    "_bytes": size,
+    "_pct": lambda share: f"{share:.1f}%",
+    "_gbps": lambda rate: f"{_four(rate)} GB/s",
+    "_ppm": lambda drift: f"{drift:.3g} ppm",
+}
+
+
+@cache
+def _formatter(name: str) -> Callable[[float], str]:
+    """How numbers of this column are written."""
+    if name == "bytes":
+        return size
+    return next((write for suffix, write in _FORMATTERS.items() if name.endswith(suffix)), _plain)
+
+
+def _plain(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
 def _four(value: float) -> str:
     """Four significant digits, without an exponent."""
-    whole = len(str(int(abs(value))))
-    return f"{value:.{max(0, 4 - whole)}f}"
+    size = abs(value)
+    decimals = 3 if size < 9.9995 else 2 if size < 99.995 else 1 if size < 999.95 else 0
+    return f"{value:.{decimals}f}"

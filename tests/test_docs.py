@@ -1,0 +1,53 @@
+"""Documents that say what the code says. `make docs` refreshes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from stepscope.cli.group import grouped
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["cli.md", "model.md"])
+def test_generated_pages_are_fresh(generate, page):
+    assert (ROOT / "docs" / page).read_text("utf-8") == generate.PAGES[page](), "run `make docs`"
+
+
+def test_the_readme_lists_the_commands(generate, monkeypatch):
+    monkeypatch.setattr(generate, "_demo_part", lambda: "…")  # its figures are the simulator's business
+    readme = generate._between((ROOT / "README.md").read_text("utf-8"), "demo", "```\n…\n```")
+    assert readme == generate.readme_md(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert not target or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_pages_name_no_machine():
+    for page in PAGES:
+        assert not re.search(r"/(work|home|root|Users)/", page.read_text("utf-8")), page.name
+
+
+def test_every_command_is_documented():
+    text = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    for _, names in grouped():
+        for name in names:
+            assert f"\n### {name}\n" in text
