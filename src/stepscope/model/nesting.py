@@ -50,11 +50,10 @@ class Nesting:
             return found
         groups = self.group[self.order]
         starts = self.start[self.order]
-        for g in np.unique(group):
-            first, last = np.searchsorted(groups, [g, g + 1])
-            if first == last:
-                continue
-            mine = np.flatnonzero(group == g)
+        # Groups are taken from the intervals, which are sorted by them: finding those of the moments would cost a sort.
+        bounds = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1], True])
+        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            mine = np.flatnonzero(group == groups[first])
             latest = np.searchsorted(starts[first:last], at[mine], side="right") - 1
             found[mine] = np.where(latest >= 0, self.order[first + np.maximum(latest, 0)], NONE)
         live = np.flatnonzero(found != NONE)

@@ -35,11 +35,14 @@ class Attribution:
 
     def of_ops(self, call: pl.Series) -> I64:
         """Innermost range of each op by its launching call (a row of `View.calls`, null for none)."""
-        if len(self.calls) == 0:
-            return np.full(len(call), NONE, dtype=np.int64)
         row = call.fill_null(-1).to_numpy()
-        at = np.searchsorted(self.calls, np.maximum(row, 0))
-        return np.where(row >= 0, self.innermost[np.minimum(at, len(self.calls) - 1)], NONE)
+        return np.where(row >= 0, self._by_call[row], NONE)
+
+    @cached_property
+    def _by_call(self) -> I64:
+        found = np.full(int(self.calls.max(initial=0)) + 1, NONE, dtype=np.int64)
+        found[self.calls] = self.innermost
+        return found
 
     def climb(self, innermost: I64, until: I64) -> list[tuple[I64, I64]]:
         """(position, range) for each position's ranges that last until `until`, innermost first, level by level."""
@@ -62,7 +65,9 @@ def attribute(view: View) -> Attribution:
     """Attribute every launching call of the view."""
     ranges = view.ranges.filter(pl.col("end_tid").is_null())
     calls = view.calls
-    used = np.unique(view.ops()["call"].drop_nulls().to_numpy())
+    launches = np.zeros(calls.height, dtype=bool)
+    launches[view.ops()["call"].drop_nulls().to_numpy()] = True
+    used = np.flatnonzero(launches)
     start, end = ints(ranges, "start_ns", "end_ns")
     thread = threads(ranges)
     nest = nesting.nest(thread, start, end)

@@ -36,8 +36,7 @@ class Projection:
 def project(view: View) -> Projection:
     found = view.attribution
     ops = view.ops().filter(pl.col("call").is_not_null())
-    per_call = ops.group_by("call").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("call")
-    first, last = ints(per_call, "start_ns", "end_ns")
+    first, last = _per_call(ops, found.calls, view.calls.height)
     n = len(found.nest.start)
     start, end, count = np.full(n, _NEVER), np.full(n, -_NEVER), np.zeros(n, dtype=np.int64)
     if found.proper:
@@ -48,6 +47,15 @@ def project(view: View) -> Projection:
         for at, row in found.climb(found.innermost, found.call_end):
             _add(start, end, count, row, first[at], last[at], np.ones(len(at), np.int64))
     return Projection(start, end, count, tree(found.ranges, found.nest))
+
+
+def _per_call(ops: pl.DataFrame, calls: I64, n: int) -> tuple[I64, I64]:
+    """First start and last end of what each of `calls` launched; a graph launch has many operations."""
+    call, start, end = ints(ops, "call", "start_ns", "end_ns")
+    first, last = np.full(n, _NEVER), np.full(n, -_NEVER)
+    np.minimum.at(first, call, start)
+    np.maximum.at(last, call, end)
+    return first[calls], last[calls]
 
 
 def _add(start: I64, end: I64, count: I64, row: I64, first: I64, last: I64, n: I64) -> None:
