@@ -330,3 +330,16 @@ def test_sparse_string_ids_and_many_row_ranges(tmp_path: Path) -> None:
     assert frame.select("proc", "start_ns", "name").rows() == [
         (pid - 7, start, name) for pid, start, name in expected.sort("pid", "start").iter_rows()
     ]
+
+
+def test_ranges_from_before_domains_and_registered_strings(tmp_path: Path) -> None:
+    row = {"start": 1, "end": 2, "eventType": 59, "text": "step", "globalTid": global_id(7, 7)}
+    source = open_sqlite(write(tmp_path / "a.sqlite", {NVTX: [row]}))
+    assert texts(source, "ranges").select("name", "domain", "closed").rows() == [("step", None, True)]
+    assert source.tables() == {"ranges"}
+
+
+def test_threads_that_only_have_names_are_no_ranks(tmp_path: Path) -> None:
+    rows = [range_(1, 2, "step"), range_(-5, None, "worker", pid=9, eventType=39)]
+    source = open_sqlite(write(tmp_path / "a.sqlite", {NVTX: rows}))
+    assert source.processes()["pid"].to_list() == [7]

@@ -11,7 +11,7 @@ from stepscope.sources.nsys.mapping import NVTX
 from stepscope.sources.nsys.payload import decode_payloads
 from stepscope.sources.nsys.ranges import DOMAIN, NCCL, PUSH_POP, START_END, close, domain_of, name_of
 from stepscope.sources.nsys.strings import Names
-from stepscope.sources.nsys.tables import decode
+from stepscope.sources.nsys.tables import decode, field
 
 _COLUMNS = (
     "start_ns",
@@ -41,18 +41,21 @@ def read_comms(export: Export, part: Part) -> Chunk:
 
 
 def has_comms(export: Export) -> bool:
-    """Whether NCCL left ranges, by the names it registered: looking at those is cheap."""
-    if not export.tables.has(NVTX.table):
-        return False
-    named = export.tables.containing(NVTX.table, "text", NCCL, "eventType")
-    return any(kind == DOMAIN for _, kind in named) or bool(export.strings.ids_where(lambda t: t.startswith("nccl")))
+    """Whether NCCL left ranges, by the names it registers; newer ones lack its prefix, but its domain has a name."""
+    tables = export.tables
+    names = [key for key, text in export.strings.containing("nccl").items() if text.startswith("nccl")]
+    if names and not set(names).isdisjoint(key for (key,) in tables.distinct(NVTX.table, "textId")):
+        return True
+    named = tables.containing(NVTX.table, "text", NCCL, "eventType", "domainId")
+    numbers = [number for text, kind, number in named if (text, kind) == (NCCL, DOMAIN) and isinstance(number, int)]
+    kinds = tables.frame(NVTX.table, {"kind": field("eventType")}, only=("domainId", numbers))["kind"]
+    return bool(kinds.is_in([PUSH_POP, START_END]).any())
 
 
 def world_of(export: Export) -> dict[int, tuple[int, int]]:
     """(rank, ranks) of each process in its widest communicator, as NCCL's initialization said; by `proc`."""
-    if not export.strings.ids_where(lambda text: text.startswith(_INIT)):
-        return {}
-    frame = _calls(export, Names())
+    inits = [key for key, text in export.strings.containing(_INIT).items() if text.startswith(_INIT)]
+    frame = _calls(export, Names(), only=("textId", inits)) if inits else None
     if frame is None:
         return {}
     told = frame.drop_nulls(["comm_rank", "comm_size"]).sort("comm_size", "start_ns", descending=[True, False])
@@ -60,13 +63,13 @@ def world_of(export: Export) -> dict[int, tuple[int, int]]:
     return {proc: (rank, size) for proc, rank, size in widest.iter_rows()}
 
 
-def _calls(export: Export, names: Names) -> pl.DataFrame | None:
-    """All NCCL ranges, also from before the capture: communicators are made there. None without any."""
-    domains = [number for (number,) in export.tables.distinct(NVTX.table, "domainId") if number]
-    if not domains:
+def _calls(export: Export, names: Names, only: tuple[str, list[int]] | None = None) -> pl.DataFrame | None:
+    """NCCL's ranges, all or `only` some, also from before the capture: communicators are made there."""
+    only = only or ("domainId", [number for (number,) in export.tables.distinct(NVTX.table, "domainId") if number])
+    frame = read_events(export, NVTX, _COLUMNS, only=only, early=True)
+    if frame.is_empty():
         return None
-    frame = read_events(export, NVTX, _COLUMNS, only=("domainId", domains), early=True)
-    frame = close(frame.filter(pl.col("nsys_type").is_in([PUSH_POP, START_END])), export.capture_end)
+    frame = close(frame.filter(pl.col("nsys_type").is_in([PUSH_POP, START_END])), export)
     frame = frame.with_columns(name_of(export, frame, names))
     frame = frame.filter(domain_of(export, frame, names) == names.intern(NCCL)).rename({"name": "op"})
     if frame.is_empty():

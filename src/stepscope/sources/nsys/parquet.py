@@ -76,7 +76,7 @@ class ParquetTables:
         only: tuple[str, Sequence[int]] | None = None,
     ) -> pl.DataFrame:
         there = self.columns(table)
-        if not there:
+        if not there or (only and only[0] not in there):
             return each(no_rows(fields)) if each else no_rows(fields)
         found = {alias: name for alias, f in fields.items() if (name := f.find(there)) is not None}
         keep = only[0] if only else None

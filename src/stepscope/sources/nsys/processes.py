@@ -12,6 +12,7 @@ from stepscope.model.schema import PROCESSES
 from stepscope.sources.nsys.comms import world_of
 from stepscope.sources.nsys.events import Export
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME
+from stepscope.sources.nsys.ranges import MARK, PUSH_POP, START_END
 from stepscope.sources.nsys.tables import Value, field
 
 _PID = 0xFFFFFF
@@ -23,7 +24,7 @@ def find_processes(export: Export) -> pl.DataFrame:
     labels = _labels(export)
     keys = set(devices) | set(labels)
     keys |= _with_calls(export, _with_context(export) - keys) if keys else _distinct(export, RUNTIME.table, "globalTid")
-    keys = keys or _distinct(export, NVTX.table, "globalTid")
+    keys = keys or _with_ranges(export)
     if not keys and any(export.tables.has(table) for table in GPU_TABLES):
         keys = {0}  # exports of 2020 name no process: there is one
     if not keys:
@@ -71,7 +72,7 @@ def _labels(export: Export) -> dict[int, tuple[int, str]]:
     """Rank and setup label by process; the label may have been pushed before the capture began."""
     tables = export.tables
     texts = [(str(text), tid) for text, tid in tables.containing(NVTX.table, "text", "rank=", "globalTid")]
-    registered = export.strings.ids_where(lambda text: parse_setup(text) is not None)
+    registered = [key for key, text in export.strings.containing("rank=").items() if parse_setup(text)]
     if registered and "textId" in tables.columns(NVTX.table):
         uses = tables.frame(NVTX.table, {"tid": field("globalTid"), "id": field("textId")}, only=("textId", registered))
         texts += [(export.strings.get(at) or "", tid) for tid, at in uses.iter_rows()]
@@ -96,6 +97,12 @@ def _with_context(export: Export) -> set[int]:
 def _with_calls(export: Export, keys: set[int]) -> set[int]:
     """Those of the processes that made CUDA calls. The calls are scanned only where the question arises at all."""
     return keys & _distinct(export, RUNTIME.table, "globalTid") if keys else set()
+
+
+def _with_ranges(export: Export) -> set[int]:
+    ranges = ("eventType", (PUSH_POP, START_END, MARK))
+    threads = export.tables.frame(NVTX.table, {"thread": field("globalTid")}, only=ranges)["thread"]
+    return {thread >> 24 for thread in threads.unique().drop_nulls()}
 
 
 def _distinct(export: Export, table: str, column: str) -> set[int]:

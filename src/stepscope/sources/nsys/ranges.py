@@ -23,7 +23,7 @@ def read_ranges(export: Export, part: Part) -> Chunk:
     if "domain" in wanted:
         needs |= {"text", "text_id", "domain_id"}
     frame = read_events(export, NVTX, needs, only=("eventType", (PUSH_POP, START_END, MARK)))
-    frame = close(frame, export.capture_end)
+    frame = close(frame, export)
     if "domain_recorded" in wanted:
         recorded = pl.DataFrame(
             list(domains(export)), schema={"proc": pl.Int32, "domain_id": pl.Int64}, orient="row"
@@ -37,11 +37,11 @@ def read_ranges(export: Export, part: Part) -> Chunk:
     return chunk(frame, "ranges", part, names)
 
 
-def close(frame: pl.DataFrame, capture_end: int) -> pl.DataFrame:
+def close(frame: pl.DataFrame, export: Export) -> pl.DataFrame:
     """Every range has an end: nsys gives unclosed ones the end of the capture, or none at all; a mark has no length."""
     mark = pl.col("kind") == "mark"
-    unclosed = ~mark & (pl.col("end_ns").is_null() | (pl.col("end_ns") == capture_end))
-    end = pl.when(mark).then("start_ns").when(unclosed).then(pl.max_horizontal("start_ns", pl.lit(capture_end)))
+    unclosed = ~mark & (pl.col("end_ns").is_null() | pl.col("end_ns").eq(export.capture_ns).fill_null(False))
+    end = pl.when(mark).then("start_ns").when(unclosed).then(pl.max_horizontal("start_ns", pl.lit(export.capture_end)))
     return frame.with_columns(closed=~unclosed, end_ns=end.otherwise("end_ns"))
 
 

@@ -17,7 +17,7 @@ from stepscope.sources.nsys.tables import Each, Field, Value, decode, no_rows
 
 MAGIC = b"SQLite format 3\0"
 #: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the CPU's cache.
-_BATCH_ROWS = 16_384
+_BATCH_ROWS = 65_536
 #: Rows per range: one range is held raw (8 bytes a value) while it is converted.
 _RANGE_ROWS = 262_144
 #: Row ids can be sparse (string ids are row ids): their span says little about the number of rows.
@@ -111,7 +111,7 @@ class SqliteTables:
                 raw = raw.with_columns(absent).select(list(fields))
             return each(raw) if each else raw
 
-        ranges = self._ranges(table) if there else []
+        ranges = self._ranges(table) if there and (not only or only[0] in there) else []
         if not ranges:
             return each(no_rows(fields)) if each else no_rows(fields)
         if len(ranges) == 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from stepscope.sources.nsys.tables import Tables, decode, field
 
 #: Above this id a look-up array would waste memory (cut files keep the ids of the whole capture).
 _MAX_DIRECT = 1 << 22
+_NO_NAME = 0xFFFFFFFF
 
 
 class Strings:
@@ -26,9 +26,10 @@ class Strings:
         raw = self._text.get(key)
         return None if raw is None else decode(raw)
 
-    def ids_where(self, test: Callable[[str], bool]) -> list[int]:
-        """Ids of all texts that pass the test."""
-        return [key for key, raw in self._text.items() if test(decode(raw))]
+    def containing(self, part: str) -> dict[int, str]:
+        """Texts that contain `part` (ASCII), by id."""
+        wanted = part.encode()
+        return {key: decode(raw) for key, raw in self._text.items() if wanted in raw}
 
 
 class Names:
@@ -47,11 +48,12 @@ class Names:
         """Ids of the string table as ids of this chunk; null where the string table has no such id."""
 
         def name(key: int) -> int:
-            text = strings.get(key) if key >= 0 else None
-            return -1 if text is None else self.intern(clean(text) if clean else text)
+            text = strings.get(key)
+            return _NO_NAME if text is None else self.intern(clean(text) if clean else text)
 
-        raw = ids.cast(pl.Int64).fill_null(-1).to_numpy()
-        return _series(ids.name, _translate(raw, name))
+        raw = (ids.fill_null(-1) if ids.null_count() else ids).to_numpy()
+        found = pl.Series(ids.name, _translate(raw, name))
+        return found.set(found == _NO_NAME, None) if (found == _NO_NAME).any() else found
 
     def by_text(self, texts: pl.Series) -> pl.Series:
         """Raw texts as ids of this chunk; null for none."""
@@ -62,24 +64,17 @@ class Names:
         return frame.join(unique, on="text", how="left", maintain_order="left")["id"].alias(texts.name)
 
 
-def _translate(raw: npt.NDArray[np.int64], name: Callable[[int], int]) -> npt.NDArray[np.int64]:
+def _translate(raw: npt.NDArray[np.int64], name: Callable[[int], int]) -> npt.NDArray[np.uint32]:
     """`name` of every value, called once per distinct value."""
     if len(raw) == 0:
-        return raw
+        return np.empty(0, dtype=np.uint32)
     highest = int(raw.max())
     if highest < _MAX_DIRECT and int(raw.min()) >= -1:
         used = np.zeros(highest + 2, dtype=bool)  # the last place is that of -1
         used[raw] = True
-        table = np.full(highest + 2, -1, dtype=np.int64)
-        for key in np.flatnonzero(used[:-1]):
-            table[key] = name(int(key))
+        table = np.full(highest + 2, _NO_NAME, dtype=np.uint32)
+        for key in np.flatnonzero(used[:-1]).tolist():
+            table[key] = name(key)
         return table[raw]
     values, inverse = np.unique(raw, return_inverse=True)
-    return np.array([name(int(v)) for v in values], dtype=np.int64)[inverse]
-
-
-def _series(name: str, ids: npt.NDArray[Any]) -> pl.Series:
-    series = pl.Series(name, ids)
-    if len(ids) and int(ids.min()) < 0:
-        series = series.to_frame().select(pl.when(pl.col(name) >= 0).then(pl.col(name)))[name]
-    return series.cast(pl.UInt32)
+    return np.array([name(v) for v in values.tolist()], dtype=np.uint32)[inverse]
