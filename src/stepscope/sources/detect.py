@@ -37,6 +37,8 @@ def kind_of(path: Path) -> Kind | None:
     """The kind of profile at `path`, None where it is none; `BadInput` where it cannot be read."""
     if path.is_dir():
         return "nsys-parquet" if is_parquet_export(path) else None
+    if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
+        return None
     head = _head(path)
     if head.startswith(_SQLITE):
         return "nsys-sqlite"
