@@ -40,7 +40,8 @@ def read_ranges(export: Export, part: Part) -> Chunk:
 def close(frame: pl.DataFrame, export: Export) -> pl.DataFrame:
     """Every range has an end: nsys gives unclosed ones the end of the capture, or none at all; a mark has no length."""
     mark = pl.col("kind") == "mark"
-    unclosed = ~mark & (pl.col("end_ns").is_null() | pl.col("end_ns").eq(export.capture_ns).fill_null(False))
+    given = pl.lit(export.capture_ns, dtype=pl.Int64)
+    unclosed = ~mark & (pl.col("end_ns").is_null() | (pl.col("end_ns") == given).fill_null(False))
     end = pl.when(mark).then("start_ns").when(unclosed).then(pl.max_horizontal("start_ns", pl.lit(export.capture_end)))
     return frame.with_columns(closed=~unclosed, end_ns=end.otherwise("end_ns"))
 
