@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ class ByteStream:
         try:
             self._file = path.open("rb")
             magic = self._file.read(2)
+            self._size = self._file.seek(0, os.SEEK_END)
             self._file.seek(0)
         except OSError as error:
             raise BadInput(
@@ -40,6 +42,10 @@ class ByteStream:
 
     def close(self) -> None:
         self._file.close()
+
+    def position(self) -> tuple[int, int]:
+        """Bytes of the file read so far, and all of them; compressed ones where it is compressed."""
+        return self._file.tell(), self._size
 
     def read(self, size: int) -> bytes:
         """At least `size` bytes, fewer only at the end of the file."""

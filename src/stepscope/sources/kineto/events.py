@@ -16,56 +16,59 @@ def _named(name: str) -> Any:
 
 
 class Args(Struct, gc=False):
-    """`args` of an event, all categories together: what is absent stays None."""
+    """`args` of an event, all categories together: what is absent stays None.
 
-    correlation: int | None = None
+    Fields stand in the order in which Kineto writes them: msgspec looks for a key from the last one found on.
+    """
+
     external: int | None = _named("External id")
+    # Kernels, copies, memsets, calls.
     device: int | None = None
-    stream: int | None = None
     context: int | None = None
+    stream: int | None = None
+    correlation: int | None = None
     bytes: int | None = None
-    grid: list[int] | None = None
-    block: list[int] | None = None
     registers: int | None = _named("registers per thread")
     shared: int | None = _named("shared memory")
+    grid: list[int] | None = None
+    block: list[int] | None = None
     occupancy: float | None = _named("est. achieved occupancy %")
     graph_node: int | None = _named("graph node id")
-    src_device: int | None = _named("fromDevice")
-    dst_device: int | None = _named("toDevice")
     # Host ops and Python functions.
     sequence: int | None = _named("Sequence number")
     fwd_tid: int | None = _named("Fwd thread id")
-    python_id: int | None = _named("Python id")
-    python_parent: int | None = _named("Python parent id")
-    shapes: Raw = field(name="Input Dims", default=NO_RAW)
     types: Raw = field(name="Input type", default=NO_RAW)
-    finished: bool | None = None
-    # Merged multi-rank files; `name` is that of a process in a metadata event.
-    rank: int | None = None
-    name: str | None = None
-    # Allocator samples.
-    allocated: int | None = _named("Total Allocated")
-    reserved: int | None = _named("Total Reserved")
-    device_id: int | None = _named("Device Id")
-    # Synchronization records.
-    wait_stream: int | None = _named("wait_on_stream")
-    wait_record: int | None = _named("wait_on_cuda_event_record_corr_id")
-    wait_event: int | None = _named("wait_on_cuda_event_id")
+    shapes: Raw = field(name="Input Dims", default=NO_RAW)
+    python_parent: int | None = _named("Python parent id")
+    python_id: int | None = _named("Python id")
     # Collectives.
     collective: str | None = _named("Collective name")
     in_elements: int | None = _named("In msg nelems")
     out_elements: int | None = _named("Out msg nelems")
+    group_size: int | None = _named("Group size")
     dtype: str | None = None
     group: str | None = _named("Process Group Name")
     group_desc: str | None = _named("Process Group Description")
     group_ranks: Any = _named("Process Group Ranks")
-    group_size: int | None = _named("Group size")
+    comm_seq: int | None = _named("Seq")
     group_start: int | None = _named("Global rank start")
     group_stride: int | None = _named("Global rank stride")
     own_rank: int | None = _named("Rank")
     src_rank: int | None = _named("Src Rank")
     dst_rank: int | None = _named("Dst Rank")
-    comm_seq: int | None = _named("Seq")
+    # Allocator samples.
+    reserved: int | None = _named("Total Reserved")
+    allocated: int | None = _named("Total Allocated")
+    device_id: int | None = _named("Device Id")
+    finished: bool | None = None
+    # Synchronization, and copies between devices.
+    wait_stream: int | None = _named("wait_on_stream")
+    wait_record: int | None = _named("wait_on_cuda_event_record_corr_id")
+    src_device: int | None = _named("fromDevice")
+    dst_device: int | None = _named("toDevice")
+    # Merged multi-rank files; `name` is that of a process in a metadata event.
+    rank: int | None = None
+    name: str | None = None
 
 
 class Event(Struct, gc=False):

@@ -22,8 +22,12 @@ _MEM_KINDS = {k: k for k in ("pageable", "pinned", "device", "array", "managed")
 }
 
 
+_ACTIVITY = ("rank", "external", "device", "context", "stream", "correlation", "graph_node")
+
+
 def kernels(rows: Rows, names: Names) -> pl.DataFrame:
     """Kernels, with their launch geometry. `smem_dynamic` is all shared memory: Kineto writes the sum only."""
+    rows.take(*_ACTIVITY, "grid", "block", "registers", "shared", "occupancy")
     grid, block = rows.triple("grid"), rows.triple("block")
     return pl.DataFrame(
         {

@@ -19,6 +19,7 @@ NCCL_DOMAIN = "NCCL"
 
 
 def calls(rows: Rows, names: Names) -> pl.DataFrame:
+    rows.take("rank", "external", "correlation")
     raw = rows.names()
     plain = {name: _SUFFIX.sub("", name) for name in set(raw)}
     return pl.DataFrame(
@@ -56,6 +57,7 @@ def finish_ranges(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def host(rows: Rows, kind: Kind, names: Names) -> pl.DataFrame:
+    rows.take("rank", "external", "sequence", "fwd_tid", "shapes", "python_id", "python_parent")
     texts = rows.names()
     kinds = {name: host_kind(kind, name) for name in set(texts)}
     return pl.DataFrame(

