@@ -39,6 +39,8 @@ cli = Commands(
     name="stepscope",
     help=INTRODUCTION,
     epilog=EPILOGUE,
+    subcommand_metavar="COMMAND PROFILE... [OPTIONS]",
+    options_metavar="",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Option(

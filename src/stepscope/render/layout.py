@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
-_LEAST_TEXT, _LEAST_OF_ALL = 12, 8
+LEAST_TEXT, _LEAST_OF_ALL = 12, 8
 _ROOMY_TEXT = 24
 
 
@@ -23,8 +23,17 @@ class Column:
     title: str
     cells: list[str]
     number: bool
+    full: list[str] = field(init=False)
     broken: bool = field(default=False, init=False)
     limit: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.full = self.cells
+
+    def reset(self) -> None:
+        """As if nothing had been cut."""
+        self.broken, self.limit = False, None
+        self.rename(self.full)
 
     def title_lines(self) -> list[str]:
         return _break(self.title) if self.broken else [self.title]
@@ -60,18 +69,18 @@ def width(text: str) -> int:
 def fit(columns: Sequence[Column], budget: int) -> int:
     """Make the table as narrow as `budget` where that can be done; returns the gap between columns."""
     for column in columns:
-        column.broken, column.limit = False, None
-    if _total(columns, 2) <= budget:
+        column.reset()
+    if total(columns, 2) <= budget:
         return 2
     for column in columns:
         column.broken = _gain(column) > 0
-        if not column.number and _total(columns, 2) > budget:
+        if not column.number and total(columns, 2) > budget:
             column.rename([kernel_base(c) for c in column.cells])
-    for gap, least in ((2, _LEAST_TEXT), (1, _LEAST_TEXT), (1, _LEAST_OF_ALL)):
+    for gap, least in ((2, LEAST_TEXT), (1, LEAST_TEXT), (1, _LEAST_OF_ALL)):
         for column in columns:
             column.limit = None
-        _cut_texts(columns, _total(columns, gap) - budget, least)
-        if _total(columns, gap) <= budget:
+        _cut_texts(columns, total(columns, gap) - budget, least)
+        if total(columns, gap) <= budget:
             return gap
     for column in columns:  # too wide whatever is cut: then readable
         column.limit = _ROOMY_TEXT
@@ -130,7 +139,8 @@ def kernel_base(name: str) -> str:
     return bare.rsplit("::", 1)[-1].strip() or name
 
 
-def _total(columns: Sequence[Column], gap: int) -> int:
+def total(columns: Sequence[Column], gap: int) -> int:
+    """Width of the table."""
     return sum(c.width() for c in columns) + gap * max(0, len(columns) - 1)
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.render import heading, layout
+from stepscope.render.arrange import arrange
 from stepscope.render.plot import pace
 from stepscope.render.units import INSTANTS, MISSING, file_names, header, show
 
@@ -70,25 +71,9 @@ def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]
     base = _base(rows)
-    columns = _columns(rows, base)
-    gap = layout.fit(columns, width)
-    below: list[str] = []
+    head, body, below = arrange(_columns(rows, base), width)
     if base:
         below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
-    if gap == 1:
-        # Too wide: what is the same on every row says as much in one line. The widest such columns go first.
-        everywhere = []
-        columns = _columns(rows, base)
-        for column in sorted((c for c in columns if c.constant), key=layout.Column.width, reverse=True):
-            everywhere.append(f"{column.title} {column.cells[0]}")
-            columns = [c for c in columns if c is not column]
-            gap = layout.fit(columns, width)
-            if gap == 2:
-                break
-        if everywhere:
-            below.append(f"in every row: {', '.join(everywhere)}")
-        gap = layout.fit(columns, width)
-    head, body = layout.lines(columns, gap)
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
     return out + [pen.dim(part) for line in below for part in _wrapped(line, width)]
 

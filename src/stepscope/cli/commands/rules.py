@@ -1,0 +1,50 @@
+"""The rules of `nsys analyze`: what is likely to cost time, with advice."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.cli import nsys
+
+if TYPE_CHECKING:
+    from stepscope.nsysreports import Answer
+
+_WIDTH = 79
+
+
+def _rules(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
+    from stepscope import nsysreports
+    from stepscope.nsysreports.help import help_text
+    from stepscope.nsysreports.registry import find
+
+    rules = nsysreports.all_rules()
+    if help_wanted is not None:
+        click.echo(help_text(rules, help_wanted, "rule"), nl=False)
+        return
+    names = nsys.split(asked)
+    if not names or "all" in names:
+        names = list(rules)
+    orders = nsys.orders(names, lambda text: find(text, rules, "rule"), given)
+    nsys.run(profile, orders, given, _said)
+
+
+def _said(order: nsys.Order, answer: Answer) -> str:
+    from stepscope.nsysreports.formats import render
+
+    text = render(answer, order.format)
+    rows = order.args.number("rows")
+    more = f"\nOnly the first {rows} are shown; rows=-1 shows all.\n" if 0 < rows == answer.frame.height else ""
+    advice = "\n".join(textwrap.wrap(order.report.advice, _WIDTH)) + "\n\n" if text else "Nothing found.\n"
+    return nsys.titled(order, text + (more if order.format.name in ("column", "table") else ""), advice)
+
+
+command = click.Command(
+    "rules",
+    callback=_rules,
+    params=nsys.options("rule"),
+    help="The rules of `nsys analyze`: what is likely to cost time, with advice.\n\n-r all, or no -r, tries every rule;"
+    " a rule that finds nothing says so.",
+)
