@@ -168,8 +168,8 @@ def test_what_began_before_the_capture_is_left_out_and_counted(tmp_path: Path) -
     )
     assert texts(source, "ranges")["name"].to_list() == ["step"]
     assert source.read("calls").frame["start_ns"].to_list() == [6]
-    assert "2 rows of NVTX_EVENTS started before the capture: left out" in source.quality.notes
-    assert "1 rows of CUPTI_ACTIVITY_KIND_RUNTIME started before the capture: left out" in source.quality.notes
+    assert "NVTX_EVENTS: left out 2 rows that started before the capture" in source.quality.notes
+    assert "CUPTI_ACTIVITY_KIND_RUNTIME: left out 1 row that started before the capture" in source.quality.notes
 
 
 def test_a_registered_setup_label_of_a_rank_without_gpu_work(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_records_take_their_time_from_the_call_and_older_waits_their_record(tmp_
         (30, 32, "stream_wait", 2),
         (40, 42, "record", 3),
     ]
-    assert "1 event records have no host call in the trace: left out" in source.quality.notes
+    assert "CUPTI_ACTIVITY_KIND_CUDA_EVENT: left out 1 row without a host call in the trace" in source.quality.notes
 
 
 def test_metrics_belong_to_the_processes_of_the_gpu(tmp_path: Path) -> None:

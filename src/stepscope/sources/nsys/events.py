@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +22,7 @@ class Export:
 
     tables: Tables
     quality: Quality = field(default_factory=Quality)
-    #: Process keys (the upper 40 bits of a global id) in order of `proc`; set once the processes are known.
+    #: Process keys (the upper 40 bits of a global id), ascending: `proc` is the place. Set once they are known.
     keys: tuple[int, ...] = ()
     capture_ns: int | None = None
     #: CUDA ordinals that each process used, by its key.
@@ -41,21 +40,21 @@ class Export:
         ends = [self.tables.largest(t, "end") for t in (*GPU_TABLES, RUNTIME.table, NVTX.table)]
         return max((end for end in ends if end is not None), default=0)
 
+    def left_out(self, what: str, count: int, why: str) -> None:
+        """Loss never looks like zero."""
+        if count:
+            self.quality.note(f"{what}: left out {count} row{'s' if count > 1 else ''} {why}")
+
     def proc_of(self, ids: pl.Series) -> pl.Series:
         """The process of each global id; null for processes that are no rank."""
         if len(self.keys) == 1 and ids.null_count() == len(ids):
             return pl.Series("proc", np.zeros(len(ids), dtype=np.int32))  # exports of 2020 name no process
         keys = np.array(self.keys, dtype=np.int64)
-        order = np.argsort(keys)
-        wanted = ids.fill_null(-1).to_numpy() >> 24
-        if len(keys) == 0:
-            return pl.Series("proc", [None] * len(ids), dtype=pl.Int32)
-        at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-        proc = order[at].astype(np.int32)
-        known = keys[proc] == wanted
-        if known.all():
-            return pl.Series("proc", proc)
-        return pl.DataFrame({"proc": proc, "known": known}).select(pl.when("known").then("proc").alias("proc"))["proc"]
+        wanted = (ids.fill_null(-1) if ids.null_count() else ids).to_numpy() >> 24
+        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0)).astype(np.int32)
+        known = keys[at] == wanted if len(keys) else np.zeros(len(ids), dtype=bool)
+        proc = pl.Series("proc", at)
+        return proc if known.all() else proc.set(pl.Series(~known), None)
 
 
 def read_events(
@@ -82,7 +81,9 @@ def read_events(
     fields = {_key(f): f for f in (process, *(source.field for source in sources.values()))}
     if drop_early:
         fields.setdefault("start", Field(("start",)))
-    lost: Counter[str] = Counter()
+    # Row ranges are converted by several threads at once: appending to a list is safe, adding up is not.
+    foreign: list[int] = []
+    before: list[int] = []
 
     def convert(raw: pl.DataFrame) -> pl.DataFrame:
         proc = export.proc_of(raw[_key(process)])
@@ -92,19 +93,18 @@ def read_events(
             *constants,
         )
         if proc.null_count():
-            lost["foreign"] += proc.null_count()
+            foreign.append(proc.null_count())
             keep = proc.is_not_null()
             frame, raw = frame.filter(keep), raw.filter(keep)
         if drop_early and (early_rows := int((raw["start"] < 0).sum())):
-            lost["early"] += early_rows
+            before.append(early_rows)
             frame = frame.filter(raw["start"] >= 0)
         return frame
 
     frame = export.tables.frame(event.table, fields, each=convert, only=only)
-    if lost["early"]:
-        export.quality.note(f"{lost['early']} rows of {event.table} started before the capture: left out")
-    if lost["foreign"]:
-        export.quality.note(f"{lost['foreign']} rows of {event.table} belong to processes that are no rank: left out")
+    if not early:  # look-ups by the way do not count
+        export.left_out(event.table, sum(before), "that started before the capture")
+        export.left_out(event.table, sum(foreign), "of processes that are no rank")
     return frame
 
 

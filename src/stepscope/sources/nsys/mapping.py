@@ -214,6 +214,7 @@ SYNC = Event(
         "event_id": col("eventId", to=small),
         "event_sync": col("eventSyncId", to=lambda value: small(present(value))),
     },
+    drop_early=True,
 )
 #: Records carry no time of their own before schema 3.25, whose `timestamp` is the device's: the host call gives it.
 RECORD = Event(

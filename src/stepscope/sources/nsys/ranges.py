@@ -17,7 +17,7 @@ NCCL = "NCCL"
 def read_ranges(export: Export, part: Part) -> Chunk:
     names = Names()
     wanted = TABLES["ranges"].part(part)
-    needs = {*wanted, "kind", "nsys_type"}
+    needs = {*wanted, "kind"}
     if "name" in wanted or "registered" in wanted:
         needs |= {"text", "text_id"}
     if "domain" in wanted:
@@ -74,18 +74,13 @@ def domain_of(export: Export, frame: pl.DataFrame, names: Names) -> pl.Series:
     """
     named = domains(export)
     nccl = [at for at, text in enumerate(names.series()) if text.startswith("nccl")]
-    numbered = frame.lazy().filter(pl.col("domain_id") != 0)
-    for proc, number in (
-        (numbered.filter(pl.col("name").is_in(nccl)).select("proc", "domain_id").unique().sort("proc", "domain_id"))
-        .collect()
-        .iter_rows()
-    ):
+    in_nccl = frame.filter(pl.col("name").is_in(nccl), pl.col("domain_id") != 0).select("proc", "domain_id").unique()
+    for proc, number in in_nccl.iter_rows():
         named.setdefault((proc, number), NCCL)
     known = pl.DataFrame(
-        [(proc, number, names.intern(text)) for (proc, number), text in sorted(named.items())],
+        [(proc, number, names.intern(text)) for (proc, number), text in sorted(named.items()) if number != 0],
         schema={"proc": pl.Int32, "domain_id": pl.Int64, "domain": pl.UInt32},
         orient="row",
-    ).filter(pl.col("domain_id") != 0)
-    return frame.select("proc", "domain_id").join(known, on=["proc", "domain_id"], how="left", maintain_order="left")[
-        "domain"
-    ]
+    )
+    key = ["proc", "domain_id"]
+    return frame.select(key).join(known, on=key, how="left", maintain_order="left")["domain"]

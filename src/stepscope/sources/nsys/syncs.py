@@ -30,13 +30,8 @@ def read_syncs(export: Export, part: Part) -> Chunk:
     key = ["proc", "correlation"]
     waits = waits.join(calls.select(*key, "kind"), on=key, how="left", maintain_order="left")
     waits = waits.with_columns(kind=pl.coalesce("kind", _kind_by_shape()))
-    early = waits["start_ns"] < 0
-    if early.any():
-        export.quality.note(f"{early.sum()} rows of {SYNC.table} started before the capture: left out")
-        waits = waits.filter(~early)
     timed = records.join(calls.drop("kind"), on=key, how="inner", maintain_order="left")
-    if timed.height < records.height:
-        export.quality.note(f"{records.height - timed.height} event records have no host call in the trace: left out")
+    export.left_out(RECORD.table, records.height - timed.height, "without a host call in the trace")
     timed = timed.with_columns(kind=pl.lit("record", dtype=SYNC_KIND))
     frame = pl.concat([waits, timed], how="diagonal")
     return chunk(frame.with_columns(event=_events(frame)), "syncs", part, Names())
