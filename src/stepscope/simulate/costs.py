@@ -18,6 +18,8 @@ WAIT_GAP, WAIT_CALL = 380, 1_050
 COPY_GAP, COPY_CALL = 3_000, 4_600
 #: A synchronizing call: its shortest duration, and its return after the GPU got there.
 SYNC_GAP, SYNC_CALL, SYNC_RETURN = 1_500, 2_300, 5_200
+#: What a program does with a number that it took from the GPU.
+ITEM_PYTHON = 40_000
 MALLOC_GAP, MALLOC_CALL, FREE_CALL = 4_000, 210_000, 160_000
 #: torch.distributed above NCCL, NCCL's own work around the launch, and the launch.
 C10D, NCCL_BEFORE, NCCL_CALL, NCCL_AFTER = 9_000, 2_600, 7_400, 900

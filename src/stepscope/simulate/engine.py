@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from stepscope.errors import BadInput
@@ -11,7 +12,7 @@ from stepscope.simulate.layers import Faults, Worker
 from stepscope.simulate.mesh import Mesh, build
 from stepscope.simulate.model import LAYER_PARTS, Model, kernels_per_stage
 from stepscope.simulate.network import Matched, Network
-from stepscope.simulate.rank import RankSim
+from stepscope.simulate.rank import RankSim, Wait
 from stepscope.simulate.record import Tables
 from stepscope.simulate.scenario import Scenario
 from stepscope.simulate.schedules import program
@@ -55,7 +56,13 @@ def run(s: Scenario) -> Job:
         sim = RankSim(rank, names, tables(rank), network, start)
         sims.append(sim)
         programs.append(program(Worker(sim, models[split], mesh, s, _faults(s, rank, mesh.ranks[rank].node))))
-    left = s.world
+    drive(network, sims, programs)
+    return Job(s, mesh, names.texts, sims, network.transfers)
+
+
+def drive(network: Network, sims: Sequence[RankSim], programs: Sequence[Wait]) -> None:
+    """Run the program of each rank until it needs another rank, in turn, until all are done."""
+    left = len(sims)
     ready = network.ready
     ready.extend(sims)
     while ready:
@@ -67,7 +74,6 @@ def run(s: Scenario) -> Job:
     if left:
         stuck = [sim.rank for sim in sims if sim.blocked is not None]
         raise RuntimeError(f"the schedule deadlocks: ranks {stuck} wait for {network.open_count()} communications")
-    return Job(s, mesh, names.texts, sims, network.transfers)
 
 
 def without(s: Scenario, index: int) -> Scenario:

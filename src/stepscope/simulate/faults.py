@@ -25,7 +25,7 @@ KNOWN: dict[str, dict[str, Param]] = {
     "straggler": {"rank": _ONE_RANK, "factor": Param("float", 1.5, 1.0)},
     "slow-host": {"rank": _RANK, "factor": Param("float", 8.0, 1.0)},
     "dataloader": {"rank": _RANK, "stall_ms": Param("float", 20.0)},
-    "host-syncs": {"rank": _RANK, "per_layer": Param("int", 1, 1)},
+    "host-syncs": {"rank": _RANK, "per_layer": Param("int", 4, 1)},
     "serialized": {"rank": _RANK, "how": Param("word", "wait")},
     "tiny-kernels": {"rank": _RANK, "split": Param("int", 32, 2)},
     "alloc": {"rank": _RANK, "per_layer": Param("int", 1, 1)},

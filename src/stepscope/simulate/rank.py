@@ -252,6 +252,7 @@ class RankSim(Record):
         """`tensor.item()`: a small copy to the host, and waiting for it."""
         yield from self.copy(COMPUTE, 4, to_host=True)
         yield from self.sync_stream(COMPUTE)
+        self.host(costs.ITEM_PYTHON)
 
     def malloc(self) -> None:
         """cudaMalloc: long, but the GPU goes on."""

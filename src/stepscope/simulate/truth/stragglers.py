@@ -2,8 +2,8 @@
 
 Each meeting blames its last rank for the time after the last but one. That rank may itself have been held up: take the
 communication that its arrival hung on. If the rank that it is compared with was there too, both left it together, and
-the difference is the late rank's own. If not, the delay passes on to whoever came last there, up to the time that the
-late rank waited for them; the rest is its own.
+the difference is the late rank's own. If not, the time for which it waited there passes on to whoever came last, who is
+now compared with it; the rest of the blame goes further back along the late rank's own way, in the same manner.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def straggler_rows(job: Job, m: Meetings) -> list[dict[str, Any]]:
     np.add.at(raw, m.rank[last], amount)
     times = np.bincount(m.rank[last][amount > 0], minlength=world)
     before, through = _previous(job, m)
-    # All chains go back together, one meeting at a time.
+    # All chains go back together, one meeting at a time; those that come to the same place go on as one.
     side, other, ns = last[amount > 0], m.rank[second][amount > 0], amount[amount > 0]
     while len(side):
-        rank = m.rank[side]
-        at = before[side]
+        rank, at = m.rank[side], before[side]
         meeting = m.meeting[np.maximum(at, 0)]
+        held = np.minimum(ns, m.start[m.last_side[meeting]] - m.start[np.maximum(at, 0)])
         own = (at < 0) | (m.side(meeting, other) >= 0)
-        held = m.start[m.last_side[meeting]] - m.start[np.maximum(at, 0)]
-        first = m.rank[m.last_side[meeting]] == rank
-        passed = np.where(own, 0, np.where(first, ns, np.minimum(ns, held)))
-        np.add.at(late, rank, ns - passed)
-        np.add.at(hosted, rank[through[side] > 0], (ns - passed)[through[side] > 0])
-        go = passed > 0
-        # Where the rank itself was last there, the comparison stays as it is; else it is with the rank that waited.
-        other = np.where(first, other, rank)[go]
-        side, ns = m.last_side[meeting][go], passed[go]
+        np.add.at(late, rank[own], ns[own])
+        np.add.at(hosted, rank[own & (through[side] > 0)], ns[own & (through[side] > 0)])
+        go, rest = ~own & (held > 0), ~own & (ns > held)
+        side, other, ns = _merged(
+            np.concatenate([m.last_side[meeting][go], at[rest]]),
+            np.concatenate([rank[go], other[rest]]),
+            np.concatenate([held[go], (ns - held)[rest]]),
+            world,
+        )
     total = int(late.sum())
     rows = [
         {
@@ -70,6 +70,14 @@ def straggler_rows(job: Job, m: Meetings) -> list[dict[str, Any]]:
         for r in range(world)
     ]
     return sorted(rows, key=lambda row: (-row["late_ns"], row["rank"]))
+
+
+def _merged(side: I64, other: I64, ns: I64, world: int) -> tuple[I64, I64, I64]:
+    """Chains at the same side, compared with the same rank, as one."""
+    key, place = np.unique(side * world + other, return_inverse=True)
+    total = np.zeros(len(key), dtype=np.int64)
+    np.add.at(total, place, ns)
+    return key // world, key % world, total
 
 
 def _previous(job: Job, m: Meetings) -> tuple[I64, I64]:
