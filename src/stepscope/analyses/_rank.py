@@ -153,6 +153,10 @@ class RankData:
         return self._mine("host")
 
     @cached_property
+    def syncs(self) -> pl.DataFrame:
+        return self._mine("syncs")
+
+    @cached_property
     def comms(self) -> pl.DataFrame:
         return self._mine("comms")
 

@@ -4,7 +4,7 @@ One row per place in the tree of ranges (`--by path`) or per text (`--by name`),
 window. A range's GPU work is what was launched in it and in the ranges inside it, wherever the GPU got to it: `gpu_ns`
 is each instance's first start to last end (idle time and other work in between included), `kernel_ns`, `comm_ns` and
 `copy_ns` are sums of durations. Columns with `self` leave out what deeper ranges hold. With `--by name`, instances
-inside a range of the same text count in `n` and in the self columns only. `(no range)` is what was launched outside any range.
+inside a range of the same text count in `n` and in the self columns only. `(no range)` is what no range launched.
 A range that began before the window and launched into it shows with its whole length on the host.
 """
 

@@ -1,0 +1,66 @@
+"""Why an op did not run yet, instant by instant: not launched (and what the host did instead), held, or unknown.
+
+A stretch of time waits for one op, called at L. Before L the host is the reason, named as in `idle`. From L until the
+last known dependency of the op has ended it is `stream` or `event`. After that nothing in the trace holds the op:
+`unknown` (launch latency, no room on the GPU, an implicit wait for the default stream, an event without a record).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.analyses._causes import CAUSES, TAIL, UNLINKED, Calls
+from stepscope.analyses._depend import Dependencies
+from stepscope.analyses._rank import RankData
+from stepscope.intervals import Spans
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+
+REASONS = (*CAUSES, "stream", "event", "unknown")
+STREAM, EVENT, UNKNOWN = range(len(CAUSES), len(REASONS))
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Pieces of waiting time, each with one reason: the op waited with, and the op it waited for (NONE if no op)."""
+
+    start: I64
+    end: I64
+    reason: I64
+    op: I64
+    holder: I64
+
+
+def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans, op: I64) -> Waits:
+    """Split disjoint stretches, each waiting for `op` (NONE: nothing follows). The pieces cover them exactly."""
+    start, end = stretches.start, stretches.end
+    followed = op != NONE
+    safe = np.maximum(op, 0)
+    n = len(data.start)
+    launch = np.where(followed, data.launch[safe], NONE) if n else np.full(len(op), NONE, np.int64)
+    linked = launch != NONE
+    called = np.where(linked, calls.start_of(launch), start)
+    called = np.clip(called, start, end)
+    holder, by_event = found.latest(data.end)
+    held_by = np.where(followed, holder[safe], NONE) if n else np.full(len(op), NONE, np.int64)
+    until = np.where(held_by != NONE, data.end[np.maximum(held_by, 0)], start) if n else start
+    until = np.clip(until, called, end)
+    kind = np.where(by_event[safe], EVENT, STREAM) if n else np.full(len(op), UNKNOWN)
+    host = calls.split(start[linked], called[linked], calls.tid_of(launch[linked]), op[linked])
+    rest = np.where(~followed, TAIL, np.where(linked, UNKNOWN, UNLINKED))
+    none = np.full(len(op), NONE, dtype=np.int64)
+    parts = [
+        Waits(host.start, host.end, host.cause, host.next_op, np.full(len(host.start), NONE, dtype=np.int64)),
+        Waits(called, until, kind, op, held_by),
+        Waits(until, end, rest, op, none),
+    ]
+    columns = [
+        np.concatenate(c) for c in zip(*((p.start, p.end, p.reason, p.op, p.holder) for p in parts), strict=True)
+    ]
+    keep = columns[0] < columns[1]
+    order = np.argsort(columns[0][keep], kind="stable")
+    return Waits(*(c[keep][order] for c in columns))

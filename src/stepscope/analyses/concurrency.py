@@ -1,0 +1,292 @@
+"""Do streams really run together, and what keeps those that should from doing so?
+
+`--by count` (default): the window split by how many streams are busy. `--by pair`: how long two streams run together,
+as a share of the less busy one. `--by stream`: each stream's window, exactly: busy, or why its next op did not run yet.
+`--by exposed`: the same for communication that no compute hides: why the stream of the next compute kernel stood still.
+`--by op`: the launched ops for which their stream stood still longest, and what ended last before they started.
+
+Reasons: `sync`, `alloc`, `load`, `api`, `host`: not launched yet, and what the launching thread did instead (as in
+`idle`); then, from the launch on, `stream`: the op before it on its stream still ran; `event`: an op behind an event
+that the stream waited for still ran; `unknown`: launched, and nothing in the trace holds it (launch latency, no room on
+the GPU, order with the default stream, which traces do not record). `tail`: no op follows; `unlinked`: the op that
+follows has no launch record. Of two dependencies the one that ended last counts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._causes import Calls
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._depend import Dependencies, dependencies
+from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._partition import partition
+from stepscope.analyses._rank import COMPUTE, RankData, ranks_of
+from stepscope.analyses._reasons import REASONS, STREAM, Waits, reasons
+from stepscope.analyses._shorten import shorten
+from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.errors import CannotAnswer
+from stepscope.intervals import Spans, gaps, intersect, subtract, union
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+I64 = npt.NDArray[np.int64]
+BUSY = "busy"
+_NOTHING = Waits(*(np.empty(0, np.int64) for _ in range(5)))
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_TIME = (Col("total_ns", "time"), Col("share_pct", "share of the window"))
+_REASON = Col("reason", "why the next op did not run yet (see above)")
+COLUMNS = (*_WHO, Col("streams", "how many streams are busy"), *_TIME)
+VARIANTS = {
+    "by=pair": (
+        *_WHO,
+        Col("stream_a", "stream id within the process"),
+        Col("stream_b", "another one"),
+        Col("busy_a_ns", "time the first is busy"),
+        Col("busy_b_ns", "time the second is busy"),
+        Col("together_ns", "time both are"),
+        Col("together_pct", "as a share of the less busy one; null where that is never busy"),
+    ),
+    "by=stream": (
+        *_WHO,
+        Col("stream", "stream id within the process"),
+        Col("reason", "busy, or why its next op did not run yet (see above)"),
+        Col("n", "stretches"),
+        *_TIME,
+    ),
+    "by=exposed": (*_WHO, _REASON, Col("waits_for", "op that was waited for"), Col("n", "stretches"), *_TIME),
+    "by=op": (
+        *_WHO,
+        Col("name", "op that waited"),
+        Col("stream", "its stream"),
+        Col("range", "range that launched it"),
+        Col("launched_ns", "start of the launch call"),
+        Col("start_ns", "start on the GPU"),
+        Col("wait_ns", "from the launch call to the start"),
+        Col("stalled_ns", "part of the wait in which nothing before it ran on its stream"),
+        Col("reason", "what ended last before it started: stream, event, or launch"),
+        Col("waits_for", "op that ended last; null for launch"),
+        Col("waits_for_stream", "its stream"),
+        Col("held_ns", "part of the wait until that op ended"),
+        Col("unknown_ns", "rest of the wait: nothing in the trace holds the op"),
+    ),
+}
+By = Literal["count", "pair", "stream", "exposed", "op"]
+
+
+def concurrency(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "what a row is"] = "count",
+    top: Annotated[int, "with --by op: only the N longest waits of each rank; 0 for all"] = 20,
+) -> Result:
+    need_ops(profile)
+    if by in ("stream", "exposed", "op") and profile.ops["launch"].null_count() == profile.ops.height:
+        raise CannotAnswer(
+            "the profile has no launch calls, so nothing says what an op waited for",
+            "capture the CUDA API too: `nsys profile --trace=cuda,nvtx`; `--by pair` shows what ran together",
+        )
+    chosen = windows(profile, window)
+    notes = [*chosen.notes, *graph_notes(profile)]
+    table: list[dict[str, Any]] = []
+    summary: list[dict[str, Any]] = []
+    missing = 0
+    for data in ranks_of(profile):
+        asked = by in ("stream", "exposed", "op")
+        found = dependencies(data, data.syncs) if asked else None
+        missing += found.unresolved if found else 0
+        for span in chosen.of(data.rank):
+            if span.gpu_start_ns is None or span.gpu_end_ns is None:
+                continue
+            busy = _busy(data, span.gpu_start_ns, span.gpu_end_ns)
+            counts = _counts(busy, span.gpu_start_ns, span.gpu_end_ns)
+            summary.append(_summary(span, counts))
+            if found is None:
+                part = _count_rows(counts) if by == "count" else _pairs(busy)
+            elif by == "op":
+                part = _ops(profile, data, found, span, top)
+            else:
+                part = (_stream_rows if by == "stream" else _exposed_rows)(profile, data, found, span, busy)
+            table += [{"rank": data.rank, "pid": data.pid, **r, **_share(r, span)} for r in part]
+    if by in ("stream", "exposed", "op"):
+        notes += _event_notes(profile, missing)
+    return Result(
+        rows(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table), chosen.rows(), {"together": summary}, notes
+    )
+
+
+def _busy(data: RankData, lo: int, hi: int) -> dict[int, Spans]:
+    """When each stream that works in the window is busy."""
+    near = (data.start < hi) & (data.end > lo)
+    return {
+        int(s): union(data.start[near & (data.stream == s)], data.end[near & (data.stream == s)]).clip(lo, hi)
+        for s in np.unique(data.stream[near])
+    }
+
+
+def _counts(busy: dict[int, Spans], lo: int, hi: int) -> I64:
+    """Time with 0, 1, 2 … streams busy; sums to the window."""
+    ups = np.concatenate([np.empty(0, np.int64), *(s.start for s in busy.values())])
+    downs = np.concatenate([np.empty(0, np.int64), *(s.end for s in busy.values())])
+    edges, at = np.unique(np.concatenate([ups, downs, [lo, hi]]), return_inverse=True)
+    change = np.zeros(len(edges), np.int64)
+    at = at.reshape(-1)
+    np.add.at(change, at[: len(ups)], 1)
+    np.add.at(change, at[len(ups) : len(ups) + len(downs)], -1)
+    total = np.zeros(len(busy) + 1, np.int64)
+    np.add.at(total, np.cumsum(change)[:-1], np.diff(edges))
+    return total
+
+
+def _summary(span: Window, counts: I64) -> dict[str, Any]:
+    busy = int(counts[1:].sum())
+    return {
+        "rank": span.rank,
+        "index": span.index,
+        "window_ns": span.gpu_ns,
+        "busy_ns": busy,
+        "two_or_more_ns": int(counts[2:].sum()),
+        "mean_streams": float((counts * np.arange(len(counts))).sum() / busy) if busy else None,
+    }
+
+
+def _count_rows(counts: I64) -> list[dict[str, Any]]:
+    return [{"streams": k, "total_ns": int(ns)} for k, ns in enumerate(counts.tolist())]
+
+
+def _share(row: dict[str, Any], span: Window) -> dict[str, Any]:
+    return {"share_pct": 100.0 * row["total_ns"] / span.gpu_ns if span.gpu_ns else None} if "total_ns" in row else {}
+
+
+def _pairs(busy: dict[int, Spans]) -> list[dict[str, Any]]:
+    table = []
+    streams = sorted(busy)
+    for i, a in enumerate(streams):
+        for b in streams[i + 1 :]:
+            length = busy[a].length(), busy[b].length()
+            together = intersect(busy[a], busy[b]).length()
+            figures = {"busy_a_ns": length[0], "busy_b_ns": length[1], "together_ns": together}
+            share = 100.0 * together / min(length) if min(length) else None
+            table.append({"stream_a": a, "stream_b": b, **figures, "together_pct": share})
+    return table
+
+
+def _stream_rows(
+    profile: Profile, data: RankData, found: Dependencies, span: Window, busy: dict[int, Spans]
+) -> list[dict[str, Any]]:
+    assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
+    calls, table = Calls(data), []
+    for stream, spans in busy.items():
+        table.append({"stream": stream, "reason": BUSY, "n": len(spans), "total_ns": spans.length()})
+        bare = gaps(spans, span.gpu_start_ns, span.gpu_end_ns)
+        waits = reasons(data, found, calls, bare, _next(data, np.flatnonzero(data.stream == stream), bare.end))
+        length = waits.end - waits.start
+        for k in np.unique(waits.reason).tolist():
+            mine = waits.reason == k
+            table.append(
+                {"stream": stream, "reason": REASONS[k], "n": int(mine.sum()), "total_ns": int(length[mine].sum())}
+            )
+    return table
+
+
+def _exposed_rows(
+    profile: Profile, data: RankData, found: Dependencies, span: Window, busy: dict[int, Spans]
+) -> list[dict[str, Any]]:
+    assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
+    bare = partition(data, span.gpu_start_ns, span.gpu_end_ns).comm_exposed
+    after = _next(data, np.flatnonzero(data.role == COMPUTE), bare.end)
+    on = np.where(after != NONE, data.stream[np.maximum(after, 0)], NONE)
+    calls, parts = Calls(data), []
+    for stream in np.unique(on).tolist():
+        mine = Spans(bare.start[on == stream], bare.end[on == stream])
+        ops = np.flatnonzero(data.stream == stream) if (after[on == stream] != NONE).all() else np.empty(0, np.int64)
+        parts += _standing(data, found, calls, ops, mine)
+    waits = Waits(*(np.concatenate(c) for c in zip(*map(_columns, parts), strict=True))) if parts else _NOTHING
+    frame = pl.DataFrame({"reason": waits.reason, "holder": _holder_names(data, waits), "ns": waits.end - waits.start})
+    totals = (
+        frame.group_by("reason", "holder")
+        .agg(pl.len().alias("n"), pl.col("ns").sum())
+        .sort(["ns", "reason", "holder"], descending=[True, False, False])
+    )
+    names = profile.names
+    return [
+        {"reason": REASONS[k], "waits_for": None if h == NONE else shorten(names[h]), "n": n, "total_ns": ns}
+        for k, h, n, ns in totals.iter_rows()
+    ]
+
+
+def _standing(data: RankData, found: Dependencies, calls: Calls, ops: I64, spans: Spans) -> list[Waits]:
+    """Why `ops`, all of one stream, did not compute in `spans`: one of them ran, or the next could not yet."""
+    busy = intersect(spans, union(data.start[ops], data.end[ops]))
+    still = subtract(spans, busy)
+    running = ops[np.searchsorted(data.start[ops], busy.start, side="right") - 1] if len(ops) else ops
+    stream = Waits(busy.start, busy.end, np.full(len(busy), STREAM), running, running)
+    return [stream, reasons(data, found, calls, still, _next(data, ops, still.start))]
+
+
+def _columns(waits: Waits) -> tuple[I64, ...]:
+    return waits.start, waits.end, waits.reason, waits.op, waits.holder
+
+
+def _holder_names(data: RankData, waits: Waits) -> I64:
+    if len(data.name) == 0:
+        return waits.holder
+    held: I64 = np.where(waits.holder != NONE, data.name[np.maximum(waits.holder, 0)].astype(np.int64), NONE)
+    return held
+
+
+def _next(data: RankData, ops: I64, at: I64) -> I64:
+    """The first of `ops` (rows in start order) that starts at each moment or later, NONE where none does."""
+    k = np.searchsorted(data.start[ops], at)
+    return np.where(k < len(ops), ops[np.minimum(k, len(ops) - 1)], NONE) if len(ops) else np.full(len(at), NONE)
+
+
+def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window, top: int) -> list[dict[str, Any]]:
+    ops = span.ops[data.launch[span.ops] != NONE]
+    before = found.stream[ops]
+    ready = np.where(before != NONE, data.end[np.maximum(before, 0)], data.launched_at[ops])
+    stalled = np.maximum(data.start[ops] - np.maximum(ready, data.launched_at[ops]), 0)
+    order = np.argsort(-stalled, kind="stable")[: top or None]
+    ops, stalled = ops[order], stalled[order]
+    wait = data.start[ops] - data.launched_at[ops]
+    holder, by_event = found.latest(data.end)
+    texts = data.text_of(data.enclosing(ops)).to_list()
+    table = []
+    for i, (op, ns) in enumerate(zip(ops.tolist(), wait.tolist(), strict=True)):
+        held = int(holder[op])
+        launched, until = int(data.launched_at[op]), int(data.end[held]) if held != NONE else None
+        late = until is None or until <= launched
+        held_ns = 0 if late or until is None else until - launched
+        table.append(
+            {
+                "name": shorten(profile.names[int(data.name[op])]),
+                "stream": int(data.stream[op]),
+                "range": texts[i],
+                "launched_ns": launched,
+                "start_ns": int(data.start[op]),
+                "wait_ns": ns,
+                "stalled_ns": int(stalled[i]),
+                "reason": "launch" if late else "event" if by_event[op] else "stream",
+                "waits_for": None if late else shorten(profile.names[int(data.name[held])]),
+                "waits_for_stream": None if late else int(data.stream[held]),
+                "held_ns": held_ns,
+                "unknown_ns": ns - held_ns,
+            }
+        )
+    return table
+
+
+def _event_notes(profile: Profile, missing: int) -> list[str]:
+    if not profile.has("syncs"):
+        return [
+            "the trace has no event records: a wait for another stream shows as `unknown` "
+            "(a recent nsys records them with --trace=cuda)"
+        ]
+    return [f"{missing} waits for events have no record in the trace: `unknown`"] if missing else []
