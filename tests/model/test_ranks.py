@@ -1,0 +1,171 @@
+"""Which process is which rank: labels first, then file names, then the order of files and pids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepscope.errors import BadInput
+from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign
+from stepscope.model.schema import PROCESSES, Part
+from stepscope.model.source import Chunk, Quality, SourceInfo
+
+
+class Processes:
+    """A source that knows its processes and nothing else."""
+
+    def __init__(self, file: str, *rows: dict[str, Any]) -> None:
+        self.path = Path(file)
+        self.info = SourceInfo(file, "fake")
+        self.quality = Quality()
+        self._rows = [{"proc": n, **row} for n, row in enumerate(rows)]
+
+    def processes(self) -> pl.DataFrame:
+        return pl.DataFrame(self._rows, schema=dict(PROCESSES))
+
+    def tables(self) -> frozenset[str]:
+        return frozenset()
+
+    def read(self, table: str, part: Part = "core") -> Chunk:
+        raise NotImplementedError
+
+
+def known(rank: int, pid: int = 1, **more: Any) -> dict[str, Any]:
+    return {"pid": pid, "rank": rank, "rank_from": "setup label", **more}
+
+
+def test_labels_decide_and_rows_are_sorted() -> None:
+    ranks, notes = assign([Processes("b.sqlite", known(3, 10), known(1, 20)), Processes("a.sqlite", known(0, 10))])
+    assert ranks["rank"].to_list() == [0, 1, 3]
+    assert ranks["pid"].to_list() == [10, 20, 10]
+    assert ranks["source"].to_list() == [1, 0, 0]
+    assert ranks["proc"].to_list() == [0, 1, 0]
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("file", "rank"),
+    [
+        ("a100_saxpy_mpi.rank1.sqlite", 1),
+        ("rank12.sqlite", 12),
+        ("run_rank-3.sqlite", 3),
+        ("trace_rank_7.json.gz", 7),
+        ("worker5.pt.trace.json", 5),
+        ("rank0_of_rank8_rank2.sqlite", 2),
+    ],
+)
+def test_the_number_in_the_file_name(file: str, rank: int) -> None:
+    ranks, notes = assign([Processes(f"/x/{file}", {"pid": 9})])
+    assert ranks["rank"].to_list() == [rank]
+    assert ranks["rank_from"].to_list() == ["file name"]
+    assert notes == []
+
+
+@pytest.mark.parametrize("file", ["frank1.sqlite", "node3.sqlite", "crank7.json", "rank.sqlite", "rankings2.sqlite"])
+def test_names_without_a_rank(file: str) -> None:
+    ranks, notes = assign([Processes(file, {"pid": 9})])
+    assert ranks["rank_from"].to_list() == [INFERRED]
+    assert len(notes) == 1
+
+
+def test_a_folder_named_like_a_rank_says_nothing_of_its_files() -> None:
+    ranks, _ = assign([Processes("rank5/trace.sqlite", {"pid": 9})])
+    assert ranks["rank"].to_list() == [0]
+
+
+def test_a_label_outranks_the_file_name() -> None:
+    ranks, _ = assign([Processes("rank4.sqlite", known(2))])
+    assert ranks["rank"].to_list() == [2]
+    assert ranks["rank_from"].to_list() == ["setup label"]
+
+
+def test_a_file_of_several_processes_has_no_rank_in_its_name() -> None:
+    ranks, notes = assign([Processes("rank4.sqlite", {"pid": 30}, {"pid": 20})])
+    assert ranks.select("rank", "pid").rows() == [(0, 20), (1, 30)]
+    assert notes == [f"rank inferred from the {INFERRED} for 2 of 2 processes"]
+
+
+def test_unknown_ones_take_the_free_numbers() -> None:
+    ranks, notes = assign(
+        [Processes("x.sqlite", {"pid": 5}, known(1, 6), {"pid": 4}), Processes("y.sqlite", {"pid": 1})]
+    )
+    assert ranks.select("rank", "pid", "rank_from").rows() == [
+        (0, 4, INFERRED),
+        (1, 6, "setup label"),
+        (2, 5, INFERRED),
+        (3, 1, INFERRED),
+    ]
+    assert "3 of 4" in notes[0]
+
+
+def test_colliding_pids_of_two_hosts_stay_apart() -> None:
+    ranks, _ = assign(
+        [Processes("n0.sqlite", {"pid": 7, "host": "n0"}), Processes("n1.sqlite", {"pid": 7, "host": "n1"})]
+    )
+    assert ranks.select("rank", "host", "pid").rows() == [(0, "n0", 7), (1, "n1", 7)]
+
+
+def test_the_host_is_the_file_where_nothing_tells() -> None:
+    ranks, _ = assign([Processes("/data/node3.pt.trace.json.gz", {"pid": 7})])
+    assert ranks["host"].to_list() == ["node3"]
+
+
+def test_the_same_rank_in_two_files_names_both() -> None:
+    with pytest.raises(BadInput) as caught:
+        assign([Processes("/a/x.sqlite", known(0), known(2, 5)), Processes("/b/y.sqlite", known(2, 9))])
+    assert "/a/x.sqlite and /b/y.sqlite both hold rank 2" in str(caught.value)
+
+
+def test_the_same_rank_twice_in_one_file_names_the_pids() -> None:
+    with pytest.raises(BadInput, match="pids 5 and 9 both say they are rank 2"):
+        assign([Processes("x.sqlite", known(2, 5), known(2, 9))])
+
+
+def test_two_files_named_after_one_rank() -> None:
+    with pytest.raises(BadInput, match="both hold rank 3"):
+        assign([Processes("a.rank3.sqlite", {"pid": 1}), Processes("b.rank3.sqlite", {"pid": 2})])
+
+
+def test_a_source_of_no_processes() -> None:
+    ranks, notes = assign([Processes("x.sqlite")])
+    assert ranks.height == 0
+    assert notes == []
+
+
+def test_every_column_is_documented() -> None:
+    assert list(RANKS) == list(RANKS_DOC)
+
+
+sources = st.lists(
+    st.lists(st.none() | st.integers(0, 9), max_size=4),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(sources)
+def test_every_process_gets_one_rank_and_keeps_its_own(files: list[list[int | None]]) -> None:
+    given_ranks = [r for file in files for r in file if r is not None]
+    made = [
+        Processes(f"f{n}.sqlite", *({"pid": 100 - p} if r is None else known(r, 100 - p) for p, r in enumerate(file)))
+        for n, file in enumerate(files)
+    ]
+    if len(set(given_ranks)) < len(given_ranks):
+        with pytest.raises(BadInput):
+            assign(made)
+        return
+    ranks, notes = assign(made)
+    assert ranks.height == sum(map(len, files))
+    assert ranks["rank"].is_unique().all()
+    assert ranks["rank"].is_sorted()
+    assert dict(ranks.schema) == {k: v() if isinstance(v, type) else v for k, v in RANKS.items()}
+    for row in ranks.iter_rows(named=True):
+        own = files[row["source"]][row["proc"]]
+        assert own is None or own == row["rank"]
+        assert (own is None) == (row["rank_from"] == INFERRED)
+    assert bool(notes) == any(r is None for file in files for r in file)
