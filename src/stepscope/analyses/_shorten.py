@@ -33,8 +33,11 @@ _DULL_FUNCTOR = re.compile(
 _OPERATOR = re.compile(
     r"\bstd::(plus|minus|multiplies|divides|modulus|negate)\b|\b(Copy|Identity|Lerp\w*|Sqrt|Abs|Neg)<"
 )
-_FUNCTION = re.compile(r"\b(?!operator\b|lambda\b|decltype\b|sizeof\b)([A-Za-z_]\w*)(?:<[^()]*>)?\((?=[^)]*\)::[\[{'])")
-_DULL_FUNCTION = re.compile(r"^gpu_(index_)?kernel")
+#: The end of a word just before an opening bracket.
+_LAST_WORD = re.compile(r"([A-Za-z_]\w*)$")
+#: The end of a function's parameters, when a lambda inside it follows.
+_LAMBDA = re.compile(r"\)\s*(?:const)?::[\[{']")
+_DULL_FUNCTION = re.compile(r"^(gpu_(index_)?kernel|operator$)")
 _GENERATED = (
     (re.compile(r"^cudnn_generated_(fort_native_)?"), "cudnn_"),
     (re.compile(r"_knob_\d+"), ""),
@@ -124,7 +127,29 @@ def _work(arguments: str) -> str | None:
         operator = _OPERATOR.search(arguments)
         beside = next((g for g in operator.groups() if g), None) if operator else None
         return f"{telling[0]}, {beside}" if beside and beside != telling[0] else telling[0]
-    functions = [f for f in _FUNCTION.findall(arguments) if not _DULL_FUNCTION.match(f)]
+    found = (_function_before(arguments, m.start()) for m in _LAMBDA.finditer(arguments))
+    functions = [f for f in found if f and not _DULL_FUNCTION.match(f)]
     if functions:
-        return str(functions[0])
+        return functions[0]
     return functors[0] if functors else None
+
+
+def _function_before(text: str, close: int) -> str | None:
+    """Name of the function whose parameters end at `close`: back over them and over its template arguments."""
+    at = _opening(text, close, "()")
+    while at > 0 and text[at - 1] == " ":
+        at -= 1
+    if at > 0 and text[at - 1] == ">":
+        at = _opening(text, at - 1, "<>")
+    found = _LAST_WORD.search(text, 0, max(at, 0))
+    return found[1] if found else None
+
+
+def _opening(text: str, close: int, pair: str) -> int:
+    """Where the bracket that closes at `close` opens; 0 where it never does."""
+    depth = 0
+    for i in range(close, -1, -1):
+        depth += (text[i] == pair[1]) - (text[i] == pair[0])
+        if depth == 0:
+            return i
+    return 0

@@ -17,9 +17,9 @@ import polars as pl
 #: What every Itanium-mangled name begins with.
 PREFIX = "_Z"
 _RUNTIMES = {"darwin": ("libc++.1.dylib", "libc++abi.dylib")}.get(sys.platform, ("libstdc++.so.6", "libc++abi.so.1"))
-_LENGTH = re.compile(r"(\d+)")
+_LENGTH = re.compile(r"([1-9]\d{0,8})")
 #: A first template argument that is a class, perhaps within a namespace that was named before.
-_ARGUMENT = re.compile(r"I(N?)(?:S[0-9A-Z]*_)?(?=\d)")
+_ARGUMENT = re.compile(r"I(N?)(?:S[0-9A-Z]*_)?(?=[1-9])")
 
 
 def demangled(names: pl.Series) -> pl.Series:
