@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.cli import output, progress
+from stepscope.cli import progress
 from stepscope.errors import BadInput, CannotAnswer
 
 if TYPE_CHECKING:
@@ -38,23 +38,55 @@ class Order:
 def options(kind: str) -> list[click.Parameter]:
     """Options of `nsys stats` (kind `report`) and `nsys analyze` (kind `rule`)."""
     repeated: dict[str, Any] = {"multiple": True}
-    compatible = {"is_flag": False, "flag_value": "true", "hidden": True, "expose_value": False}
+    compatible: dict[str, Any] = {"is_flag": False, "flag_value": "true", "hidden": True, "expose_value": False}
     return [
         click.Argument(["profile"], nargs=-1, metavar="PROFILE..."),
-        click.Option([f"-{kind[0]}", f"--{kind}", "asked"], **repeated, metavar="NAME[:ARG…][,NAME…]", help=f"What to show; --help-{kind}s lists them."),
-        click.Option(["-f", "--format", "formats"], **repeated, metavar="FORMAT[:ARG…][,…]", help="column, table, csv, tsv or json; one for all, or one each."),
-        click.Option(["-o", "--output", "outputs"], **repeated, metavar="-|.|BASE|@COMMAND[,…]", help="Standard output, files BASE_NAME.SUFFIX (. for the profile's own name), or a command's input."),
+        click.Option(
+            [f"-{kind[0]}", f"--{kind}", "asked"],
+            **repeated,
+            metavar="NAME[:ARG…][,NAME…]",
+            help=f"What to show; --help-{kind}s lists them.",
+        ),
+        click.Option(
+            ["-f", "--format", "formats"],
+            **repeated,
+            metavar="FORMAT[:ARG…][,…]",
+            help="column, table, csv, tsv or json; one for all, or one each.",
+        ),
+        click.Option(
+            ["-o", "--output", "outputs"],
+            **repeated,
+            metavar="-|.|BASE|@COMMAND[,…]",
+            help="Standard output, files BASE_NAME.SUFFIX (. for the profile's own name), a command.",
+        ),
         click.Option(["--timeunit"], metavar="UNIT", help="nsec, usec, msec or seconds."),
         click.Option(["--filter-time"], metavar="[START]/[END]", help="Only what overlaps this time, as in 1s/1500ms."),
-        click.Option(["--filter-nvtx"], metavar="NAME[@DOMAIN][/INDEX]", help="Only what overlaps this NVTX range, of its process or thread."),
-        click.Option(["--force-overwrite"], is_flag=False, flag_value="true", default="false", metavar="", help="Write over files that are there."),
+        click.Option(
+            ["--filter-nvtx"],
+            metavar="NAME[@DOMAIN][/INDEX]",
+            help="Only what overlaps this NVTX range, of its process or thread.",
+        ),
+        click.Option(
+            ["--force-overwrite"],
+            is_flag=False,
+            flag_value="true",
+            default="false",
+            metavar="",
+            help="Write over files that are there.",
+        ),
         click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing about what is skipped."),
-        click.Option([f"--help-{kind}s", "help_wanted"], is_flag=False, flag_value="", metavar="[NAME|ALL]", help=f"List the {kind}s, or explain one."),
+        click.Option(
+            [f"--help-{kind}s", "help_wanted"],
+            is_flag=False,
+            flag_value="",
+            metavar="[NAME|ALL]",
+            help=f"List the {kind}s, or explain one.",
+        ),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--force-export"], **compatible),
-    ]  # fmt: skip
+    ]
 
 
 def split(texts: Sequence[str]) -> list[str]:
@@ -91,8 +123,7 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
 
     if not paths:
         raise click.UsageError("Missing argument 'PROFILE...'.")
-    refused: CannotAnswer | None = None
-    answered = 0
+    refused: list[CannotAnswer] = []
     with progress.shown():
         profile = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"])
         if given["rank"]:
@@ -102,17 +133,17 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
             try:
                 answer = asker.ask(order.report, order.args)
             except CannotAnswer as error:
-                refused = CannotAnswer(f"{order.text}: {error.message}", error.hint)
-                _say(given, f"skipped {refused}")
+                refused.append(CannotAnswer(f"{order.text}: {error.message}", error.hint))
                 continue
-            answered += 1
             _deliver(order, said(order, answer), profile.paths[0], given["force_overwrite"] == "true")
             if answer.frame.height == 0:
                 _say(given, f"{order.text}: nothing to show")
             for note in answer.notes:
                 _say(given, f"{order.text}: {note}")
-    if refused is not None and not answered:
-        raise refused
+    if refused and len(refused) == len(asked):
+        raise refused[0]
+    for reason in refused:
+        _say(given, f"skipped {reason}")
 
 
 def _say(given: dict[str, Any], text: str) -> None:
@@ -129,7 +160,7 @@ def titled(order: Order, text: str, advice: str = "") -> str:
 
 def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
     if order.to == "-":
-        output.to_stdout((text + "\n" if text else "").encode())
+        click.echo(text, nl=bool(text))
     elif order.to.startswith("@"):
         subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)
     elif text:
@@ -142,4 +173,7 @@ def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
             raise BadInput(f"{file}: is there already", "add --force-overwrite, or name another -o")
         if not file.parent.is_dir():
             raise BadInput(f"-o {order.to}: no directory {file.parent}", "make it first")
-        output.to_file(file, text.encode())
+        try:
+            file.write_text(text, "utf-8")
+        except OSError as error:
+            raise BadInput(f"{file}: cannot write ({error.strerror})", "name another -o") from None

@@ -109,9 +109,13 @@ def texts(values: pl.Series, column: Column, units: Units) -> pl.Series:
     divisor, decimals = (1, None) if unit is None else {**_TIME, **_BYTES}.get(unit, (1, None))
     if decimals is None:
         if values.dtype.is_float():
-            return _each(values, repr)
+            # nsys's median of whole bytes is whole, its mean is not.
+            whole = column.unit == "mem_B" and column.name == "Med"
+            return _each(values, lambda v: str(int(v)) if whole and v.is_integer() else repr(v))
         return values.cast(pl.String)
-    return _each(values, lambda v: f"{v / divisor:.{decimals}f}")
+    # nsys multiplies by the reciprocal, and a half-way value rounds as that product happens to fall.
+    factor = 1 / divisor
+    return _each(values, lambda v: f"{v * factor:.{decimals}f}")
 
 
 def _each(values: pl.Series, text: Callable[[Any], str]) -> pl.Series:

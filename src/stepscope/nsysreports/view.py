@@ -22,6 +22,16 @@ _CAPTURE = {
     "calls": "no CUDA API calls; capture with nsys profile --trace=cuda",
     "ranges": "no NVTX ranges; capture with nsys profile --trace=nvtx",
 }
+#: The same for records, by the first word of their kind.
+_TRACES = {
+    "osrt": ("OS runtime calls", "--trace=osrt"),
+    "mpi": ("MPI calls", "--trace=mpi"),
+    "openmp": ("OpenMP events", "--trace=openmp"),
+    "openacc": ("OpenACC events", "--trace=openacc"),
+    "cudnn": ("cuDNN calls", "--trace=cudnn"),
+    "cublas": ("cuBLAS calls", "--trace=cublas"),
+    "um": ("unified-memory events", "--cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true"),
+}
 
 
 class View:
@@ -134,7 +144,8 @@ class View:
             records = self.profile.table("records", detail=True).filter(pl.col("kind").is_in(kinds))
             if records.height:
                 return records if self.part.whole else records.filter(self.part.mask(records, per_thread=True))
-        raise CannotAnswer(f"the profile has no {kinds[0].split('_')[0]} trace", "ask nsys profile to trace it")
+        what, how = _TRACES[kinds[0].split("_")[0]]
+        raise CannotAnswer(f"the profile has no {what}", f"capture with nsys profile {how}")
 
 
 def coded(texts: pl.Series) -> tuple[pl.Series, pl.Series]:

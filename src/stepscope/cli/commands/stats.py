@@ -28,6 +28,7 @@ command = click.Command(
     "stats",
     callback=_stats,
     params=nsys.options("report"),
-    help="The reports of `nsys stats`: same names, columns, order and digits, from any profile.\n\nWithout -r, the reports"
-    " that nsys shows by default, as far as the profile has the traces. Names of older versions are understood.",
+    help="The reports of `nsys stats`: same names, columns, order and digits, from any profile.\n\nWithout -r, the"
+    " reports that nsys shows by default, as far as the profile has the traces. Names of older versions are"
+    " understood.",
 )
