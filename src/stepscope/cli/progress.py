@@ -53,7 +53,7 @@ class _Display:
 
     def start(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         with self._lock:
             if self._stopped:
@@ -62,7 +62,6 @@ class _Display:
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
-                MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 console=Console(stderr=True),
                 transient=True,
@@ -81,4 +80,5 @@ class _Display:
         if self._bar is None or self._task is None:
             return
         what, done, total = self._latest
-        self._bar.update(self._task, description=what, completed=done or 0, total=total)
+        count = "" if done is None else f" {done}" if total is None else f" {done} of {total}"
+        self._bar.update(self._task, description=what + count, completed=done or 0, total=total)
