@@ -84,7 +84,9 @@ def test_none_in_unsigned_columns(tmp_path: Path) -> None:
     rows = [kernel(1, 2, streamId=NONE, correlationId=0, contextId=NONE), kernel(3, 4, streamId=None, contextId=1)]
     rows[1]["streamId"] = None
     rows = [{**row, "deviceId": device} for row, device in zip(rows, (NONE, 1), strict=True)]
-    frame = open_sqlite(write(tmp_path / "a.sqlite", {KERNEL: rows})).read("ops").frame
+    source = open_sqlite(write(tmp_path / "a.sqlite", {KERNEL: rows}))
+    assert source.processes()["device"].to_list() == [1]
+    frame = source.read("ops").frame
     assert frame["stream"].to_list() == [-1, -1]
     assert frame["device"].to_list() == [None, 1]
     assert frame["correlation"].to_list() == [None, 3]

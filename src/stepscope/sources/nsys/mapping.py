@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import API, COPY_KIND, MEM_KIND, RANGE_KIND, Dtype
+from stepscope.model.schema import API, COPY_KIND, HOST_KIND, MEM_KIND, RANGE_KIND, Dtype
 from stepscope.sources.nsys.tables import Field, Kind
 
 #: How nsys writes "none" in unsigned 32-bit columns (stream, event, device).
@@ -233,8 +233,6 @@ _HOST = {**_TIMES, "tid": col("globalTid", to=tid), "callchain": col("callchainI
 
 
 def _host(table: str, kind: str, name: str) -> Event:
-    from stepscope.model.schema import HOST_KIND
-
     return Event(
         table,
         {**_HOST, "name": col(name)},

@@ -11,7 +11,7 @@ from stepscope.model.labels import parse_setup
 from stepscope.model.schema import PROCESSES
 from stepscope.sources.nsys.comms import world_of
 from stepscope.sources.nsys.events import Export
-from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME
+from stepscope.sources.nsys.mapping import GPU_TABLES, NONE_U32, NVTX, RUNTIME
 from stepscope.sources.nsys.ranges import MARK, PUSH_POP, START_END
 from stepscope.sources.nsys.tables import Value, field
 
@@ -64,7 +64,7 @@ def _devices(export: Export) -> dict[int, set[int]]:
     for table in GPU_TABLES:
         for process, device in export.tables.distinct(table, "globalPid", "deviceId"):
             if process is not None:
-                found[process >> 24] |= {device} if device is not None else set()
+                found[process >> 24] |= {device} if device is not None and device < NONE_U32 else set()
     return dict(found)
 
 
