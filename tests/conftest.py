@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that runs several tests at once.
+settings.register_profile("stepscope", deadline=None)
+settings.load_profile("stepscope")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,3 +24,11 @@ def shared() -> Path:
     if not path.is_dir():
         pytest.skip("no ../shared beside the repository")
     return path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests never read or fill the cache of whoever runs them; subprocesses inherit this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEPSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
