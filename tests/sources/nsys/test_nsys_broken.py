@@ -132,3 +132,13 @@ def test_nothing_is_written_next_to_the_file(tmp_path: Path, wal: bool) -> None:
     assert source.processes().height == 1
     assert source.read("ops").frame.height == 1
     assert (path.read_bytes(), path.stat().st_mtime_ns, sorted(p.name for p in tmp_path.iterdir())) == before
+
+
+def test_changes_in_a_log_beside_the_file_are_not_read_but_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.sqlite", {KERNEL: [kernel(1, 2)]}, wal=True)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"INSERT INTO {KERNEL} SELECT * FROM {KERNEL}")
+        db.commit()
+        source = open_sqlite(path)
+        assert source.read("ops").frame.height == 1
+        assert source.quality.notes == ["a.sqlite-wal holds changes that were never merged into the file: not read"]

@@ -23,7 +23,11 @@ def is_report(path: Path) -> bool:
 def open_sqlite(path: str | Path) -> NsysSource:
     """An SQLite export of any schema version, opened read-only."""
     path = Path(path)
-    return NsysSource(SqliteTables(path), path, "nsys-sqlite")
+    source = NsysSource(SqliteTables(path), path, "nsys-sqlite")
+    log = path.with_name(path.name + "-wal")
+    if log.is_file() and log.stat().st_size:
+        source.quality.note(f"{log.name} holds changes that were never merged into the file: not read")
+    return source
 
 
 def open_parquet(path: str | Path) -> NsysSource:
