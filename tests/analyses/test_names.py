@@ -39,7 +39,7 @@ SHORT = {
     ),
     "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>(cutlass_80_simt_sgemm_128x32_8x5_nn_align1::"
     "Params)": "cutlass_80_simt_sgemm_128x32_8x5_nn_align1",
-    "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, float, 7>(cublasGemvParams<float>)": "gemvx::kernel",
+    "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, 7>(cublasGemvParams<int>)": "gemvx::kernel",
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x": (
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
     ),
