@@ -209,7 +209,7 @@ def test_two_profilers_in_one_directory(tmp_path: Path) -> None:
         (b"PK\3\4", "zip"),
         (b"\x28\xb5\x2f\xfd", "zstd"),
         (b"\x80\5\x95", "pickle"),
-        (gzip.compress(b"SQLite format 3\0" + bytes(100)), "gzip-compressed SQLite"),
+        (gzip.compress(b"SQLite format 3\0" + bytes(100), mtime=0), "gzip-compressed SQLite"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0), "is no profile"),
         (b"\x1f\x8b broken", "is no profile"),
         (b"a,b\n1,2\n", "is no profile"),
