@@ -68,9 +68,14 @@ def open(  # the name that users see: stepscope.open
     return Profile(open_sources(paths, nsys=nsys, wrap=cached if cache else None), extra)
 
 
-def analyse(profile: model.Profile, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:
-    """Ask `profile` the question `name`; `options` are those of the command line, with underscores."""
+def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:
+    """Ask `profile` the question `name`; `options` are those of the command line, with underscores.
+
+    Without a profile, only what can do without one: `analyse(None, "compile", log="run.log")`.
+    """
     analysis = registry.get(name)
+    if profile is None and analysis.needs_profile:
+        raise BadInput(f"{name} needs a profile", "name a trace, a directory or a glob")
     valid = keywords(analysis)
     unknown = [k for k in options if k not in valid]
     if unknown:
@@ -78,7 +83,7 @@ def analyse(profile: model.Profile, name: str, *, rank: Ranks | None = None, **o
     for option in analysis.options:
         if option.name in options:
             _check(option, options[option.name])
-    if rank is not None:
+    if rank is not None and profile is not None:
         profile = profile.select(parse_ranks(rank))
     asked: list[Any] = [profile]
     if analysis.windowed:
@@ -87,8 +92,10 @@ def analyse(profile: model.Profile, name: str, *, rank: Ranks | None = None, **o
             chosen["index"] = parse_index(chosen["index"])
         asked.append(WindowSpec(**chosen))
     result = analysis.function(*asked, **options)
-    used = set(profile.ranks["source"].to_list())
     result.command = name
+    if profile is None:
+        return result
+    used = set(profile.ranks["source"].to_list())
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
     result.ranks = profile.ranks.height
     result.notes = list(dict.fromkeys([*profile.notes, *result.notes]))

@@ -6,7 +6,8 @@ columns under an option that changes them), and one function
     def overlap(profile: Profile, window: WindowSpec, *, by: Annotated[By, "what a row is"] = "stage") -> Result
 
 whose keyword-only parameters, with their annotations, become the options of the command line, of the Python method and
-of the agents' tool. Modules whose name begins with an underscore are shared pieces, not commands.
+of the agents' tool. An analysis of `profile: Profile | None` can also do without a profile. Modules whose name begins
+with an underscore are shared pieces, not commands.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Analysis:
     variants: dict[str, tuple[Col, ...]]
     options: tuple[Option, ...]
     windowed: bool
+    needs_profile: bool = True
 
 
 @cache
@@ -81,6 +83,7 @@ def get(name: str) -> Analysis:
         variants=_variants(module),
         options=tuple(_options(function)),
         windowed="window" in inspect.signature(function).parameters,
+        needs_profile=type(None) not in get_args(get_type_hints(function)["profile"]),
     )
 
 

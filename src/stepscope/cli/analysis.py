@@ -29,7 +29,7 @@ def command_of(name: str) -> click.Command:
     return click.Command(
         name,
         callback=callback,
-        params=[profile_argument(), *options, *_common_options()],
+        params=[profile_argument(analysis.needs_profile), *options, *_common_options()],
         help=f"{analysis.question}\n\n{body}",
         epilog=f"Columns: {', '.join(c.name for c in analysis.columns)}.",
         context_settings={"show_default": True},
@@ -40,8 +40,8 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
     target = output.Target.of(given.pop("output"), given.pop("format"))
     opening = {"cache": not given.pop("no_cache"), "nsys": given.pop("nsys"), "taxonomy": given.pop("taxonomy")}
     with progress.shown():
-        profile = api.open(*paths, **opening)
-        target.spare([*map(Path, paths), *profile.paths])
+        profile = api.open(*paths, **opening) if paths or registry.get(name).needs_profile else None
+        target.spare([*map(Path, paths), *(profile.paths if profile is not None else ())])
         result = api.analyse(profile, name, **given)
     target.write(result)
 
@@ -74,8 +74,9 @@ def _scalar(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
-def profile_argument() -> click.Argument:
-    return click.Argument(["profile"], nargs=-1, required=True, metavar="PROFILE...")
+def profile_argument(required: bool = True) -> click.Argument:
+    shown = "PROFILE..." if required else "[PROFILE...]"
+    return click.Argument(["profile"], nargs=-1, required=required, metavar=shown)
 
 
 def _window_options() -> list[click.Option]:

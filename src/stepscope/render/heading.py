@@ -19,7 +19,8 @@ def source_line(result: Result) -> str:
     for s in result.sources:
         by_format.setdefault(" ".join(filter(None, (s.format, s.tool))), []).append(PurePath(s.file).name)
     files = [f"{f[0] if len(f) == 1 else f'{len(f)} files'} ({kind})" for kind, f in by_format.items()]
-    return ", ".join([*files, f"{result.ranks} rank{'s' * (result.ranks != 1)}"])
+    ranks = [f"{result.ranks} rank{'s' * (result.ranks != 1)}"] if result.ranks else []
+    return ", ".join([*files, *ranks])
 
 
 def window_lines(result: Result) -> list[str]:
