@@ -73,8 +73,8 @@ class AsyncPipe:
         ahead = tag[0] == "f"
         slot = (P2P if send else P2P_IN) if ahead else (P2P_BACK if send else P2P_BACK_IN)
         sim.push("pipeline send/recv")
-        if send:
-            yield from sim.follow(slot, COMPUTE)
+        # A receive too: posted any earlier, it would only occupy the GPU while it waits.
+        yield from sim.follow(slot, COMPUTE)
         one = [Transfer(send, peer, w.model.activation_bytes, tag)]
         yield from sim.exchange(w.group("pp" if ahead else "pp_back"), one, slot)
         if not send or w.faults.waits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.simulate.assemble import bytes_of, small, table
+from stepscope.simulate.assemble import bytes_of, ints, small, table
 from stepscope.simulate.rank import RankSim
 from stepscope.simulate.record import BY_EVENT, BY_LAUNCH, BY_STREAM
 from stepscope.simulate.trace import I64
@@ -27,7 +27,7 @@ def waits_of_host(sim: RankSim) -> tuple[I64, I64, I64]:
 
 
 def cause_of(sim: RankSim) -> tuple[I64, I64]:
-    """For each op, the op that its start hung on (-1: the beginning), and whether the host was in between."""
+    """For each op, the op that its start hung on (-1: the beginning), and the time in between."""
     why = bytes_of(sim.op_why)
     found = np.where(why == BY_STREAM, before_on_stream(sim), -1)
     events = np.flatnonzero(why == BY_EVENT)
@@ -36,16 +36,18 @@ def cause_of(sim: RankSim) -> tuple[I64, I64]:
     hosted = np.flatnonzero(why == BY_LAUNCH)
     latest = np.searchsorted(call, small(sim.op_call)[hosted], side="right") - 1
     found[hosted] = np.where(latest >= 0, waited[np.maximum(latest, 0)], -1) if len(call) else -1
-    return found, (why == BY_LAUNCH).astype(np.int64)
+    begin = sim.range_start[0]
+    before = np.where(found >= 0, ints(sim.op_end)[np.maximum(found, 0)], begin)
+    return found, np.maximum(ints(sim.op_start) - before, 0)
 
 
-def nearest(cause: I64, host: I64, wanted: I64) -> tuple[I64, I64]:
-    """Follow causes to the first op that `wanted` marks; whether the host was on the way. By pointer doubling."""
-    target, through = cause.copy(), host.copy()
+def nearest(cause: I64, between: I64, wanted: I64) -> tuple[I64, I64]:
+    """Follow causes to the first op that `wanted` marks; and the time between ops on the way. By pointer doubling."""
+    target, free = cause.copy(), between.copy()
     while True:
         live = np.flatnonzero((target >= 0) & (wanted[np.maximum(target, 0)] == 0))
         if len(live) == 0:
-            return target, through
+            return target, free
         step = target[live]
-        through[live] |= through[step]
+        free[live] += free[step]
         target[live] = target[step]

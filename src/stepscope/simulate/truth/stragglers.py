@@ -4,6 +4,7 @@ Each meeting blames its last rank for the time after the last but one. That rank
 communication that its arrival hung on. If the rank that it is compared with was there too, both left it together, and
 the difference is the late rank's own. If not, the time for which it waited there passes on to whoever came last, who is
 now compared with it; the rest of the blame goes further back along the late rank's own way, in the same manner.
+Unless a fault is planted there, the cause is the host where idle time on that way explains half of it, else compute.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def straggler_rows(job: Job, m: Meetings) -> list[dict[str, Any]]:
     amount[m.n < 2] = 0
     np.add.at(raw, m.rank[last], amount)
     times = np.bincount(m.rank[last][amount > 0], minlength=world)
-    before, through = _previous(job, m)
+    before, free = _previous(job, m)
     # All chains go back together, one meeting at a time; those that come to the same place go on as one.
     side, other, ns = last[amount > 0], m.rank[second][amount > 0], amount[amount > 0]
     while len(side):
@@ -49,7 +50,8 @@ def straggler_rows(job: Job, m: Meetings) -> list[dict[str, Any]]:
         held = np.minimum(ns, m.start[m.last_side[meeting]] - m.start[np.maximum(at, 0)])
         own = (at < 0) | (m.side(meeting, other) >= 0)
         np.add.at(late, rank[own], ns[own])
-        np.add.at(hosted, rank[own & (through[side] > 0)], ns[own & (through[side] > 0)])
+        idle = own & (2 * free[side] > ns)
+        np.add.at(hosted, rank[idle], ns[idle])
         go, rest = ~own & (held > 0), ~own & (ns > held)
         side, other, ns = _merged(
             np.concatenate([m.last_side[meeting][go], at[rest]]),
@@ -81,17 +83,17 @@ def _merged(side: I64, other: I64, ns: I64, world: int) -> tuple[I64, I64, I64]:
 
 
 def _previous(job: Job, m: Meetings) -> tuple[I64, I64]:
-    """For each side, the side of the same rank that its arrival hung on (-1: none), and whether through the host."""
+    """For each side, the side of the same rank that its arrival hung on (-1: none), and the idle time on the way."""
     op_before = np.full(int(m.base[-1]), -1, dtype=np.int64)
-    through = np.zeros(int(m.base[-1]), dtype=np.int64)
+    free = np.zeros(int(m.base[-1]), dtype=np.int64)
     comm = (m.side_of_op >= 0).astype(np.int64)
     for sim, low, high in zip(job.sims, m.base[:-1].tolist(), m.base[1:].tolist(), strict=True):
-        cause, host = cause_of(sim)
-        found, hosted = nearest(cause, host, comm[low:high])
+        cause, between = cause_of(sim)
+        found, idle = nearest(cause, between, comm[low:high])
         op_before[low:high] = np.where(found >= 0, found + low, -1)
-        through[low:high] = hosted
+        free[low:high] = idle
     at = op_before[m.op]
-    return np.where(at >= 0, m.side_of_op[np.maximum(at, 0)], -1), through[m.op]
+    return np.where(at >= 0, m.side_of_op[np.maximum(at, 0)], -1), free[m.op]
 
 
 def _planted(job: Job, rank: int) -> str | None:
