@@ -155,7 +155,7 @@ def titled(order: Order, text: str, advice: str = "") -> str:
     """On a terminal the human-readable formats have a heading, as nsys's have."""
     if order.to != "-" or order.format.name not in _TITLED:
         return text
-    return f"\n ** {order.report.title} ({order.text}):\n\n{advice}{text}"
+    return f"\n ** {order.report.title} ({order.text.partition(':')[0]}):\n\n{advice}{text}"
 
 
 def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:

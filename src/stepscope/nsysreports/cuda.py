@@ -25,6 +25,16 @@ def xyz(*dimensions: str) -> pl.Expr:
     )
 
 
+def correlation() -> pl.Expr:
+    """What launched what; nsys writes zero for none, torch's traces have none."""
+    return (
+        pl.when(pl.col("row").is_not_null())
+        .then(pl.col("correlation").fill_null(0))
+        .otherwise("correlation")
+        .alias("correlation")
+    )
+
+
 def _calls(view: View, args: Args) -> Rows:
     view.need("calls")
     calls = view.api_calls().with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration"))
@@ -52,7 +62,7 @@ def _api_trace(view: View, args: Args) -> pl.DataFrame:
         (pl.col("end_ns") - pl.col("start_ns")).alias("duration"),
         "api",
         "return_value",
-        "correlation",
+        correlation(),
         view.pid(pl.col("rank")).alias("pid"),
         "tid",
         "thread_priority",
@@ -73,7 +83,7 @@ def _gpu_trace(view: View, args: Args) -> pl.DataFrame:
     return both.select(
         "start_ns",
         duration,
-        "correlation",
+        correlation(),
         *(pl.when(kernel).then(c) for c in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")),
         *(pl.when(kernel).then(c) for c in ("registers", "smem_static", "smem_dynamic")),
         "bytes",

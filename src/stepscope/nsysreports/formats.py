@@ -68,6 +68,12 @@ def cells(answer: Answer, units: Units) -> pl.DataFrame:
     return pl.DataFrame({units.header(c): texts(values, c, units).alias("") for values, c in pairs})
 
 
+def _numeric(answer: Answer, units: Units) -> list[bool]:
+    """Which columns are numbers as printed: hexadecimal addresses are not."""
+    pairs = zip(answer.frame.dtypes, answer.report.columns, strict=True)
+    return [dtype.is_numeric() and units.of(c) != "hex" for dtype, c in pairs]
+
+
 def _csv(answer: Answer, format: Format) -> str:
     frame = cells(answer, format.units)
     # An empty text is written like a missing one.
@@ -84,7 +90,7 @@ def _tsv(answer: Answer, format: Format) -> str:
 
 def _json(answer: Answer, format: Format) -> str:
     frame = cells(answer, format.units).fill_null("")
-    numeric = [dtype.is_numeric() for dtype in answer.frame.dtypes]
+    numeric = _numeric(answer, format.units)
     keys = [json.dumps(name, ensure_ascii=False) for name in frame.columns]
 
     def object_of(row: tuple[str, ...]) -> str:
@@ -107,8 +113,8 @@ def _layout(answer: Answer, format: Format) -> tuple[list[str], list[int], list[
         widths[name] = min(width, max(limit, len(name))) if given is None else given
     shown = [name for name in frame.columns if widths[name]]
     # A column that begins with nothing but blanks counts as text.
-    kinds = dict(zip(frame.columns, answer.frame.dtypes, strict=True))
-    numeric = [kinds[name].is_numeric() and bool((scanned[name] != "").any()) for name in shown]
+    numbers = dict(zip(frame.columns, _numeric(answer, format.units), strict=True))
+    numeric = [numbers[name] and bool((scanned[name] != "").any()) for name in shown]
     return shown, [widths[n] for n in shown], numeric, frame.select(shown).iter_rows()
 
 

@@ -75,9 +75,9 @@ def _memset_sync(view: View, args: Args) -> pl.DataFrame:
 
 def _api_sync(view: View, args: Args) -> pl.DataFrame:
     view.need("calls")
+    calls = view.api_calls()
     names = view.names
     wanted = names.str.contains("(?i)^cuda(?:Device|Stream)Synchronize")
-    calls = view.api_calls()
     calls = calls.filter(wanted.gather(calls["api"])).with_columns(duration=pl.col("end_ns") - pl.col("start_ns"))
     rows = Rows(calls.sort("duration", descending=True, maintain_order=True), {"api": names}).decoded()
     return top(rows, args).select("duration", "start_ns", view.pid(pl.col("rank")).alias("pid"), "tid", "api")

@@ -105,7 +105,7 @@ def texts(values: pl.Series, column: Column, units: Units) -> pl.Series:
     """A column as text, null for what it lacks."""
     unit = units.of(column)
     if column.unit == "addr_uint":
-        return _each(values, lambda v: f"0x{v & (2**64 - 1):x}") if unit == "hex" else values.cast(pl.String)
+        return _each(values, lambda v: f"0x{v & (2**64 - 1):X}") if unit == "hex" else values.cast(pl.String)
     divisor, decimals = (1, None) if unit is None else {**_TIME, **_BYTES}.get(unit, (1, None))
     if decimals is None:
         if values.dtype.is_float():

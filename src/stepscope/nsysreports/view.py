@@ -53,6 +53,7 @@ class View:
 
     @property
     def names(self) -> pl.Series:
+        """Texts by code. Grows as tables are read: ask for it after the table whose codes are to be looked up."""
         return self.profile.names
 
     def pid(self, rank: pl.Expr) -> pl.Expr:
