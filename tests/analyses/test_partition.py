@@ -1,0 +1,134 @@
+"""breakdown, idle: every nanosecond of random windows against brute force; exact sums on every real trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fake import call, copy, make, nvtx, op
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_profiles import Tables, cause, part, profiles
+
+from stepscope import api
+from stepscope.analyses._window import WindowSpec
+from stepscope.analyses.breakdown import breakdown
+from stepscope.analyses.idle import idle
+from stepscope.errors import CannotAnswer
+
+WHOLE = WindowSpec()
+PARTS = {
+    "compute": "compute_ns",
+    "comm": "comm_exposed_ns",
+    "copy": "copy_exposed_ns",
+    "idle": "idle_ns",
+}
+PUBLIC = (
+    "h100_qwen",
+    "mi300x_qwen",
+    "world128.rank0",
+    "puzzler_cudagraph",
+    "puzzler_d2h_sync",
+    "a100_nccl_metadata_world2",
+)
+
+
+def _window(tables: Tables) -> tuple[int, int]:
+    return min(o["start_ns"] for o in tables["ops"]), max(o["end_ns"] for o in tables["ops"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
+def test_the_partition_equals_brute_force(tables: Tables, given_time: bool, start: int, length: int):
+    lo, hi = (start, start + length) if given_time else _window(tables)
+    spec = WindowSpec(start=lo, end=hi) if given_time else WHOLE
+    row = breakdown(make(**{k: v for k, v in tables.items() if k != "ranges"}), spec).rows.to_dicts()[0]
+    want = Counter(part(tables["ops"], t) for t in range(lo, hi))
+    assert {k: row[c] for k, c in PARTS.items()} == {k: want[k] for k in PARTS}
+    assert row["window_ns"] == hi - lo
+
+
+@settings(max_examples=300, deadline=None)
+@given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
+def test_idle_causes_equal_brute_force(tables: Tables, given_time: bool, start: int, length: int):
+    lo, hi = (start, start + length) if given_time else _window(tables)
+    spec = WindowSpec(start=lo, end=hi) if given_time else WHOLE
+    profile = make(ops=tables["ops"], calls=tables["calls"] or [call(900, 901)])
+    rows = idle(profile, spec).rows.to_dicts()
+    want = {t: cause(tables, t, hi) for t in range(lo, hi) if part(tables["ops"], t) == "idle"}
+    got = {t: r["cause"] for r in rows for t in range(r["gap_start_ns"], r["gap_start_ns"] + r["gap_ns"])}
+    assert got == want
+    totals = {r["cause"]: r["total_ns"] for r in idle(profile, spec, by="cause").rows.to_dicts()}
+    assert totals == dict(Counter(want.values()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(profiles())
+def test_the_trees_top_level_sums_to_the_window(tables: Tables):
+    lo, hi = _window(tables)
+    rows = breakdown(make(**tables), WHOLE, tree=True).rows.to_dicts()
+    top = [r for r in rows if r["depth"] == 0]
+    assert sum(r["total_ns"] for r in top) == hi - lo
+    want = Counter(part(tables["ops"], t) for t in range(lo, hi))
+    for k, column in PARTS.items():
+        assert sum(r[column] for r in top) == want[k]
+    for r in rows:
+        below = [c for c in rows if c["depth"] == r["depth"] + 1 and c["path"].startswith(r["path"] + " > ")]
+        assert sum(c["total_ns"] for c in below) <= r["total_ns"]
+
+
+def test_a_gap_is_split_at_the_launch_and_by_the_innermost_call():
+    p = make(
+        ops=[op(0, 10, call=1), copy(60, 61, call=2)],
+        calls=[
+            call(0, 1, 1),
+            call(12, 40, None, "cudaStreamSynchronize"),
+            call(20, 25, None, "cudaMalloc"),
+            call(45, 52, 2),
+        ],
+        ranges=[nvtx(0, 30, "forward"), nvtx(30, 70, "data")],
+    )
+    rows = idle(p, WHOLE).rows.select("gap_start_ns", "gap_ns", "cause", "range", "call", "next_op").rows()
+    assert rows == [
+        (10, 2, "host", "forward", None, "[memset]"),
+        (12, 8, "sync", "forward", "cudaStreamSynchronize", "[memset]"),
+        (20, 5, "alloc", "forward", "cudaMalloc", "[memset]"),
+        (25, 15, "sync", "forward", "cudaStreamSynchronize", "[memset]"),
+        (40, 5, "host", "data", None, "[memset]"),
+        (45, 15, "queue", "data", "cudaLaunchKernel", "[memset]"),
+    ]
+
+
+def test_no_answer_without_gpu_work_or_calls():
+    with pytest.raises(CannotAnswer):
+        breakdown(make(calls=[call(0, 1)]), WHOLE)
+    with pytest.raises(CannotAnswer, match="API calls"):
+        idle(make(ops=[op(0, 1)]), WHOLE)
+
+
+def _traces(shared: Path) -> list[Path]:
+    kineto = [shared / f"traces/public/{n}.json.gz" for n in PUBLIC]
+    own = sorted(shared.glob("traces/h200/**/*.json.gz"))
+    return [*sorted(shared.glob("traces/**/*.sqlite")), *own, *kineto]
+
+
+@pytest.mark.parametrize("index", ["median", "all"])
+def test_partitions_and_causes_sum_exactly_on_every_real_trace(shared: Path, index: str):
+    asked = 0
+    for path in _traces(shared):
+        profile = api.open(path, cache=False)
+        if profile.ops.height == 0:
+            with pytest.raises(CannotAnswer):
+                profile.breakdown()
+            continue
+        steps = profile.breakdown(by="step" if index == "all" else "rank").rows
+        parts = sum(steps[c] for c in PARTS.values())
+        assert (parts == steps["window_ns"]).all(), path
+        if profile.has("calls"):
+            causes = profile.idle(index=index, by="cause").rows
+            assert (causes["total_ns"].sum() or 0) == steps["idle_ns"].sum(), path
+        tree = profile.breakdown(tree=True, index=index).rows
+        assert tree.filter(depth=0)["total_ns"].sum() == steps["window_ns"].sum(), path
+        asked += 1
+    assert asked > 20
