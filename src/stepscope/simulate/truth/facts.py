@@ -108,6 +108,14 @@ class Facts:
         return np.where(index >= 0, then[order][np.maximum(index, 0)], -1).astype(np.int64)
 
 
+def edges_of(*times: I64 | list[int]) -> I64:
+    """All these times, in order, each once. (NumPy's `unique` hashes, which is many times slower here.)"""
+    every = np.sort(np.concatenate([np.asarray(t, dtype=np.int64) for t in times]), kind="stable")
+    first = np.ones(len(every), dtype=bool)
+    first[1:] = every[1:] != every[:-1]
+    return every[first]
+
+
 def counts(start: I64, end: I64, edges: I64) -> I64:
     """How many of the intervals cover each stretch between neighbouring edges. Every endpoint must be an edge."""
     delta = np.bincount(np.searchsorted(edges, start), minlength=len(edges)).astype(np.int64)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.simulate.trace import I64
-from stepscope.simulate.truth.facts import Facts
+from stepscope.simulate.truth.facts import Facts, edges_of
 from stepscope.simulate.truth.onerank import Partition
 
 _CAUSE = {
@@ -70,7 +70,7 @@ def _before(f: Facts, thread: int, start: I64, end: I64, op: I64) -> list[dict[s
     some = start < end
     start, end, op = start[some], end[some], op[some]
     calls = np.flatnonzero(f.call_thread == thread)
-    cuts = np.unique(np.concatenate([f.call_start[calls], f.call_end[calls], f.range_start[f.own], f.range_end[f.own]]))
+    cuts = edges_of(f.call_start[calls], f.call_end[calls], f.range_start[f.own], f.range_end[f.own])
     low, high = np.searchsorted(cuts, start, side="right"), np.searchsorted(cuts, end, side="left")
     n = high - low + 1
     gap = np.repeat(np.arange(len(start)), n)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.simulate.trace import I64
-from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, Mask, counts
+from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, Mask, counts, edges_of
 from stepscope.simulate.truth.windows import Span
 
 _BY_AXIS = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp"}
@@ -67,7 +67,7 @@ class Exposure:
         self.start, self.end = f.start[ops], f.end[ops]
         far = np.iinfo(np.int64).max
         near = compute & (f.end > self.start.min(initial=far)) & (f.start < self.end.max(initial=-far))
-        self._edges = np.unique(np.concatenate([f.start[near], f.end[near], self.start, self.end]))
+        self._edges = edges_of(f.start[near], f.end[near], self.start, self.end)
         self._bare = counts(f.start[near], f.end[near], self._edges) == 0
         lengths = np.where(self._bare, np.diff(self._edges), 0)
         until = np.concatenate([[0], np.cumsum(lengths)])
@@ -134,7 +134,7 @@ class Partition:
 
     def __init__(self, f: Facts, s: Span) -> None:
         start, end = np.clip(f.start, s.start, s.end), np.clip(f.end, s.start, s.end)
-        self.edges = np.unique(np.concatenate([start, end, [s.start, s.end]]))
+        self.edges = edges_of(start, end, [s.start, s.end])
         compute, comm, copy = (
             counts(start[mine], end[mine], self.edges) > 0 for mine in (f.role == r for r in (COMPUTE, COMM, COPY))
         )

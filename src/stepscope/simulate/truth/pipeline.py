@@ -8,7 +8,7 @@ import numpy as np
 
 from stepscope.simulate.model import LAYER_PARTS, STAGES
 from stepscope.simulate.scenario import Scenario
-from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, counts
+from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, counts, edges_of
 
 
 def bubble_row(f: Facts, first: int, last: int) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def bubble_row(f: Facts, first: int, last: int) -> dict[str, Any]:
     pipeline = (f.range >= 0) & f.in_pipeline[f.range]
     busy = (f.role == COMPUTE) | ((f.role == COMM) & ~pipeline)
     start, end = np.clip(f.start[busy], lo, hi), np.clip(f.end[busy], lo, hi)
-    edges = np.unique(np.concatenate([start, end, [lo, hi]]))
+    edges = edges_of(start, end, [lo, hi])
     free = int(np.diff(edges)[counts(start, end, edges) == 0].sum())
     return {
         **f.who,
