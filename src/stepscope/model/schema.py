@@ -16,7 +16,7 @@ import polars as pl
 Part = Literal["core", "detail"]
 
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
-MODEL_VERSION = 2
+MODEL_VERSION = 3
 
 OP_KIND = pl.Enum(["kernel", "memcpy", "memset", "graph"])
 COPY_KIND = pl.Enum(["none", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unified", "array", "unknown"])
@@ -104,12 +104,8 @@ OPS = Table(
         Column("context", pl.Int32, "CUDA context id", "detail"),
         _id("short_name", "kernel name without templates and arguments, as the source gives it", "detail"),
         _id("mangled_name", "mangled kernel name, where the source has it", "detail"),
-        Column("grid_x", pl.Int32, "grid size", "detail"),
-        Column("grid_y", pl.Int32, "grid size", "detail"),
-        Column("grid_z", pl.Int32, "grid size", "detail"),
-        Column("block_x", pl.Int32, "block size", "detail"),
-        Column("block_y", pl.Int32, "block size", "detail"),
-        Column("block_z", pl.Int32, "block size", "detail"),
+        *(Column(f"grid_{axis}", pl.Int32, "grid size", "detail") for axis in "xyz"),
+        *(Column(f"block_{axis}", pl.Int32, "block size", "detail") for axis in "xyz"),
         Column("registers", pl.Int32, "registers per thread", "detail"),
         Column("smem_static", pl.Int32, "static shared memory, bytes", "detail"),
         Column("smem_dynamic", pl.Int32, "dynamic shared memory, bytes", "detail"),
@@ -142,7 +138,8 @@ CALLS = Table(
         _id("raw_name", "API name as recorded; null where the source has only `name`"),
         Column("api", API, "runtime or driver API", "detail"),
         Column("return_value", pl.Int32, "status the call returned", "detail"),
-        Column("callchain", pl.Int64, "call chain of the source's stack table", "detail"),
+        Column("callchain", pl.Int64, "native call stack: `chain` of `stacks`", "detail"),
+        Column("python_chain", pl.Int64, "Python call stack: `chain` of `stacks`", "detail"),
         Column("external_id", pl.Int64, "torch's id of the enclosing host op (Kineto)", "detail"),
         _id("thread_name", "name of the calling thread", "detail"),
         Column("thread_priority", pl.Int32, "scheduling priority of the calling thread", "detail"),
@@ -274,7 +271,21 @@ RECORDS = Table(
     ),
 )
 
-TABLES: dict[str, Table] = {t.name: t for t in (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS)}
+STACKS = Table(
+    "stacks",
+    "Call stacks that nsys took at CUDA calls, frame by frame (`--cudabacktrace`, `--python-backtrace=cuda`).",
+    (
+        _RANK,
+        Column("chain", pl.Int64, "which stack, as `calls` refer to it; negative for Python's"),
+        Column("depth", pl.Int32, "place in it: 0 is the innermost frame"),
+        _id("name", "function or symbol"),
+        _id("file", "Python file, or the module (library) of a symbol"),
+        Column("line", pl.Int32, "line in the Python file; null for native frames"),
+    ),
+    keys=("chain", "depth"),
+)
+
+TABLES: dict[str, Table] = {t.name: t for t in (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS)}
 
 #: One row per process of a source; the profile's `ranks` table is made of these.
 PROCESSES: dict[str, Dtype] = {

@@ -27,7 +27,7 @@ def whole(value: pl.Expr) -> pl.Expr:
 
 
 def present(value: pl.Expr) -> pl.Expr:
-    """Zero means none: correlation ids, call chains, graph nodes."""
+    """Zero means none: correlation ids, graph nodes."""
     return pl.when(value != 0).then(value)
 
 
@@ -174,7 +174,7 @@ RUNTIME = Event(
         "api": col("eventClass", to=api),
         "raw_name": col("nameId"),
         "return_value": col("returnValue", to=status),
-        "callchain": col("callchainId", to=present),
+        "callchain": col("callchainId"),  # chains are numbered from 0; a number without a chain finds none
         "thread": col("globalTid"),
         "row": col("rowid"),
     },

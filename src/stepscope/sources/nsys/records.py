@@ -12,6 +12,7 @@ from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import GRAPH, HOST, KERNEL, MEMCPY, MEMSET, RUNTIME, Event
 from stepscope.sources.nsys.processes import Gpus
+from stepscope.sources.nsys.stacks import python_chains
 from stepscope.sources.nsys.strings import Names
 from stepscope.sources.nsys.tables import field
 
@@ -45,10 +46,13 @@ def read_calls(export: Export, part: Part) -> Chunk:
     names = Names()
     wanted = TABLES["calls"].part(part)
     named = "thread_name" in wanted
-    frame = read_events(export, RUNTIME, {*wanted, "thread"} if named else wanted)
+    frame = read_events(export, RUNTIME, {*wanted, "thread", "tid"} if named else wanted)
     frame = _named(export, frame, RUNTIME, names)
     if named:
         frame = frame.join(_threads(export, names), on="thread", how="left", maintain_order="left")
+    if "python_chain" in wanted and (stacks := python_chains(export)).height:
+        # The runtime call and what it enters carry different starts: only the outer one has the stack.
+        frame = frame.join(stacks, on=["proc", "tid", "start_ns"], how="left", maintain_order="left")
     return chunk(frame, "calls", part, names)
 
 

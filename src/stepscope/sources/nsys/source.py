@@ -20,6 +20,7 @@ from stepscope.sources.nsys.meta import note_diagnostics, source_info
 from stepscope.sources.nsys.processes import find_processes
 from stepscope.sources.nsys.ranges import read_ranges
 from stepscope.sources.nsys.records import read_calls, read_host, read_ops
+from stepscope.sources.nsys.stacks import has_stacks, read_stacks
 from stepscope.sources.nsys.syncs import read_syncs
 from stepscope.sources.nsys.tables import Tables
 
@@ -33,6 +34,7 @@ _READERS: dict[str, tuple[tuple[str, ...], Reader]] = {
     "ranges": ((mapping.NVTX.table,), read_ranges),
     "comms": ((), read_comms),
     "records": ((), read_extras),
+    "stacks": ((), read_stacks),
     "syncs": ((mapping.SYNC.table, mapping.RECORD.table), read_syncs),
     "counters": ((GPU_METRICS,), read_counters),
     "host": (tuple(event.table for event in mapping.HOST), read_host),
@@ -70,6 +72,7 @@ class NsysSource:
         there = {name for name, (needs, _) in _READERS.items() if any(map(self._export.tables.has, needs))}
         there |= {"comms"} if has_comms(self._export) else set()
         there |= {"records"} if has_extras(self._export) else set()
+        there |= {"stacks"} if has_stacks(self._export) else set()
         return frozenset(there)
 
     def read(self, table: str, part: Part = "core") -> Chunk:
