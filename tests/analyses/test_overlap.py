@@ -1,0 +1,159 @@
+"""overlap, exposed: op by op against brute force; by hand; other tools' figures where they mean the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from fake import call, comm, make, nvtx, op
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_profiles import Tables, profiles, role
+
+from stepscope import api
+from stepscope.analyses._window import WindowSpec
+from stepscope.analyses.exposed import exposed
+from stepscope.analyses.overlap import overlap
+from stepscope.errors import CannotAnswer
+
+WHOLE = WindowSpec()
+
+
+def test_stages_by_hand():
+    p = make(
+        ops=[
+            op(0, 100, call=1),
+            comm(90, 130, call=2),  # 10 hidden, 30 exposed
+            comm(150, 170, call=3),  # all exposed
+            comm(0, 20, stream=11, call=4),  # all hidden, no stage
+            comm(200, 230, stream=7, call=5),  # in order with compute: a barrier
+        ],
+        calls=[call(10 * k, 10 * k + 1, k) for k in range(1, 6)],
+        ranges=[
+            nvtx(15, 35, "layer00_stage5_f_layer01_stage2_f"),
+            nvtx(25, 34, "copy in"),
+            nvtx(45, 55, "layer01.stage4_b"),
+        ],
+    )
+    rows = {r["stage"]: r for r in overlap(p, WHOLE).rows.to_dicts()}
+    assert list(rows) == ["stage2_f", "stage4_b", "(no stage)"]
+    two = rows["stage2_f"]
+    assert (two["n"], two["comm_ns"], two["exposed_ns"], two["exposed_wall_ns"]) == (2, 60, 50, 50)
+    assert two["overlap_pct"] == pytest.approx(100 * 10 / 60)
+    assert (two["overlap_min_pct"], two["overlap_max_pct"]) == (0.0, pytest.approx(25.0))
+    assert (rows["stage4_b"]["n"], rows["stage4_b"]["barrier_ns"], rows["stage4_b"]["overlap_pct"]) == (0, 30, None)
+    assert (rows["(no stage)"]["overlap_pct"], rows["(no stage)"]["exposed_ns"]) == (100.0, 0)
+
+
+def test_side_by_side_ops_count_once_on_the_wall():
+    p = make(ops=[comm(0, 20, stream=9), comm(10, 30, stream=11)])
+    row = overlap(p, WHOLE).rows.to_dicts()[0]
+    assert (row["comm_ns"], row["exposed_ns"], row["exposed_wall_ns"]) == (40, 40, 30)
+
+
+def test_compute_of_another_step_hides_communication():
+    p = make(
+        ops=[op(0, 10, call=1), comm(10, 20, call=2), op(12, 18, call=3)],
+        calls=[call(0, 1, 1), call(11, 12, 2), call(21, 22, 3)],
+        ranges=[nvtx(10 * k, 10 * k + 9, f"step {k}") for k in range(3)],
+    )
+    row = overlap(p, WindowSpec(index=1)).rows.to_dicts()[0]
+    assert (row["comm_ns"], row["exposed_ns"]) == (10, 4)
+
+
+def test_no_answer_without_communication():
+    with pytest.raises(CannotAnswer, match="communication"):
+        overlap(make(ops=[op(0, 1)]), WHOLE)
+
+
+def _bare(ops: list[dict[str, Any]], lo: int, hi: int) -> list[int]:
+    """Instants of [lo, hi) in which nothing computes."""
+    compute = [o for o in ops if role(o) == "compute"]
+    return [t for t in range(lo, hi) if not any(o["start_ns"] <= t < o["end_ns"] for o in compute)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
+def test_streams_figures_equal_brute_force(tables: Tables, given_time: bool, start: int, length: int):
+    ops = tables["ops"]
+    if not any(role(o) == "comm" for o in ops):
+        return
+    lo, hi = (start, start + length) if given_time else (0, 10**6)
+    inside = [o for o in ops if o["start_ns"] < hi and o["end_ns"] > lo]
+    computing = {o["stream"] for o in inside if role(o) == "compute"}
+    want: dict[int, dict[str, Any]] = defaultdict(lambda: {"n": 0, "comm_ns": 0, "exposed_ns": 0, "barrier_ns": 0})
+    wall: dict[int, set[int]] = defaultdict(set)
+    for o in (o for o in inside if role(o) == "comm"):
+        s, e = max(o["start_ns"], lo), min(o["end_ns"], hi)
+        row = want[o["stream"]]
+        if o["stream"] in computing:
+            row["barrier_ns"] += e - s
+            continue
+        row["n"] += 1
+        row["comm_ns"] += e - s
+        row["exposed_ns"] += len(_bare(ops, s, e))
+        wall[o["stream"]] |= set(_bare(ops, s, e))
+    spec = WindowSpec(start=lo, end=hi) if given_time else WHOLE
+    rows = overlap(make(ops=ops, calls=tables["calls"]), spec, by="stream").rows.to_dicts()
+    assert {r["stream"]: {k: r[k] for k in want[r["stream"]]} for r in rows} == dict(want)
+    assert {r["stream"]: r["exposed_wall_ns"] for r in rows} == {s: len(wall[s]) for s in want}
+
+
+@settings(max_examples=200, deadline=None)
+@given(profiles())
+def test_single_ops_equal_brute_force(tables: Tables):
+    ops = tables["ops"]
+    if not any(role(o) == "comm" for o in ops):
+        return
+    launched = {c["correlation"]: c["start_ns"] for c in tables["calls"] if c["correlation"] is not None}
+    rows = exposed(make(ops=ops, calls=tables["calls"]), WHOLE, top=0).rows.to_dicts()
+    compute = [o for o in ops if role(o) == "compute"]
+
+    def called(o: dict[str, Any]) -> int:
+        return launched.get(o["correlation"], o["start_ns"])
+
+    def one(o: dict[str, Any]) -> tuple[int, ...]:
+        held = starved = 0
+        for t in _bare(ops, o["start_ns"], o["end_ns"]):
+            after = [c for c in compute if c["start_ns"] >= t]
+            waiting = after and called(after[0]) <= t
+            held, starved = (held + 1, starved) if waiting else (held, starved + 1)
+        return o["stream"], o["start_ns"], o["end_ns"] - o["start_ns"], held + starved, held, starved
+
+    got = [(r["stream"], r["start_ns"], r["dur_ns"], r["exposed_ns"], r["held_ns"], r["starved_ns"]) for r in rows]
+    assert sorted(got) == sorted(one(o) for o in ops if role(o) == "comm")
+    assert [r["exposed_ns"] for r in rows] == sorted((r["exposed_ns"] for r in rows), reverse=True)
+
+
+# -- real traces -----------------------------------------------------------------------------------------------------
+
+
+def test_overlapped_and_serialized_are_told_apart(shared: Path):
+    for group, hidden in (("moe4", 0.3), ("moe4mps", 15.0)):
+        share = {}
+        for name in ("overlapped", "serialized"):
+            profile = api.open(shared / f"traces/h200/{group}/{name}.sqlite", cache=False)
+            totals = profile.overlap().summary["total"]
+            share[name] = [t["overlap_pct"] for t in totals]
+        assert all(p == 0.0 for p in share["serialized"]), group
+        assert all(p > hidden for p in share["overlapped"]), group
+
+
+@pytest.mark.parametrize("name", ["h200_moe4_overlapped", "h200_moe4mps_overlapped", "a100_nccl_metadata_world2"])
+def test_whole_capture_equals_traceinsight(shared: Path, name: str):
+    """Its overlap is of unions over the whole trace: ours in the same window, from `breakdown`'s sets."""
+    golden = pl.read_csv(shared / f"golden/traceinsight-0.6.1/{name}/exact/comm_comp_overlap.csv")
+    if name.startswith("h200"):
+        group, _, what = name.removeprefix("h200_").partition("_")
+        trace = f"traces/h200/{group}/{what}.rank*.pt.trace.json.gz"
+    else:
+        trace = f"traces/public/{name}.json.gz"
+    profile = api.open(str(shared / trace), cache=False)
+    spans = profile.ops.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    rows = profile.breakdown(start=spans[0], end=spans[1]).rows
+    share = 100.0 * rows["comm_hidden_ns"] / (rows["comm_hidden_ns"] + rows["comm_exposed_ns"])
+    column = next(c for c in golden.columns if "overlap" in c)
+    assert share.to_list() == pytest.approx(golden.sort("rank")[column].to_list(), abs=0.006)
