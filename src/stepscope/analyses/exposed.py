@@ -7,17 +7,22 @@ op), or the host had not launched it yet (`starved_ns`). The two sum to the expo
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 
 from stepscope.analyses._comm import CommOps, comm_ops, need_communication
 from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._rank import COMPUTE, STAGE, RankData, ranks_of
 from stepscope.analyses._window import WindowSpec, windows
-from stepscope.intervals import Spans, subtract
+from stepscope.intervals import covered, gaps, union
+from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+
+I64 = npt.NDArray[np.int64]
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -45,48 +50,66 @@ def exposed(
 ) -> Result:
     need_communication(profile)
     chosen = windows(profile, window)
-    worst: list[tuple[int, RankData, CommOps, int]] = []
-    for data in ranks_of(profile):
-        for span in chosen.of(data.rank):
-            comm = comm_ops(data, span)
-            order = np.argsort(-comm.exposed, kind="stable")[: top or None]
-            worst += [(-int(comm.exposed[i]), data, comm, int(i)) for i in order]
-    worst.sort(key=lambda w: (w[0], w[1].rank, int(w[2].start[w[3]])))
-    table = [_row(profile, data, comm, i, stage) for _, data, comm, i in worst[: top or None]]
+    frames = [
+        _rows(profile, data, comm_ops(data, span), top, stage)
+        for data in ranks_of(profile)
+        for span in chosen.of(data.rank)
+    ]
+    table = pl.concat(frames).sort(
+        ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
+    )
+    table = table.head(top) if top else table
     return Result(rows(COLUMNS, table), chosen.rows(), notes=[*chosen.notes, *graph_notes(profile)])
 
 
-def _row(profile: Profile, data: RankData, comm: CommOps, i: int, stage: str) -> dict[str, Any]:
-    op = comm.ops[i : i + 1]
-    held, starved, next_op = _instead(data, int(comm.start[i]), int(comm.end[i]))
-    return {
-        "rank": data.rank,
-        "pid": data.pid,
-        "stage": data.stage_of(op, stage)[0],
-        "range": data.text_of(data.enclosing(op))[0],
-        "name": profile.names[int(data.name[op[0]])],
-        "stream": int(data.stream[op[0]]),
-        "start_ns": int(comm.start[i]),
-        "dur_ns": int(comm.length[i]),
-        "exposed_ns": int(comm.exposed[i]),
-        "barrier": bool(comm.barrier[i]),
-        "held_ns": held,
-        "starved_ns": starved,
-        "next_op": None if next_op is None else profile.names[int(data.name[next_op])],
-    }
+def _rows(profile: Profile, data: RankData, comm: CommOps, top: int, stage: str) -> pl.DataFrame:
+    """The worst ops of one window."""
+    order = np.argsort(-comm.exposed, kind="stable")[: top or None]
+    ops, start, end = comm.ops[order], comm.start[order], comm.end[order]
+    held, next_op = _instead(data, start, end)
+    known = pl.Series(next_op != NONE)
+    names = profile.names
+    return pl.DataFrame(
+        {
+            "rank": np.full(len(ops), data.rank, dtype=np.int64),
+            "pid": np.full(len(ops), data.pid, dtype=np.int64),
+            "stage": data.stage_of(ops, stage),
+            "range": data.text_of(data.enclosing(ops)),
+            "name": names.gather(data.name[ops]),
+            "stream": data.stream[ops].astype(np.int64),
+            "start_ns": start,
+            "dur_ns": end - start,
+            "exposed_ns": comm.exposed[order],
+            "barrier": comm.barrier[order],
+            "held_ns": held,
+            "starved_ns": comm.exposed[order] - held,
+            "next_op": pl.select(pl.when(known).then(names.gather(data.name[np.maximum(next_op, 0)]))).to_series(),
+        }
+    )
 
 
-def _instead(data: RankData, start: int, end: int) -> tuple[int, int, int | None]:
-    """Split the exposed part of [start, end) at the launch of the compute kernel that follows each stretch."""
-    bare = subtract(Spans.of(start, end), data.compute)
+def _instead(data: RankData, start: I64, end: I64) -> tuple[I64, I64]:
+    """How long each op was exposed while the next compute kernel was launched, and which kernel that was.
+
+    Between two stretches of compute the next kernel is the one that ends the gap: from its launch on the gap is held.
+    An op that spans several gaps names the kernel after the longest.
+    """
     compute = np.flatnonzero(data.role == COMPUTE)
-    held, longest, next_op = 0, -1, None
-    for lo, hi in zip(bare.start.tolist(), bare.end.tolist(), strict=True):
-        k = int(np.searchsorted(data.start[compute], lo))
-        after = int(compute[k]) if k < len(compute) else None
-        if after is not None:
-            launched = int(data.launched_at[after])
-            held += max(0, hi - max(lo, launched))
-        if hi - lo > longest:
-            longest, next_op = hi - lo, after
-    return held, bare.length() - held, next_op
+    if len(start) == 0 or len(compute) == 0:
+        return np.zeros(len(start), np.int64), np.full(len(start), NONE, dtype=np.int64)
+    bare = gaps(data.compute, min(int(start.min()), int(data.start[compute[0]])), int(max(end.max(), data.end.max())))
+    k = np.searchsorted(data.start[compute], bare.end)
+    after = np.where(k < len(compute), compute[np.minimum(k, len(compute) - 1)], NONE)
+    launched = np.where(after != NONE, data.launched_at[np.maximum(after, 0)], bare.end)
+    held = covered(start, end, union(np.clip(launched, bare.start, bare.end), bare.end))
+    # Pairs of an op and a gap that it meets.
+    first = np.searchsorted(bare.end, start, side="right")
+    count = np.maximum(np.searchsorted(bare.start, end, side="left") - first, 0)
+    op = np.repeat(np.arange(len(start)), count)
+    gap = np.arange(len(op)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    shared = np.minimum(end[op], bare.end[gap]) - np.maximum(start[op], bare.start[gap])
+    order = np.lexsort((gap, -shared, op))
+    longest = order[np.r_[True, op[order][1:] != op[order][:-1]]] if len(op) else order
+    next_op = np.full(len(start), NONE, dtype=np.int64)
+    next_op[op[longest]] = after[gap[longest]]
+    return held, next_op
