@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 
 
 class Kind(IntEnum):
@@ -85,6 +86,7 @@ class Kinds(dict[tuple[str, str], int]):
         return int(kind)
 
 
+@lru_cache(maxsize=1 << 16)
 def host_kind(kind: Kind, name: str) -> str:
     """`schema.HOST_KIND` of a host event."""
     if _GC.search(name):

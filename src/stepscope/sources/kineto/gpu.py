@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -102,7 +102,7 @@ def _activity(rows: Rows) -> dict[str, Any]:
     }
 
 
-@cache
+@lru_cache(maxsize=1024)
 def copy_of(name: str) -> tuple[str, str, str]:
     """(direction, memory read, memory written) of a copy by its name."""
     kind = "unknown"
@@ -119,7 +119,7 @@ def copy_of(name: str) -> tuple[str, str, str]:
     return kind, _memory(source), _memory(target)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def memset_of(name: str) -> str:
     """Memory that a memset sets, by its name."""
     found = _MEMORY.search(name)

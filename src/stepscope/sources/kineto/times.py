@@ -28,7 +28,7 @@ _YEAR_NS = 366 * 86_400 * 10**9
 _FRACTION = re.compile(rb'"ts"\s*+:\s*+"?+-?+\d++(?:\.\d*[1-9]|\.?+\d*+[eE])')
 _MANY_DECIMALS = re.compile(rb'"ts"\s*+:\s*+"?+-?+\d++(?:\.\d{3}\d|\.?+\d*+[eE])')
 #: A file that writes more than three decimals does so everywhere: its first events tell.
-_SAMPLE_BYTES = 1 << 16
+_SAMPLE_BYTES = 1 << 13
 
 
 def nanoseconds(ts: Floats, dur: Floats) -> tuple[Ints, Ints, Bools]:
