@@ -18,22 +18,28 @@ def link(op_correlation: npt.NDArray[np.int64], call_correlation: npt.NDArray[np
     Ids are positive; zero or less means the profiler gave none. Of several calls with one id (a runtime call that
     enters the driver) the first row wins: calls are sorted by start, so that is the outermost.
     """
-    calls = np.flatnonzero(call_correlation > 0)
+    calls = _rows(call_correlation > 0)
     found = np.full(len(op_correlation), NO_CALL, dtype=np.uint32)
-    if len(calls) == 0 or len(op_correlation) == 0:
-        return found
     ids = call_correlation[calls]
+    if len(ids) == 0 or len(op_correlation) == 0:
+        return found
     low, high = int(ids.min()), int(ids.max())
-    ops = np.flatnonzero((op_correlation >= low) & (op_correlation <= high))
+    ops = _rows((op_correlation >= low) & (op_correlation <= high))
     wanted = op_correlation[ops]
+    rows = np.arange(len(call_correlation), dtype=np.uint32)[calls]
     if high - low < _DENSE * (len(ids) + len(wanted)) + 1024:
         row_of = np.full(high - low + 1, NO_CALL, dtype=np.uint32)
-        row_of[(ids - low)[::-1]] = calls[::-1]  # backwards, so that the first of equal ids is written last
+        row_of[(ids - low)[::-1]] = rows[::-1]  # backwards, so that the first of equal ids is written last
         found[ops] = row_of[wanted - low]
         return found
     order = np.argsort(ids, kind="stable")
     at = np.searchsorted(ids, wanted, sorter=order)
     at[at == len(ids)] = 0
     hit = ids[order[at]] == wanted
-    found[ops[hit]] = calls[order[at[hit]]]
+    found[ops] = np.where(hit, rows[order[at]], NO_CALL)
     return found
+
+
+def _rows(wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | slice:
+    """The rows that are wanted; a slice where all are, as is usual: nothing is copied then."""
+    return slice(None) if wanted.all() else np.flatnonzero(wanted)

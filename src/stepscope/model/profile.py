@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,8 @@ class Profile:
         self._rules = rules or taxonomy.default()
         self._names = Names()
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
+        #: What analyses derived from the tables, by a key of their own: computed once, shared between questions.
+        self.memo: dict[object, Any] = {}
         self.ranks, self._notes = ranks.assign(self._sources)
 
     # -- what was opened -----------------------------------------------------------------------------------------
@@ -107,6 +110,7 @@ class Profile:
             raise BadInput(f"--rank: no rank {missing[0]} in this profile", f"it has {have}")
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
+        part.memo = {}
         part.ranks = self.ranks.filter(pl.col("rank").is_in(wanted))
         part._tables = {k: f.filter(pl.col("rank").is_in(wanted)) for k, f in self._tables.items()}
         return part
@@ -140,12 +144,10 @@ class Profile:
         return frame
 
     def _ranked(self, frame: pl.DataFrame, mine: pl.DataFrame) -> pl.DataFrame:
-        rank_of = np.full(int(mine["proc"].to_numpy().max()) + 1, -1, dtype=np.int32)
+        # One entry more than there are processes: those that are no rank are clipped to it, and it says so.
+        rank_of = np.full(int(mine["proc"].to_numpy().max()) + 2, -1, dtype=np.int32)
         rank_of[mine["proc"].to_numpy()] = mine["rank"].to_numpy()
-        proc = frame["proc"].to_numpy()
-        rank = np.full(len(proc), -1, dtype=np.int32)
-        known = proc < len(rank_of)
-        rank[known] = rank_of[proc[known]]
+        rank = rank_of.take(frame["proc"].to_numpy(), mode="clip")
         frame = frame.drop("proc").insert_column(0, pl.Series("rank", rank))
         return frame if (rank >= 0).all() else frame.filter(pl.col("rank") >= 0)
 
@@ -165,11 +167,10 @@ class Profile:
         kernel = pl.col("kind").is_in(["kernel", "graph"])
         return ops.with_columns(
             pl.when((kernel & named) | (pl.col("copy_kind") == "PtoP"))
-            .then(pl.lit("comm"))
+            .then(pl.lit("comm", ROLE))
             .when(kernel)
-            .then(pl.lit("compute"))
-            .otherwise(pl.lit("copy"))
-            .cast(ROLE)
+            .then(pl.lit("compute", ROLE))
+            .otherwise(pl.lit("copy", ROLE))
             .alias("role")
         )
 
