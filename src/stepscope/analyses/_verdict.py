@@ -31,8 +31,8 @@ VERDICT = {
 }
 
 
-def verdict(data: RankData, span: Window) -> dict[str, Any] | None:
-    """The parts of the window, the largest one named, and where the host was while the GPU starved."""
+def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """What bounds the window, with where the host was while the GPU starved; and the parts that this rests on."""
     if span.gpu_start_ns is None or span.gpu_end_ns is None or span.gpu_ns == 0:
         return None
     parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
@@ -48,19 +48,19 @@ def verdict(data: RankData, span: Window) -> dict[str, Any] | None:
     }
     largest = max(sizes, key=lambda k: sizes[k])
     where, where_ns = _where(data, found)
-    return {
-        "rank": data.rank,
-        "index": span.index,
+    key = {"rank": data.rank, "index": span.index, "window_ns": span.gpu_ns}
+    found_on = {
+        **key,
         "verdict": VERDICT[largest],
-        "window_ns": span.gpu_ns,
         "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
-        **{f"{k}_ns": v for k, v in sizes.items()},
+        "starved_ns": sizes["starved"],
         "starved_host_ns": int(length[found.cause == HOST].sum()),
         "starved_api_ns": int(length[found.cause == API].sum()),
         "starved_gaps": len(np.unique(found.next_op[np.isin(found.cause, (HOST, API))])),
         "starved_range": where,
         "starved_range_ns": where_ns,
     }
+    return found_on, key | {f"{k}_ns": v for k, v in sizes.items()}
 
 
 def _where(data: RankData, found: Pieces) -> tuple[str | None, int]:

@@ -21,16 +21,16 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._causes import Calls
-from stepscope.analyses._comm import need_ops
+from stepscope.analyses._comm import need_communication, need_ops
 from stepscope.analyses._depend import Dependencies, dependencies
 from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._partition import partition
 from stepscope.analyses._rank import COMPUTE, RankData, ranks_of
-from stepscope.analyses._reasons import REASONS, STREAM, Waits, reasons
+from stepscope.analyses._reasons import REASONS, Waits, next_of, reasons, standing
 from stepscope.analyses._shorten import shorten
 from stepscope.analyses._window import Window, WindowSpec, windows
 from stepscope.errors import CannotAnswer
-from stepscope.intervals import Spans, gaps, intersect, subtract, union
+from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -88,6 +88,13 @@ def concurrency(
     top: Annotated[int, "with --by op: only the N longest waits of each rank; 0 for all"] = 20,
 ) -> Result:
     need_ops(profile)
+    if by == "exposed":
+        need_communication(profile)
+    if by in ("count", "pair") and _most_streams(profile) < 2:
+        raise CannotAnswer(
+            "all GPU work is on one stream, so nothing can run together",
+            "profile a run that uses several streams; `--by stream` says why this one stood still",
+        )
     if by in ("stream", "exposed", "op") and profile.ops["launch"].null_count() == profile.ops.height:
         raise CannotAnswer(
             "the profile has no launch calls, so nothing says what an op waited for",
@@ -120,6 +127,11 @@ def concurrency(
     return Result(
         rows(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table), chosen.rows(), {"together": summary}, notes
     )
+
+
+def _most_streams(profile: Profile) -> int:
+    per_rank = profile.ops.group_by("rank").agg(pl.struct("device", "stream").n_unique())
+    return int(per_rank["device"].max() or 0)  # type: ignore[arg-type]
 
 
 def _busy(data: RankData, lo: int, hi: int) -> dict[int, Spans]:
@@ -186,7 +198,7 @@ def _stream_rows(
     for stream, spans in busy.items():
         table.append({"stream": stream, "reason": BUSY, "n": len(spans), "total_ns": spans.length()})
         bare = gaps(spans, span.gpu_start_ns, span.gpu_end_ns)
-        waits = reasons(data, found, calls, bare, _next(data, np.flatnonzero(data.stream == stream), bare.end))
+        waits = reasons(data, found, calls, bare, next_of(data, np.flatnonzero(data.stream == stream), bare.end))
         length = waits.end - waits.start
         for k in np.unique(waits.reason).tolist():
             mine = waits.reason == k
@@ -201,14 +213,14 @@ def _exposed_rows(
 ) -> list[dict[str, Any]]:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
     bare = partition(data, span.gpu_start_ns, span.gpu_end_ns).comm_exposed
-    after = _next(data, np.flatnonzero(data.role == COMPUTE), bare.end)
+    after = next_of(data, np.flatnonzero(data.role == COMPUTE), bare.end)
     on = np.where(after != NONE, data.stream[np.maximum(after, 0)], NONE)
     calls, parts = Calls(data), []
     for stream in np.unique(on).tolist():
         mine = Spans(bare.start[on == stream], bare.end[on == stream])
         ops = np.flatnonzero(data.stream == stream) if (after[on == stream] != NONE).all() else np.empty(0, np.int64)
-        parts += _standing(data, found, calls, ops, mine)
-    waits = Waits(*(np.concatenate(c) for c in zip(*map(_columns, parts), strict=True))) if parts else _NOTHING
+        parts += standing(data, found, calls, ops, mine)
+    waits = Waits(*(np.concatenate(c) for c in zip(*(w.columns() for w in parts), strict=True))) if parts else _NOTHING
     frame = pl.DataFrame({"reason": waits.reason, "holder": _holder_names(data, waits), "ns": waits.end - waits.start})
     totals = (
         frame.group_by("reason", "holder")
@@ -222,30 +234,11 @@ def _exposed_rows(
     ]
 
 
-def _standing(data: RankData, found: Dependencies, calls: Calls, ops: I64, spans: Spans) -> list[Waits]:
-    """Why `ops`, all of one stream, did not compute in `spans`: one of them ran, or the next could not yet."""
-    busy = intersect(spans, union(data.start[ops], data.end[ops]))
-    still = subtract(spans, busy)
-    running = ops[np.searchsorted(data.start[ops], busy.start, side="right") - 1] if len(ops) else ops
-    stream = Waits(busy.start, busy.end, np.full(len(busy), STREAM), running, running)
-    return [stream, reasons(data, found, calls, still, _next(data, ops, still.start))]
-
-
-def _columns(waits: Waits) -> tuple[I64, ...]:
-    return waits.start, waits.end, waits.reason, waits.op, waits.holder
-
-
 def _holder_names(data: RankData, waits: Waits) -> I64:
     if len(data.name) == 0:
         return waits.holder
     held: I64 = np.where(waits.holder != NONE, data.name[np.maximum(waits.holder, 0)].astype(np.int64), NONE)
     return held
-
-
-def _next(data: RankData, ops: I64, at: I64) -> I64:
-    """The first of `ops` (rows in start order) that starts at each moment or later, NONE where none does."""
-    k = np.searchsorted(data.start[ops], at)
-    return np.where(k < len(ops), ops[np.minimum(k, len(ops) - 1)], NONE) if len(ops) else np.full(len(at), NONE)
 
 
 def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window, top: int) -> list[dict[str, Any]]:

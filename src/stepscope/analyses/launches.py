@@ -90,7 +90,7 @@ def launches(
         )
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
-    verdicts: list[dict[str, Any]] = []
+    verdicts: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for data in ranks_of(profile):
         queue = _Queue(data) if by != "name" else None
         for span in chosen.of(data.rank):
@@ -104,9 +104,10 @@ def launches(
                 frames.append(table.select(*who, pl.all()))
             if found := verdict(data, span):
                 verdicts.append(found)
+    summary = {"verdict": [v for v, _ in verdicts], "parts": [p for _, p in verdicts]}
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS[f"by={by}"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    return Result(result, chosen.rows(), {"verdict": verdicts}, [*chosen.notes, *graph_notes(profile)])
+    return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)])
 
 
 def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.DataFrame:
