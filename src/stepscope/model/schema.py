@@ -16,7 +16,7 @@ import polars as pl
 Part = Literal["core", "detail"]
 
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
-MODEL_VERSION = 3
+MODEL_VERSION = 4
 
 OP_KIND = pl.Enum(["kernel", "memcpy", "memset", "graph"])
 COPY_KIND = pl.Enum(["none", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unified", "array", "unknown"])
@@ -159,15 +159,15 @@ RANGES = Table(
         Column("kind", RANGE_KIND, "push/pop (nests per thread), start/end (may cross threads), or a mark (no length)"),
         _id("domain", "NVTX domain; null for the default one"),
         Column("closed", pl.Boolean, "false where the capture ended before the range did"),
+        Column("domain_recorded", pl.Boolean, "the trace itself names the domain; else `domain` is inferred"),
+        Column("end_tid", pl.Int32, "thread that ended the range, where it is another one"),
         Column("parent", pl.UInt32, "row, within the rank's ranges, of the range it lies in", derived=True),
         Column("depth", pl.UInt16, "number of ranges it lies in, same thread", derived=True),
-        Column("end_tid", pl.Int32, "thread that ended a start/end range", "detail"),
         Column("registered", pl.Boolean, "the text was a registered string", "detail"),
         Column("color", pl.UInt32, "ARGB colour", "detail"),
         Column("category", pl.Int64, "NVTX category", "detail"),
         Column("domain_id", pl.Int64, "domain number within the process", "detail"),
         Column("nsys_type", pl.Int32, "nsys event type (59 push/pop, 60 start/end, 34 mark)", "detail"),
-        Column("domain_recorded", pl.Boolean, "the trace itself names the domain; else `domain` is inferred", "detail"),
         Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
     ),
 )

@@ -34,7 +34,8 @@ def _pushpop_trace(view: View, args: Args) -> pl.DataFrame:
     view.need("ranges")
     ranges = view.ranges.filter(pl.col("kind") == "pushpop")
     start, end = ints(ranges, "start_ns", "end_ns")
-    found = tree(ranges, nesting.nest(threads(ranges), start, end))
+    found = tree(nesting.nest(threads(ranges), start, end))
+    number = view.range_numbers(ranges)
     inside = found.parent != NONE
     within = np.zeros(len(start), dtype=np.int64)
     np.add.at(within, found.parent[inside], (end - start)[inside])
@@ -51,9 +52,9 @@ def _pushpop_trace(view: View, args: Args) -> pl.DataFrame:
         "tid",
         level,
         pl.Series("n_children", found.children()),
-        pl.Series("number", found.number),
-        found.parent_numbers().alias("parent_number"),
-        pl.Series("stack", found.stacks(), dtype=pl.String),
+        pl.Series("number", number),
+        found.parent_numbers(number).alias("parent_number"),
+        pl.Series("stack", found.stacks(number), dtype=pl.String),
         (pl.lit("--").repeat_by(level).list.join("") + labels).alias("name_tree"),
     )
     return frame.sort("start_ns", "duration", "number")

@@ -28,10 +28,6 @@ class Projection:
     n: I64
     tree: Tree
 
-    @property
-    def seen(self) -> npt.NDArray[np.bool_]:
-        return self.n > 0
-
 
 def project(view: View) -> Projection:
     found = view.attribution
@@ -46,7 +42,7 @@ def project(view: View) -> Projection:
     else:
         for at, row in found.climb(found.innermost, found.call_end):
             _add(start, end, count, row, first[at], last[at], np.ones(len(at), np.int64))
-    return Projection(start, end, count, tree(found.ranges, found.nest))
+    return Projection(start, end, count, tree(found.nest))
 
 
 def _per_call(ops: pl.DataFrame, calls: I64, n: int) -> tuple[I64, I64]:
@@ -74,27 +70,22 @@ def _upwards(found: Attribution, start: I64, end: I64, count: I64) -> None:
         _add(start, end, count, found.nest.parent[rows], start[rows], end[rows], count[rows])
 
 
-def _frame(view: View) -> pl.DataFrame:
-    """The ranges that launched something, with their projection."""
-    view.need("ops", "calls", "ranges")
-    made = project(view)
-    seen = made.seen
+def _frame(view: View, made: Projection) -> pl.DataFrame:
+    """All ranges with their projection."""
     return view.attribution.ranges.with_columns(
         pl.Series("proj_start", made.start),
         (pl.Series("proj", made.end) - pl.Series(made.start)).alias("proj"),
         pl.Series("ops", made.n),
         pl.Series("level", made.tree.level),
-        pl.Series("n_children", made.tree.children(seen)),
-        pl.Series("number", made.tree.number),
-        made.tree.parent_numbers().alias("parent_number"),
+        pl.Series("n_children", made.tree.children(made.n > 0)),
         (pl.col("end_ns") - pl.col("start_ns")).alias("duration"),
         pl.col("kind").cast(pl.String).replace_strict(STYLES, return_dtype=pl.String, default=None).alias("style"),
-        pl.Series("position", np.arange(len(seen))),
-    ).filter(pl.Series(seen))
+    )
 
 
 def _sum(view: View, args: Args) -> pl.DataFrame:
-    frame = _frame(view)
+    view.need("ops", "calls", "ranges")
+    frame = _frame(view, project(view)).filter(pl.col("ops") > 0)
     found = frame.group_by("label", "style").agg(
         *moments("proj"), *(pl.col(c).sum() for c in ("duration", "ops", "level", "n_children"))
     )
@@ -105,9 +96,15 @@ def _sum(view: View, args: Args) -> pl.DataFrame:
 
 
 def _trace(view: View, args: Args) -> pl.DataFrame:
-    frame = _frame(view)
-    stacks = np.array(project(view).tree.stacks(), dtype=object)
-    rows = Rows(frame.sort("number"), {"label": view.labels}).decoded()
+    view.need("ops", "calls", "ranges")
+    made = project(view)
+    number = view.range_numbers(view.attribution.ranges)
+    frame = _frame(view, made).with_columns(
+        pl.Series("number", number),
+        made.tree.parent_numbers(number).alias("parent_number"),
+        pl.Series("stack", made.tree.stacks(number), dtype=pl.String),
+    )
+    rows = Rows(frame.filter(pl.col("ops") > 0).sort("number"), {"label": view.labels}).decoded()
     named = rows.select(
         "label",
         "proj_start",
@@ -122,7 +119,7 @@ def _trace(view: View, args: Args) -> pl.DataFrame:
         "n_children",
         "number",
         "parent_number",
-        pl.Series("stack", stacks[rows["position"].to_numpy()].tolist(), dtype=pl.String),
+        "stack",
     )
     return pl.concat([_outside(view, named.schema), named])
 

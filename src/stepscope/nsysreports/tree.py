@@ -9,7 +9,6 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.model import nesting
-from stepscope.nsysreports.view import ints
 
 I64 = npt.NDArray[np.int64]
 NONE = nesting.NONE
@@ -19,20 +18,19 @@ NONE = nesting.NONE
 class Tree:
     """Ranges of one or more threads; arrays by row of the frame it was made of."""
 
-    number: I64  # what nsys calls the range: the number of its record
     parent: I64  # row of the shortest range of the thread that contains it
     level: I64
 
-    def stacks(self) -> list[str]:
+    def stacks(self, number: I64) -> list[str]:
         """`:3:4` for range 4 inside range 3."""
         stacks = [""] * len(self.parent)
         for row in np.argsort(self.level, kind="stable").tolist():
             up = self.parent[row]
-            stacks[row] = f"{stacks[up] if up != NONE else ''}:{self.number[row]}"
+            stacks[row] = f"{stacks[up] if up != NONE else ''}:{number[row]}"
         return stacks
 
-    def parent_numbers(self) -> pl.Series:
-        found = pl.Series(self.number[self.parent.clip(0)] if len(self.parent) else self.number)
+    def parent_numbers(self, number: I64) -> pl.Series:
+        found = pl.Series(number[self.parent.clip(0)] if len(self.parent) else number)
         return found.set(pl.Series(self.parent == NONE), None)
 
     def children(self, of: npt.NDArray[np.bool_] | None = None) -> I64:
@@ -41,7 +39,7 @@ class Tree:
         return np.bincount(up[up != NONE], minlength=len(self.parent)).astype(np.int64)
 
 
-def tree(ranges: pl.DataFrame, nest: nesting.Nesting) -> Tree:
+def tree(nest: nesting.Nesting) -> Tree:
     """Parents by containment: of the ranges open when a range starts, the innermost that does not end before it."""
     parent = nest.parent.copy()
     live = np.flatnonzero(parent != NONE)
@@ -50,8 +48,4 @@ def tree(ranges: pl.DataFrame, nest: nesting.Nesting) -> Tree:
         parent[live] = nest.parent[parent[live]]
         live = live[parent[live] != NONE]
     level = nesting.Nesting(nest.group, nest.start, nest.end, nest.order, parent).depth()
-    if ranges["row"].null_count():
-        number = np.arange(1, ranges.height + 1, dtype=np.int64)
-    else:
-        (number,) = ints(ranges, "row")
-    return Tree(number, parent, level)
+    return Tree(parent, level)

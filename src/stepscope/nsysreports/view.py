@@ -112,7 +112,9 @@ class View:
     @cached_property
     def ranges(self) -> pl.DataFrame:
         """NVTX ranges of this part of the capture, with `label`, a code of `labels`: `domain:text`, or the text."""
-        ranges = self.profile.table("ranges", detail=True).filter(pl.col("kind") != "mark")
+        ranges = self.profile.ranges
+        ranges = ranges.with_columns(pl.Series("position", np.arange(ranges.height, dtype=np.uint32)))
+        ranges = ranges.filter(pl.col("kind") != "mark")
         if not self.part.whole:
             ranges = ranges.filter(self.part.mask(ranges, per_thread=True))
         ranges = ranges.with_columns(pl.when("domain_recorded").then("domain").alias("domain"))
@@ -123,6 +125,13 @@ class View:
         self.labels, codes = coded(full)
         pairs = pairs.with_columns(label=codes)
         return ranges.join(pairs, on=["domain", "name"], how="left", nulls_equal=True, maintain_order="left")
+
+    def range_numbers(self, ranges: pl.DataFrame) -> npt.NDArray[np.int64]:
+        """What nsys calls these ranges: the number of their record; counted afresh where the source has none."""
+        numbers = self.profile.table("ranges", detail=True)["row"].gather(ranges["position"])
+        if numbers.null_count():
+            return np.arange(1, ranges.height + 1, dtype=np.int64)
+        return numbers.to_numpy()
 
     #: Texts of the ranges' labels; filled when `ranges` is first read.
     labels = pl.Series("labels", [], dtype=pl.String)

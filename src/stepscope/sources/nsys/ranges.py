@@ -24,16 +24,11 @@ def read_ranges(export: Export, part: Part) -> Chunk:
         needs |= {"text", "text_id", "domain_id"}
     frame = read_events(export, NVTX, needs, only=("eventType", (PUSH_POP, START_END, MARK)))
     frame = close(frame, export)
-    if "domain_recorded" in wanted:
-        recorded = pl.DataFrame(
-            list(domains(export)), schema={"proc": pl.Int32, "domain_id": pl.Int64}, orient="row"
-        ).with_columns(domain_recorded=True)
-        frame = frame.join(recorded, on=["proc", "domain_id"], how="left", maintain_order="left")
     if "registered" in wanted:
         frame = frame.with_columns(registered=(pl.col("text") == b"") & pl.col("text_id").is_not_null())
     if "name" in wanted:
         frame = frame.with_columns(name_of(export, frame, names))
-        frame = frame.with_columns(domain=domain_of(export, frame, names))
+        frame = frame.hstack(domains_of(export, frame, names))
     return chunk(frame, "ranges", part, names)
 
 
@@ -68,19 +63,25 @@ def domains(export: Export) -> dict[tuple[int, int], str]:
 
 
 def domain_of(export: Export, frame: pl.DataFrame, names: Names) -> pl.Series:
-    """The domain of each named range, null for the default one.
+    """The domain of each named range, null for the default one."""
+    return domains_of(export, frame, names)["domain"]
+
+
+def domains_of(export: Export, frame: pl.DataFrame, names: Names) -> pl.DataFrame:
+    """`domain` of each named range, and `domain_recorded`: whether the export names it itself.
 
     Cut files have lost the rows that name the domains. NCCL's is then known by the names in it.
     """
     named = domains(export)
+    recorded = set(named)
     nccl = [at for at, text in enumerate(names.series()) if text.startswith("nccl")]
     in_nccl = frame.filter(pl.col("name").is_in(nccl), pl.col("domain_id") != 0).select("proc", "domain_id").unique()
     for proc, number in in_nccl.iter_rows():
         named.setdefault((proc, number), NCCL)
     known = pl.DataFrame(
-        [(proc, number, names.intern(text)) for (proc, number), text in sorted(named.items()) if number != 0],
-        schema={"proc": pl.Int32, "domain_id": pl.Int64, "domain": pl.UInt32},
+        [(*key, names.intern(text), key in recorded) for key, text in sorted(named.items()) if key[1] != 0],
+        schema={"proc": pl.Int32, "domain_id": pl.Int64, "domain": pl.UInt32, "domain_recorded": pl.Boolean},
         orient="row",
     )
     key = ["proc", "domain_id"]
-    return frame.select(key).join(known, on=key, how="left", maintain_order="left")["domain"]
+    return frame.select(key).join(known, on=key, how="left", maintain_order="left").select("domain", "domain_recorded")
