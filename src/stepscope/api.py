@@ -18,7 +18,7 @@ from stepscope.sources.open import open_sources
 from stepscope.store import cached
 
 #: Keywords that choose the window of a windowed analysis.
-WINDOW_KEYWORDS = ("anchor", "index", "match", "start", "end")
+WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "start", "end")
 #: Keywords that every analysis has; no analysis may use them for options of its own.
 RESERVED = (*WINDOW_KEYWORDS, "rank")
 
@@ -98,8 +98,20 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
     used = set(profile.ranks["source"].to_list())
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
     result.ranks = profile.ranks.height
-    result.notes = list(dict.fromkeys([*profile.notes, *result.notes]))
+    read = profile.notes if name == "info" else _warnings_folded(profile.notes)
+    result.notes = list(dict.fromkeys([*read, *result.notes]))
     return result
+
+
+def _warnings_folded(notes: list[str]) -> list[str]:
+    """The profiler's own warnings as one line: they matter, but not before every answer."""
+    warned = [n for n in notes if "the profiler warned" in n or "the profiler gave" in n]
+    if len(warned) < 2:
+        return notes
+    return [
+        *(n for n in notes if n not in warned),
+        f"the profiler gave {len(warned)} warnings: `stepscope info` lists them",
+    ]
 
 
 def keywords(analysis: registry.Analysis) -> tuple[str, ...]:

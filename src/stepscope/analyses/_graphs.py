@@ -14,7 +14,7 @@ I64 = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 def graph_notes(profile: Profile) -> list[str]:
     """Notes on graphs recorded whole, and on kernels that graph launches replayed. None where there are no graphs."""
-    memo: list[str] | None = profile.__dict__.get("_graph_notes")
+    memo: list[str] | None = profile.memo.get("graph notes")
     if memo is not None:
         return list(memo)
     whole = replayed = launches = 0
@@ -35,7 +35,7 @@ def graph_notes(profile: Profile) -> list[str]:
             f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
             "range, since a replay has no calls or ranges of its own"
         )
-    profile.__dict__["_graph_notes"] = notes
+    profile.memo["graph notes"] = notes
     return list(notes)
 
 

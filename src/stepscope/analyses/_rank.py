@@ -33,7 +33,7 @@ COMPUTE, COMM, COPY = range(len(ROLE.categories))
 
 def ranks_of(profile: Profile) -> Iterator[RankData]:
     """Every rank of the profile, in order. Made once per profile: derived columns are shared between questions."""
-    memo: dict[int, RankData] = profile.__dict__.setdefault("_rank_data", {})
+    memo: dict[int, RankData] = profile.memo.setdefault("ranks", {})
     for row in profile.ranks.iter_rows(named=True):
         if row["rank"] not in memo:
             memo[row["rank"]] = RankData(profile, row)
@@ -51,7 +51,7 @@ class RankData:
         self.setup: str | None = row["setup"]
 
     def _mine(self, table: str) -> pl.DataFrame:
-        cut: dict[str, dict[int, pl.DataFrame]] = self._profile.__dict__.setdefault("_cut", {})
+        cut: dict[str, dict[int, pl.DataFrame]] = self._profile.memo.setdefault("tables", {})
         if table not in cut:
             cut[table] = dict(self._profile.by_rank(table))
         return cut[table][self.rank]
@@ -239,7 +239,7 @@ class RankData:
 
     def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
         """`function` of the string table: judged once per name, not once per row."""
-        memo: dict[object, tuple[int, I64]] = self._profile.__dict__.setdefault("_per_name", {})
+        memo: dict[object, tuple[int, I64]] = self._profile.memo.setdefault("per name", {})
         names = self._profile.names
         if function not in memo or memo[function][0] != len(names):
             memo[function] = (len(names), function(names))

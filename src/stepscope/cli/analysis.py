@@ -83,6 +83,9 @@ def _window_options() -> list[click.Option]:
     return [
         click.Option(["--anchor"], metavar="REGEX", help="Ranges that make a window; by default steps or chunks."),
         click.Option(["--index"], default="median", metavar="N|median|all", help="Which instance of the anchor."),
+        click.Option(
+            ["--period"], is_flag=True, help="To the next instance's first op: time between steps counts too."
+        ),
         click.Option(["--match"], is_flag=True, help="The same chunk on every rank, not each rank's own median."),
         click.Option(["--start"], type=int, metavar="NS", help="A window in GPU time instead, with --end."),
         click.Option(["--end"], type=int, metavar="NS", help="End of that window."),

@@ -48,8 +48,16 @@ class Source(Protocol):
     """One opened file or directory. Cheap to open: tables are read when asked for."""
 
     path: Path
-    info: SourceInfo
-    quality: Quality
+
+    @property
+    def info(self) -> SourceInfo:
+        """Where its figures come from."""
+        ...
+
+    @property
+    def quality(self) -> Quality:
+        """What it noted so far: grows as tables are read."""
+        ...
 
     def processes(self) -> pl.DataFrame:
         """`schema.PROCESSES`, one row per process with GPU activity, CUDA calls or (failing both) ranges.
