@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stepscope.analyses._causes import CAUSES, TAIL, UNLINKED, Calls
 from stepscope.analyses._depend import Dependencies
 from stepscope.analyses._rank import RankData
-from stepscope.intervals import Spans
+from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
@@ -33,6 +33,9 @@ class Waits:
     reason: I64
     op: I64
     holder: I64
+
+    def columns(self) -> tuple[I64, ...]:
+        return self.start, self.end, self.reason, self.op, self.holder
 
 
 def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans, op: I64) -> Waits:
@@ -58,9 +61,22 @@ def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans,
         Waits(called, until, kind, op, held_by),
         Waits(until, end, rest, op, none),
     ]
-    columns = [
-        np.concatenate(c) for c in zip(*((p.start, p.end, p.reason, p.op, p.holder) for p in parts), strict=True)
-    ]
+    columns = [np.concatenate(c) for c in zip(*(p.columns() for p in parts), strict=True)]
     keep = columns[0] < columns[1]
     order = np.argsort(columns[0][keep], kind="stable")
     return Waits(*(c[keep][order] for c in columns))
+
+
+def standing(data: RankData, found: Dependencies, calls: Calls, ops: I64, spans: Spans) -> list[Waits]:
+    """Why `ops`, all of one stream, did not compute in `spans`: one of them ran, or the next could not yet."""
+    busy = intersect(spans, union(data.start[ops], data.end[ops]))
+    still = subtract(spans, busy)
+    running = ops[np.searchsorted(data.start[ops], busy.start, side="right") - 1] if len(ops) else ops
+    stream = Waits(busy.start, busy.end, np.full(len(busy), STREAM), running, running)
+    return [stream, reasons(data, found, calls, still, next_of(data, ops, still.start))]
+
+
+def next_of(data: RankData, ops: I64, at: I64) -> I64:
+    """The first of `ops` (rows in start order) that starts at each moment or later, NONE where none does."""
+    k = np.searchsorted(data.start[ops], at)
+    return np.where(k < len(ops), ops[np.minimum(k, len(ops) - 1)], NONE) if len(ops) else np.full(len(at), NONE)
