@@ -134,13 +134,14 @@ def _continue_break(event: Event, text: str) -> None:
 
 def log_result(log: Path, against: Path | None) -> Result:
     """Counts by reason and location, and of another run beside them."""
-    table = _counts(_read(log, "--log"))
     columns = [c.name for c in LOG_COLUMNS]
+    notes: list[str] = []
+    table = _counts(_read(log, "--log", notes))
     if against is None:
         other = None
         table = table.with_columns(against_n=pl.lit(None, pl.Int64), change=pl.lit(None, pl.Int64))
     else:
-        other = _counts(_read(against, "--against"))
+        other = _counts(_read(against, "--against", notes))
         table = table.join(
             other.rename({"n": "against_n"}), on=_KEY, how="full", coalesce=True, nulls_equal=True
         ).with_columns(pl.col("n", "against_n").fill_null(0))
@@ -149,15 +150,21 @@ def log_result(log: Path, against: Path | None) -> Result:
     by = [order, pl.col("n"), pl.col("against_n"), *map(pl.col, _KEY[1:])]
     table = table.sort(by, descending=[False, True, True, False, False, False], nulls_last=True)
     sources = [SourceInfo(Path(f).name, "torch-log") for f in (log, against) if f is not None]
-    return Result(table.select(columns), summary=_summary(table, other is not None), sources=sources)
+    return Result(table.select(columns), [], _summary(table, other is not None), notes, sources=sources)
 
 
-def _read(file: Path, option: str) -> list[Event]:
+def _read(file: Path, option: str, notes: list[str]) -> list[Event]:
     try:
         with Path(file).open("r", encoding="utf-8", errors="replace") as lines:
-            return parse(lines)
+            events = parse(lines)
     except OSError as error:
         raise BadInput(f"{option} {file}: cannot read ({error.strerror})", "give what TORCH_LOGS wrote") from None
+    if not events:
+        notes.append(
+            f"{Path(file).name} has no graph break and no recompile: there was none, "
+            "or it was not written with TORCH_LOGS=graph_breaks,recompiles"
+        )
+    return events
 
 
 def _counts(events: list[Event]) -> pl.DataFrame:

@@ -27,7 +27,7 @@ from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._partition import partition
 from stepscope.analyses._rank import RankData, ranks_of
 from stepscope.analyses._torchlog import LOG_COLUMNS, log_result
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.analyses._window import WHOLE, Window, WindowSpec, windows
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.model.nesting import NONE
@@ -147,7 +147,9 @@ def _lengths(data: RankData, span: Window) -> I64:
 
 
 def _host_span(data: RankData, span: Window) -> tuple[int, int]:
-    """The window on the host: as chosen, else from its first launch to its last."""
+    """The window on the host: all of it, or as chosen, else from its first launch to its last."""
+    if span.label == WHOLE:
+        return np.iinfo(np.int64).min, np.iinfo(np.int64).max
     if span.cpu_start_ns is not None and span.cpu_end_ns is not None:
         return span.cpu_start_ns, span.cpu_end_ns
     at = data.launched_at[span.ops]

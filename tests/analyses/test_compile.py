@@ -1,0 +1,289 @@
+"""compile: regions, breaks and idle time by hand; real traces against plain JSON; logs of all versions of torch."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake import Row, call, make, nvtx, op
+
+import stepscope
+from stepscope import api
+from stepscope.analyses._torchlog import parse
+from stepscope.analyses._window import WindowSpec
+from stepscope.analyses.compile import compile
+from stepscope.cli.main import run
+from stepscope.errors import BadInput, CannotAnswer
+
+DATA = Path(__file__).parents[1] / "data" / "compile"
+LOG, CLEAN = DATA / "torch2.13_broken.log", DATA / "torch2.13_whole.log"
+W = WindowSpec()
+
+
+def host(start: int, end: int, name: str, kind: str = "compile", tid: int = 1) -> Row:
+    return {"start_ns": start, "end_ns": end, "name": name, "kind": kind, "tid": tid}
+
+
+def region(start: int, end: int, ids: str, tid: int = 1) -> Row:
+    return host(start, end, f"Torch-Compiled Region: {ids}", tid=tid)
+
+
+def graph(start: int, end: int, tid: int = 1) -> Row:
+    return host(start, end, "## Call CompiledFxGraph abc ##", tid=tid)
+
+
+BROKEN = {
+    # A frame with a graph [10, 20), a break in which Python launches an op, and the rest as a region of its own.
+    "host": [region(0, 100, "0/0"), graph(10, 20), region(60, 90, "1/2"), graph(70, 80)],
+    "calls": [call(12, 13, 1), call(40, 41, 2), call(72, 73, 3), call(110, 111, 4)],
+    "ops": [op(14, 20, "a", call=1), op(42, 45, "b", call=2), op(74, 80, "c", call=3), op(112, 132, "d", call=4)],
+    "ranges": [nvtx(0, 200, "step 0"), nvtx(300, 301, "step 1")],
+}
+
+
+def one(profile: Any, **options: Any) -> dict[str, Any]:
+    return compile(profile, WindowSpec(index=0), **options).rows.to_dicts()[0]
+
+
+def test_regions_breaks_and_gpu_time_by_hand():
+    row = one(make(**BROKEN))
+    assert (row["regions"], row["graphs"], row["breaks"], row["recompiled"], row["compiles"]) == (2, 2, 1, 1, 0)
+    assert (row["compiled_ns"], row["between_ns"], row["eager_ns"]) == (12, 3, 20)
+    assert row["gpu_per_graph_ns"] == 6 and row["compiled_pct"] == pytest.approx(100 * 12 / 35)
+
+
+def test_idle_time_is_split_by_where_the_host_was_and_sums_up():
+    row = one(make(**BROKEN))
+    # Gaps [20, 42), [45, 74), [80, 112): until the launch, the host was the reason.
+    assert row["idle_ns"] == 22 + 29 + 32
+    assert row["idle_graph_ns"] == 72 - 70  # in the graph of 1/2 before its launch
+    assert row["idle_between_ns"] == (40 - 20) + (70 - 45) + (100 - 80)
+    assert row["idle_eager_ns"] == 110 - 100
+    assert row["idle_other_ns"] == 2 + 2 + 2  # queued
+    assert row["idle_ns"] == sum(row[f"idle_{k}_ns"] for k in ("compile", "graph", "between", "eager", "other"))
+    assert row["verdict"] == "host-bound"  # 67 ns of waiting in compiled code for 12 ns of work
+
+
+@pytest.mark.parametrize(
+    ("a", "between", "verdict"),
+    [(70, 42, "breaks hidden"), (30, 42, "breaks exposed"), (30, 31, "breaks hidden")],
+)
+def test_verdict_of_breaks(a, between, verdict):
+    tables = {
+        "host": [region(0, 60, "0/0"), graph(10, 20), region(45, 58, "1/0"), graph(46, 50)],
+        "calls": [call(12, 13, 1), call(between - 1, between, 2), call(47, 48, 3)],
+        "ops": [op(14, a, "a", call=1), op(max(a, between), 100, "b", call=2), op(100, 140, "c", call=3)],
+        "ranges": [nvtx(0, 200, "step 0"), nvtx(300, 301, "step 1")],
+    }
+    row = one(make(**tables))
+    assert (row["breaks"], row["verdict"]) == (1, verdict)
+
+
+def test_compilation_in_the_window():
+    more = [host(20, 35, "_compile.compile_inner (dynamo_timed)"), host(22, 30, "bytecode_tracing (dynamo_timed)")]
+    more += [host(31, 33, "entire_frame_compile_data: compile_id=1/2", "cpu_op")]
+    row = one(make(**{**BROKEN, "host": [*BROKEN["host"], *more]}))
+    assert (row["compiles"], row["compiling_ns"], row["idle_compile_ns"]) == (1, 15, 15)
+    frames = [host(20, 35, "torch/_dynamo/convert_frame.py(1300): _compile", "python")]
+    frames += [host(50, 51, "torch/_dynamo/decorators.py(600): graph_break", "python")]
+    row = one(make(**{**BROKEN, "host": [*BROKEN["host"], *frames]}))
+    assert (row["compiles"], row["compiling_ns"], row["breaks"]) == (1, 15, 1)
+
+
+def test_backward_graphs_run_on_a_thread_of_their_own():
+    tables = {
+        "host": [
+            region(0, 50, "0/0"),
+            graph(10, 20),
+            host(60, 90, "CompiledFunctionBackward", tid=2),
+            graph(62, 80, 2),
+        ],
+        "calls": [call(12, 13, 1), call(70, 71, 2, tid=2), call(85, 86, 3, tid=2), call(95, 96, 4, tid=2)],
+        "ops": [op(100 + i, 101 + i, "k", call=i + 1) for i in range(4)],
+    }
+    row = compile(make(**tables), W).rows.to_dicts()[0]
+    assert (row["graphs"], row["breaks"], row["compiled_ns"], row["between_ns"], row["eager_ns"]) == (2, 0, 3, 0, 1)
+    regions = compile(make(**tables), W, by="region").rows.to_dicts()
+    assert [(r["region"], r["n"], r["graphs"], r["compiled_ns"], r["other_ns"]) for r in regions] == [
+        ("0/0", 1, 1, 1, 0),
+        ("(no region)", 0, 1, 2, 1),
+    ]
+
+
+def test_nvtx_ranges_say_the_same():
+    names = {"## Call CompiledFxGraph abc ##": "## Call CompiledFxGraph abc ##, op_id = 7"}
+    as_ranges = [
+        nvtx(h["start_ns"], h["end_ns"], names.get(h["name"], h["name"] + ", op_id = 3")) for h in BROKEN["host"]
+    ]
+    ranges = {k: v for k, v in BROKEN.items() if k != "host"} | {"ranges": [*BROKEN["ranges"], *as_ranges]}
+    spec = WindowSpec(anchor="^step", index=0)
+    by_host, by_range = (compile(make(**t), spec).rows.to_dicts() for t in (BROKEN, ranges))
+    assert by_host == by_range
+
+
+def test_kernel_names_are_the_stated_last_resort():
+    found = compile(make(ops=[op(0, 30, "triton_poi_fused_add_0"), op(30, 40, "nvjet_x")], ranges=[nvtx(0, 1, "x")]), W)
+    row = found.rows.to_dicts()[0]
+    assert (row["compiled_ns"], row["eager_ns"], row["regions"], row["verdict"]) == (30, 10, None, None)
+    assert any("kernel names alone" in n for n in found.notes)
+    with pytest.raises(CannotAnswer, match="torch ops"):
+        compile(make(ops=[op(0, 30, "nvjet_x")], ranges=[nvtx(0, 1, "x")]), W)
+
+
+def test_torch_ops_without_regions_are_not_compiled():
+    tables = {"ops": [op(10, 30, call=1)], "calls": [call(5, 6, 1)], "host": [host(0, 9, "aten::mm", "cpu_op")]}
+    row = compile(make(**tables), W).rows.to_dicts()[0]
+    assert (row["regions"], row["compiled_pct"], row["verdict"]) == (0, 0.0, "not compiled")
+
+
+# -- real traces -------------------------------------------------------------------------------------------------------
+
+
+def events(file: Path) -> list[dict[str, Any]]:
+    with gzip.open(file) as f:
+        return [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
+
+
+def test_a_real_cpu_trace_with_breaks_and_recompiles():
+    """tests/data/compile/model.py, torch 2.13: per forward 7 regions; step 3 has another batch size and recompiles."""
+    file = DATA / "torch2.13_broken.pt.trace.json.gz"
+    found = stepscope.open(file, cache=False).compile(by="step").rows.to_dicts()
+    trace = events(file)
+    for row in found:
+        step = next(e for e in trace if e["name"] == row["label"])
+        inside = [e for e in trace if step["ts"] <= e["ts"] < step["ts"] + step["dur"]]
+        regions = [e for e in inside if e["name"].startswith("Torch-Compiled Region")]
+        holding = [r for r in regions if any(r["ts"] < o["ts"] < r["ts"] + r["dur"] for o in regions)]
+        assert (row["regions"], row["breaks"]) == (len(regions), len(holding)) == (7, 4)
+        assert row["graphs"] == sum(e["name"].startswith("## Call") for e in inside) == 9
+        assert row["compiles"] == sum(e["name"].startswith("_compile.compile_inner (") for e in inside)
+    assert [r["compiles"] for r in found] == [0, 0, 7, 0] and [r["recompiled"] for r in found] == [2, 2, 5, 5]
+    assert found[2]["compiling_ns"] > 800_000_000 and found[0]["compiling_ns"] == 0
+
+
+def test_a_real_cpu_trace_without_breaks():
+    found = stepscope.open(DATA / "torch2.13_whole.pt.trace.json.gz", cache=False).compile(by="step")
+    assert [(r["regions"], r["graphs"], r["breaks"], r["compiles"]) for r in found.rows.to_dicts()] == [
+        (1, 2, 0, 0)
+    ] * 4
+
+
+def test_compiled_and_eager_on_the_gpu(shared):
+    file = shared / "traces/h200/train/compiled.pt.trace.json.gz"
+    found = stepscope.open(file, cache=False).compile(by="step").rows.to_dicts()
+    trace = events(file)
+    launches = {e["args"]["correlation"]: e for e in trace if e["cat"] in ("cuda_runtime", "cuda_driver")}
+    graphs = [e for e in trace if e["cat"] == "user_annotation" and e["name"].startswith("## Call")]
+    graphs += [e for e in trace if e["cat"] == "cpu_op" and e["name"].startswith("CompiledFunction")]
+    for row in found:
+        step = next(e for e in trace if e["name"] == row["label"] and e["cat"] == "user_annotation")
+        total = 0.0
+        for e in trace:
+            at = (
+                launches.get(e["args"].get("correlation"))
+                if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
+                else None
+            )
+            if at is None or not step["ts"] <= at["ts"] < step["ts"] + step["dur"]:
+                continue
+            if any(g["tid"] == at["tid"] and g["ts"] <= at["ts"] < g["ts"] + g["dur"] for g in graphs):
+                total += e["dur"]
+        assert row["compiled_ns"] == pytest.approx(1000 * total, abs=1)
+        assert (row["regions"], row["graphs"], row["breaks"], row["compiles"]) == (1, 2, 0, 0)
+        assert row["idle_ns"] == sum(row[f"idle_{k}_ns"] for k in ("compile", "graph", "between", "eager", "other"))
+    eager = stepscope.open(shared / "traces/h200/train/eager.pt.trace.json.gz", cache=False).compile()
+    assert eager.rows["verdict"].to_list() == ["not compiled"]  # though torch's own code calls graph_break()
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_real_log_and_a_comparison():
+    found = api.analyse(None, "compile", log=LOG, against=CLEAN)
+    assert found.summary["graph_breaks"] == 10 == LOG.read_text().count("user code at /home/user/model.py:")
+    assert found.summary["recompiles"] == 9 == LOG.read_text().count("] Recompiling function")
+    assert found.summary["statement"] == "graph breaks went from 0 to 10; recompiles went from 0 to 9"
+    first = found.rows.to_dicts()[0]
+    assert first == {
+        "kind": "graph_break",
+        "reason": "Call to `torch._dynamo.graph_break()`",
+        "location": "/home/user/model.py:17",
+        "function": None,
+        "n": 8,
+        "against_n": 0,
+        "change": 8,
+    }
+    assert any("TORCH_LOGS" in n for n in found.notes)  # the other log is empty: said, not taken for proof
+    assert all(found.rows["reason"])
+
+
+TODAY = "V0812 15:05:52.194000 1848694 torch/_dynamo/symbolic_convert.py:556] [4/0] [__graph_breaks] "
+OLD = "[2024-02-06 10:32:24,334] [0/0] torch._dynamo.symbolic_convert.__graph_breaks: [DEBUG] "
+FORMATS = {
+    "2.2": [OLD + 'Graph break: call_function print from user code at:', OLD + '  File "/x/a.py", line 3, in main',
+            OLD + "    f(x)", OLD + '  File "/x/b.py", line 7, in f', OLD + "    print(x)"],
+    "2.4": [TODAY + "Graph break: from user code at:", TODAY + '  File "/x/b.py", line 7, in f', TODAY + "    print(x)",
+            TODAY + "Traceback (most recent call last):", TODAY + '  File "/v/torch/_dynamo/exc.py", line 9, in f',
+            TODAY + "torch._dynamo.exc.Unsupported: call_function print"],
+    "2.4 skip": [TODAY + "Graph break: skip: from user code at:", TODAY + '  File "/x/b.py", line 7, in f',
+                 TODAY + "Traceback (most recent call last):",
+                 TODAY + "torch._dynamo.exc.Unsupported: call_function print"],
+    "2.5": [TODAY + "Graph break in user code at /x/b.py:7", TODAY + "Reason: call_function print",
+            TODAY + "User code traceback:", TODAY + '  File "/x/a.py", line 3, in main'],
+    "2.7": [TODAY + "Graph break in user code at /x/b.py:7", TODAY + "Graph Break Reason: call_function print",
+            TODAY + "  Explanation: Dynamo does not know print"],
+    "2.13": [TODAY + "Graph break in user code at /x/b.py:7",
+             TODAY + "Graph Break Reason: Encountered graph break when attempting to trace CALL:", TODAY.rstrip(),
+             TODAY + "call_function print", TODAY + "  Explanation: none"],
+    "bare": ["Graph break in user code at /x/b.py:7\n", "Reason: call_function print\n"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_every_format_of_a_break(version):
+    (event,) = parse(FORMATS[version])
+    assert (event.kind, event.location, event.reason) == ("graph_break", "/x/b.py:7", "call_function print")
+
+
+def test_ranks_that_write_into_one_file_are_kept_apart():
+    lines = [[f"[rank{r}]:{text}" for text in FORMATS["2.13"]] for r in (0, 1)]
+    events = parse([line for pair in zip(*lines, strict=True) for line in pair])
+    assert [(e.location, e.reason) for e in events] == [("/x/b.py:7", "call_function print")] * 2
+
+
+def test_recompiles_limits_and_torchs_advice():
+    prefix = "V0920 13:54:44.535000 3904 torch/_dynamo/guards.py:4760] [0/1] [__recompiles] "
+    warning = "W0920 13:54:44.535000 3904 torch/_dynamo/convert_frame.py:1676] [0/8] "
+    events = parse(
+        [
+            prefix + "Recompiling function f in /x/a.py:4",
+            prefix + "    triggered by the following guard failure(s):",
+            prefix + "    - 0/0: tensor 'O' dtype mismatch. expected BFloat16, actual Float",
+            prefix + "    - 0/1: another",
+            warning + "torch._dynamo hit config.recompile_limit (8)",
+            warning + "   function: 'f' (/x/a.py:4)",
+            warning + "Graph break: from user code at:",  # advice about .item(), logged beside the break itself
+        ]
+    )
+    assert [(e.kind, e.reason, e.location, e.function) for e in events] == [
+        ("recompile", "tensor 'O' dtype mismatch. expected BFloat16, actual Float", "/x/a.py:4", "f"),
+        ("recompile_limit", "recompile_limit (8)", "/x/a.py:4", "f"),
+    ]
+
+
+def test_the_command_line_needs_a_profile_or_a_log(capsys, tmp_path):
+    assert run(["compile", "--log", str(LOG), "--against", str(CLEAN), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["graph_breaks"] == 10
+    assert run(["compile"]) == 2 and "--log" in capsys.readouterr().err
+    assert run(["compile", "--log", str(tmp_path / "none.log")]) == 2
+    assert run(["compile", "--against", str(LOG)]) == 2
+    assert run(["overlap"]) == 2
+    with pytest.raises(BadInput):
+        api.analyse(None, "overlap")
+    trace = DATA / "torch2.13_broken.pt.trace.json.gz"
+    both = stepscope.open(trace, cache=False).compile(log=LOG)
+    assert both.rows["regions"].to_list() == [7] and both.summary["log"]["graph_breaks"] == 10
+    assert "reason" in stepscope.open(trace, cache=False).compile(log=LOG, by="reason").rows.columns
