@@ -1,0 +1,232 @@
+"""Which line of Python, and which torch op, launched the heavy kernels?
+
+Rows are credited to the innermost frame of the user's code around the launch: not torch, not the standard library
+(`--full`: any frame). `op` is the outermost torch op there, or the autograd node. Backward kernels are credited to the
+Python line that ran the forward op, by autograd's sequence numbers (torch.profiler only; nsys has none), and marked
+`backward`. Kineto records the line where a function begins, nsys the line that made the call.
+
+Needs stacks: `torch.profiler.profile(with_stack=True)`, or `nsys profile --cudabacktrace=kernel
+--python-backtrace=cuda`. Ops without one are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame
+graph tools, weighted by GPU nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses import _callers, _chains
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
+from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._rank import RankData, ranks_of
+from stepscope.analyses._shorten import short_names
+from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+
+I64 = npt.NDArray[np.int64]
+
+NO_FRAME = "(no frame)"
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_FIGURES = (
+    Col("n", "GPU ops"),
+    Col("total_ns", "sum of their durations"),
+    Col("share_pct", "total as a share of the window"),
+)
+_KEYS = {
+    "function": Col("function", "innermost frame of the user's code: `file(line): function`"),
+    "op": Col("op", "outermost torch op around the launch, or the autograd node; null where the trace names none"),
+    "phase": Col("phase", "forward, backward, optimizer or other"),
+    "kernel": Col("kernel", "short name of the kernel; the full one with --full"),
+    "line": Col("line", "`file(line)` of that frame"),
+    "module": Col("module", "innermost nn.Module around it (torch.profiler only)"),
+}
+_BY = {
+    "site": ("function", "op", "phase", "kernel"),
+    "function": ("function", "phase"),
+    "line": ("line", "phase"),
+    "op": ("op", "phase"),
+    "module": ("module", "phase"),
+    "kernel": ("kernel",),
+}
+COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES)
+VARIANTS = {f"by={by}": (*_WHO, *(_KEYS[k] for k in keys), *_FIGURES) for by, keys in _BY.items() if by != "site"}
+
+By = Literal["site", "function", "line", "op", "module", "kernel"]
+
+#: Ranges that say which pass runs; one that says two says nothing.
+_RANGES = {
+    FORWARD: r"(?i)\b(forward|fwd)\b|stage\d_f\b",
+    BACKWARD: r"(?i)\b(backward|bwd)\b|stage\d_[bw]\b",
+    OPTIMIZE: r"(?i)\boptim(izer)?\b",
+}
+
+
+def source(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "what a row is; `site` is function, op, phase and kernel together"] = "site",
+    top: Annotated[int, "only the N heaviest rows of each rank; 0 for all"] = 20,
+    stacks: Annotated[Path | None, "also write collapsed stacks for flame graph tools to this file"] = None,
+    full: Annotated[bool, "frames of libraries too, and full kernel names"] = False,
+) -> Result:
+    need_ops(profile)
+    kind = _evidence(profile, by, stacks is not None)
+    chosen = windows(profile, window)
+    tables, flames, totals = [], [], []
+    bare = 0
+    for data in ranks_of(profile):
+        callers = _nsys(profile, data) if kind == "nsys" else _kineto(profile, data)
+        for span in chosen.of(data.rank):
+            found = callers(span.ops, full, stacks is not None)
+            asked = np.flatnonzero(found.phase == OTHER)
+            found.phase[asked] = _phase_of_ranges(data, span.ops[asked])
+            frame = _ops(profile, data, span, found, full)
+            table = _table(frame, by, span.gpu_ns)
+            shown = table.head(top or table.height)
+            who = (pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"))
+            tables.append(shown.select(*who, pl.all()))
+            flames.append(frame.with_columns(who[0]))
+            totals.append(_total(span, frame, found))
+            bare += int((found.frame.is_null() & found.op.is_null()).sum())
+    columns = [c.name for c in (COLUMNS if by == "site" else VARIANTS[f"by={by}"])]
+    if stacks is not None:
+        _write(profile, pl.concat(flames), stacks)
+    table = pl.concat(tables).select(columns) if tables else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    notes = [*chosen.notes, *graph_notes(profile)]
+    if bare:
+        ops = sum(t["n"] for t in totals)
+        why = " (nsys takes none of calls shorter than its threshold: `--cudabacktrace=kernel:0`)" * (kind == "nsys")
+        notes.append(f"{bare} of {ops} GPU ops have no call stack{why}")
+    return Result(table, chosen.rows(), {"total": totals}, notes)
+
+
+def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsys"]:
+    """Which sort of stacks there is; ops and kernels can be told without any where torch's ops were recorded."""
+    if profile.has("stacks"):
+        return "nsys"
+    kinds = set(profile.host["kind"].unique().to_list()) if profile.has("host") else set()
+    if "python" in kinds or (kinds & {"cpu_op", "compile"} and by in ("op", "kernel") and not stacks):
+        return "kineto"
+    raise CannotAnswer(
+        "the profile has no call stacks, so nothing says which code launched a kernel",
+        "capture with torch.profiler.profile(with_stack=True), or "
+        "`nsys profile --cudabacktrace=kernel --python-backtrace=cuda`"
+        + ("; `--by op` can be answered" if kinds & {"cpu_op", "compile"} else ""),
+    )
+
+
+def _nsys(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
+    stacks, calls = (_of_rank(profile, table, data.rank) for table in ("stacks", "calls"))
+    names = profile.names
+    return lambda ops, full, whole: _chains.callers(names, data, stacks, calls, ops, full, whole)
+
+
+def _kineto(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
+    host = _of_rank(profile, "host", data.rank)
+    external = _of_rank(profile, "ops", data.rank)["external_id"].fill_null(NONE).to_numpy()
+    known = _callers.Stacks(profile.names, data, host)
+    return lambda ops, full, whole: known.callers(ops, external[ops], full, whole)
+
+
+def _of_rank(profile: Profile, table: str, rank: int) -> pl.DataFrame:
+    return next(frame for r, frame in profile.by_rank(table, detail=True) if r == rank)
+
+
+def _phase_of_ranges(data: RankData, ops: I64) -> I64:
+    """What the nearest range that says it says; OTHER where none does."""
+    if data.ranges.height == 0:
+        return np.full(len(ops), OTHER, dtype=np.int64)
+    of_range = data.per_name(_phase_of_names)[data.ranges["name"].to_numpy()]
+    at = data.ancestors_until(data.enclosing(ops), of_range != OTHER)
+    return np.where(at != NONE, of_range[np.maximum(at, 0)], OTHER)
+
+
+def _phase_of_names(names: pl.Series) -> I64:
+    said = np.stack([names.str.contains(pattern).to_numpy() for pattern in _RANGES.values()])
+    which = np.array(list(_RANGES), dtype=np.int64)[np.argmax(said, axis=0)]
+    return np.where(said.sum(axis=0) == 1, which, OTHER)
+
+
+def _ops(profile: Profile, data: RankData, span: Window, found: Callers, full: bool) -> pl.DataFrame:
+    """One row per op: everything that a row can be made of."""
+    kernel = profile.names.gather(data.name[span.ops])
+    length = data.end[span.ops] - data.start[span.ops]
+    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
+        length = data.lengths(span.gpu_start_ns, span.gpu_end_ns)[span.ops]
+    function = found.frame.fill_null(NO_FRAME)
+    columns: dict[str, Any] = {
+        "function": function,
+        "line": function.str.extract(r"^(.*?\(\d+\)):").fill_null(function),
+        "module": found.module,
+        "op": found.op,
+        "phase": pl.Series(PHASES).gather(found.phase),
+        "kernel": kernel if full else short_names(kernel),
+        "ns": length,
+    }
+    frame = pl.DataFrame([pl.Series(name, values) for name, values in columns.items()])
+    return frame if found.stack is None else frame.with_columns(stack=found.stack)
+
+
+def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
+    if by == "function":  # the same function, whichever of its lines
+        frame = frame.with_columns(pl.col("function").str.replace(r"\(\d+\): ", ": "))
+    keys = list(_BY[by])
+    share = 100.0 * pl.col("total_ns") / window_ns if window_ns else pl.lit(None, dtype=pl.Float64)
+    return (
+        frame.group_by(keys)
+        .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("ns").sum().alias("total_ns"))
+        .with_columns(share.alias("share_pct"))
+        .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))], nulls_last=True)
+    )
+
+
+def _total(span: Window, frame: pl.DataFrame, found: Callers) -> dict[str, Any]:
+    """How much of the GPU time is credited at all, and how much of it through the forward op."""
+    total = int(frame["ns"].sum())
+    framed = int(frame.filter(pl.col("function") != NO_FRAME)["ns"].sum())
+    return {
+        "rank": span.rank,
+        "index": span.index,
+        "n": frame.height,
+        "total_ns": total,
+        "credited_ns": framed,
+        "credited_pct": 100.0 * framed / total if total else None,
+        "by_forward_ns": int(frame.filter(pl.Series(found.credited))["ns"].sum()),
+    }
+
+
+def _write(profile: Profile, frame: pl.DataFrame, file: Path) -> None:
+    """Collapsed stacks, heaviest first: frames, then the pass, the op and the kernel."""
+    clean = [pl.col(c).str.replace_all(r";|\s*\n\s*", ":") for c in ("op", "kernel")]
+    parts = [
+        "rank " + pl.col("rank").cast(pl.String),
+        pl.col("stack").fill_null(NO_FRAME),
+        "[" + pl.col("phase") + "]",
+        *clean,
+    ]
+    lines = (
+        frame.select(pl.concat_str(parts, separator=";", ignore_nulls=True).alias("stack"), "ns")
+        .group_by("stack")
+        .agg(pl.col("ns").sum())
+        .filter(pl.col("ns") > 0)
+        .sort(["ns", "stack"], descending=[True, False])
+    )
+    file = Path(file)
+    if file.exists() and any(Path(s.file).exists() and Path(s.file).samefile(file) for s in profile.sources):
+        raise BadInput(f"--stacks {file}: is one of the inputs", "choose another file")
+    try:
+        file.write_text("".join(f"{stack} {ns}\n" for stack, ns in lines.iter_rows()), "utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"--stacks {file}: cannot write ({error.strerror})", "name a file in a directory of yours"
+        ) from None
