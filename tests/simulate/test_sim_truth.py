@@ -20,6 +20,7 @@ JOBS = {
     "dualpipev, every axis": Scenario(dp=2, cp=2, ep=2, tp=2, nodes=2, micro_batches=4, steps=1),
     "1f1b": Scenario(schedule="1f1b", pp=2, ep=2, micro_batches=4),
     "interleaved": Scenario(schedule="interleaved", pp=2, ep=1, micro_batches=4),
+    "interleaved, one step": Scenario(schedule="interleaved", pp=2, ep=1, micro_batches=4, steps=1),
     "zero-bubble": Scenario(schedule="zero-bubble", pp=2, ep=1, dp=2, micro_batches=4),
     "fsdp": Scenario(schedule="fsdp", pp=1, dp=2, ep=1, micro_batches=2),
     "ddp": Scenario(schedule="ddp", pp=1, dp=2, ep=1, micro_batches=2),
@@ -129,6 +130,13 @@ def _compare(command: str, got: list[dict[str, Any]], wanted: list[dict[str, Any
         for c in columns:
             close = isinstance(theirs[c], float)
             assert mine[c] == (pytest.approx(theirs[c], rel=1e-12) if close else theirs[c]), (command, c, theirs)
+
+
+def test_one_rank_alone_has_answers_too() -> None:
+    found = truth(engine.run(Scenario(schedule="ddp", pp=1, ep=1, micro_batches=1, steps=1)))
+    assert found["window"]["rows"][0]["label"] == "(whole capture)"
+    assert found["collectives"]["rows"] == found["overlap"]["rows"] == found["iterations"]["rows"] == []
+    assert found["breakdown"]["rows"][0]["compute_pct"] > 95
 
 
 def test_files_of_one_job(tmp_path: Path) -> None:

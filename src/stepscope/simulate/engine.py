@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.simulate import costs
 from stepscope.simulate.blocks import POOL, Names, jitter_table
@@ -71,6 +72,7 @@ def drive(network: Network, sims: Sequence[RankSim], programs: Sequence[Wait]) -
             next(programs[sim.rank])
         except StopIteration:
             left -= 1
+            progress.report("simulating", len(sims) - left, len(sims))
     if left:
         stuck = [sim.rank for sim in sims if sim.blocked is not None]
         raise RuntimeError(f"the schedule deadlocks: ranks {stuck} wait for {network.open_count()} communications")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stepscope import progress
 from stepscope.simulate import assemble, engine
 from stepscope.simulate.engine import Job
 from stepscope.simulate.scenario import Scenario
@@ -39,6 +40,7 @@ def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsy
     written = []
     # One node at a time: a large job's columns are many times the size of its records.
     for node in range(scenario.nodes):
+        progress.report("writing", node, scenario.nodes)
         trace = assemble.trace(done, [node])
         if "nsys" in formats:
             path = folder / f"node{node}.sqlite"

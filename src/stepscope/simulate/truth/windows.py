@@ -103,6 +103,8 @@ def window_row(f: Facts, s: Span) -> dict[str, Any]:
 def iteration_rows(f: Facts) -> list[dict[str, Any]]:
     """Rows of `iterations`: every instance of the anchor."""
     every = instances(f)
+    if not every:
+        return []
     lo, hi = f.range_start[every], f.range_end[every]
     # Instances of an anchor do not overlap, so each op belongs to the last one that began before its launch.
     owner = np.searchsorted(lo, f.launched, side="right") - 1
