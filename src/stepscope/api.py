@@ -18,7 +18,7 @@ from stepscope.sources.open import open_sources
 from stepscope.store import cached
 
 #: Keywords that choose the window of a windowed analysis.
-WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "start", "end")
+WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end")
 #: Keywords that every analysis has; no analysis may use them for options of its own.
 RESERVED = (*WINDOW_KEYWORDS, "rank")
 

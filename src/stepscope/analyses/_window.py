@@ -27,13 +27,15 @@ WHOLE = "(whole capture)"
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """How the user chose the window: `--anchor`, `--index`, `--match`, `--period`, or `--start` with `--end`."""
+    """How the user chose the window: `--anchor`, `--index`, `--match`, `--period`, `--whole`, or `--start` with `--end`."""
 
     anchor: str | None = None
     index: int | Literal["median", "all"] = "median"
     match: bool = False
     #: From the first op of the instance to the first op of the next: what happens between steps counts too.
     period: bool = False
+    #: Everything that was captured, whatever ranges there are.
+    whole: bool = False
     start: int | None = None
     end: int | None = None
 
@@ -42,8 +44,9 @@ class WindowSpec:
             raise BadInput("--start and --end go together", "give both, in nanoseconds of GPU time")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise BadInput(f"--start {self.start} is not before --end {self.end}", "give a window of positive length")
-        if self.start is not None and (self.anchor is not None or self.period or self.match):
-            raise BadInput("--start/--end and --anchor, --match or --period exclude each other", "give one of them")
+        by_range = self.anchor is not None or self.period or self.match
+        if (self.start is not None) + self.whole + by_range > 1:
+            raise BadInput("--start/--end, --whole and --anchor, --match or --period exclude each other", "give one")
         if self.anchor is not None:
             try:
                 re.compile(self.anchor)
@@ -109,14 +112,14 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     spans: list[Window] = []
     chosen: list[tuple[RankData, _Anchors | None, list[int]]] = []
     for data in ranks_of(profile):
-        anchors = None if spec.start is not None else _anchors(data, spec.anchor)
+        anchors = None if spec.start is not None or spec.whole else _anchors(data, spec.anchor)
         chosen.append((data, anchors, _pick(anchors, spec, data.rank)))
     if spec.anchor is not None and all(a is None for _, a, _ in chosen):
         raise CannotAnswer(f"no range matches --anchor {spec.anchor!r}", "`stepscope nvtx` lists the ranges there are")
     if spec.match:
         chosen = _match(chosen, notes)
     whole = [d.rank for d, a, _ in chosen if a is None]
-    if whole and spec.start is None:
+    if whole and spec.start is None and not spec.whole:
         if spec.anchor is None:
             notes.append(f"no step or chunk range on {_ranks(whole)}: the window is the whole capture")
         else:

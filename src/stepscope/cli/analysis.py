@@ -86,6 +86,7 @@ def _window_options() -> list[click.Option]:
         click.Option(
             ["--period"], is_flag=True, help="To the next instance's first op: time between steps counts too."
         ),
+        click.Option(["--whole"], is_flag=True, help="The whole capture, whatever ranges there are."),
         click.Option(["--match"], is_flag=True, help="The same chunk on every rank, not each rank's own median."),
         click.Option(["--start"], type=int, metavar="NS", help="A window in GPU time instead, with --end."),
         click.Option(["--end"], type=int, metavar="NS", help="End of that window."),
