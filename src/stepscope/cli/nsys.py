@@ -135,8 +135,9 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
             except CannotAnswer as error:
                 refused.append(CannotAnswer(f"{order.text}: {error.message}", error.hint))
                 continue
-            _deliver(order, said(order, answer), profile.paths[0], given["force_overwrite"] == "true")
-            if answer.frame.height == 0:
+            text = said(order, answer)
+            _deliver(order, text, profile.paths[0], given["force_overwrite"] == "true")
+            if not text:
                 _say(given, f"{order.text}: nothing to show")
             for note in answer.notes:
                 _say(given, f"{order.text}: {note}")

@@ -47,7 +47,19 @@ class Asker:
         frame = report.query(view, args)
         if len(frame.columns) != len(report.columns):
             raise AssertionError(f"{report.name}: {frame.columns} are not its columns")
-        return Answer(report, frame)
+        return Answer(report, frame, self._notes(report, args, frame))
+
+    def _notes(self, report: Report, args: Args, frame: pl.DataFrame) -> list[str]:
+        """What a torch trace cannot say: it has fewer kinds of records than nsys, and fewer columns in them."""
+        if frame.height == 0 or all(s.format != "kineto" for s in self.profile.sources):
+            return []
+        blank = [c.name for c, s in zip(report.columns, frame.get_columns(), strict=True) if s.null_count() == len(s)]
+        notes = [f"torch traces do not record: {', '.join(blank)}"] if blank else []
+        if report.name.startswith("nvtx") or args.flag("nvtx-name"):
+            notes.append("ranges are torch's annotations; NVTX ranges are not in a torch trace")
+        if "api" in report.name or "exec" in report.name:
+            notes.append("only the CUDA calls that torch's profiler records are counted")
+        return notes
 
 
 def report(profile: Profile, name: str) -> pl.DataFrame:

@@ -28,6 +28,10 @@ class Attribution:
     call_end: I64
 
     @cached_property
+    def depth(self) -> I64:
+        return self.nest.depth()
+
+    @cached_property
     def proper(self) -> bool:
         """Whether no range outlasts its parent: then all ancestors of a call's innermost range contain the call."""
         inside = np.flatnonzero(self.nest.parent != NONE)
@@ -71,7 +75,7 @@ def attribute(view: View) -> Attribution:
     start, end = ints(ranges, "start_ns", "end_ns")
     thread = threads(ranges)
     nest = nesting.nest(thread, start, end)
-    launching = calls[used]
+    launching = calls.select("rank", "tid", "start_ns", "end_ns")[used]
     call_start, call_end = ints(launching, "start_ns", "end_ns")
     found = nest.enclosing(threads(launching), call_start)
     live = np.flatnonzero(found != NONE)

@@ -79,7 +79,10 @@ def _gpu_trace(view: View, args: Args) -> pl.DataFrame:
     both = Rows(both.sort("start_ns", kind, "row", maintain_order=True), {"device_name": view.names}).decoded()
     kernel = pl.col("kind") == "kernel"
     duration = pl.col("duration")
-    label = pl.col("device_name").fill_null("") + pl.lit(" (") + pl.col("device").cast(pl.String) + pl.lit(")")
+    ranks = view.profile.ranks
+    first = pl.col("rank").replace_strict(ranks["rank"], ranks["gpu"], return_dtype=pl.String, default=None)
+    name = pl.coalesce("device_name", pl.when(pl.col("row").is_null()).then(first), pl.lit(""))
+    label = name + pl.lit(" (") + pl.col("device").cast(pl.String) + pl.lit(")")
     return both.select(
         "start_ns",
         duration,

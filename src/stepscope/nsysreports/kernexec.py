@@ -17,12 +17,12 @@ def _launched(view: View, args: Args, detail: bool = False) -> Rows:
     named = kernels(view, args, detail)
     ops = named.frame.filter(pl.col("call").is_not_null())
     texts, code = coded(view.api_names)
-    calls = view.calls[ops["call"]].select(
+    calls = view.calls.select(
         "tid",
         pl.col("start_ns").alias("call_start"),
         pl.col("end_ns").alias("call_end"),
         pl.col("api").alias("api_id"),
-    )
+    )[ops["call"]]
     calls = calls.with_columns(code.gather(calls["api_id"]).alias("api"))
     wait = pl.col("start_ns") - pl.col("call_end")
     frame = ops.hstack(calls).with_columns(

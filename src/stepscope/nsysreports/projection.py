@@ -42,7 +42,8 @@ def project(view: View) -> Projection:
     else:
         for at, row in found.climb(found.innermost, found.call_end):
             _add(start, end, count, row, first[at], last[at], np.ones(len(at), np.int64))
-    return Projection(start, end, count, tree(found.nest))
+    made = Tree(found.nest.parent, found.depth) if found.proper else tree(found.nest)
+    return Projection(start, end, count, made)
 
 
 def _per_call(ops: pl.DataFrame, calls: I64, n: int) -> tuple[I64, I64]:
@@ -62,7 +63,7 @@ def _add(start: I64, end: I64, count: I64, row: I64, first: I64, last: I64, n: I
 
 def _upwards(found: Attribution, start: I64, end: I64, count: I64) -> None:
     """Children before parents: level by level, deepest first."""
-    depth = found.nest.depth()
+    depth = found.depth
     order = np.argsort(-depth, kind="stable")
     bounds = np.flatnonzero(np.diff(depth[order])) + 1
     for rows in np.split(order, bounds):
