@@ -114,6 +114,12 @@ def test_compute(name: str) -> None:
     assert taxonomy.load().library(pl.Series([name])).to_list() == [None]
 
 
+def test_built_in_patterns_are_valid() -> None:
+    rules = taxonomy.load()
+    for rule in rules.comm + rules.families + rules.tensor_cores:
+        pl.Series(["x"]).str.contains(rule.pattern)
+
+
 def test_series_of_names() -> None:
     names = pl.Series("name", [COMPUTE[0], COMM["nccl"][0], None])
     assert taxonomy.load().is_comm(names).to_list() == [False, True, False]

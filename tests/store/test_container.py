@@ -26,6 +26,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     pl.Float64: st.floats(),
     pl.Boolean: st.booleans(),
     pl.String: st.text(max_size=40),
+    pl.Date: st.dates(),
     ENUM: st.sampled_from(ENUM.categories.to_list()),
 }
 

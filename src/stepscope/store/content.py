@@ -12,7 +12,7 @@ import stepscope
 from stepscope.model.schema import MODEL_VERSION
 
 #: Bumped whenever the form of the cache's files changes.
-STORE_VERSION = 1
+STORE_VERSION = 2
 
 #: Fits the processor's own cache, and is long enough for hashing to leave the interpreter's lock.
 _BLOCK = 1 << 18
