@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit demo bench docs clean
+.PHONY: setup test lint types unit demo bench bench-tools docs clean
 
 setup: $(STAMP)
 
@@ -28,8 +28,16 @@ unit: setup
 demo: setup
 	$(BIN)/stepscope demo
 
+# ARGS="trace.sqlite …" measures those traces; see `make bench ARGS=--help`.
 bench: setup
 	$(BIN)/python bench/bench.py $(ARGS)
+
+# The tools that the benchmark compares with, each in an environment of its own.
+bench-tools:
+	for tool in traceinsight==0.6.1 nsys-ai==0.3.0; do \
+	  $(PY) -m venv .bench/venvs/$${tool%%==*} && \
+	  .bench/venvs/$${tool%%==*}/bin/python -m pip install --quiet --disable-pip-version-check $$tool || exit 1; \
+	done
 
 # What is generated from the code: pages of docs/, the tables of the README, the pinned columns.
 docs: setup

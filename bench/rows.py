@@ -1,0 +1,183 @@
+"""What is measured, as data: a new row is one entry here.
+
+A row compares to the first row of its section, the base; sections are printed in order.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import measure
+from measure import Sample
+
+VENVS = Path(__file__).resolve().parents[1] / ".bench" / "venvs"
+
+#: What an open reads (ops, calls and ranges): the floor scans the same columns, each as far as the export has it.
+SCANNED = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId streamId correlationId globalPid demangledName",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId streamId correlationId globalPid bytes copyKind",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId streamId correlationId globalPid bytes",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId streamId correlationId globalPid graphId",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId",
+    "NVTX_EVENTS": "start end eventType globalTid text textId domainId",
+}
+
+#: Imports are not part of an open; Polars imports numpy.ma when it first meets an array.
+OPEN = "import numpy.ma, stepscope.api, stepscope.store, stepscope.sources.nsys, stepscope.sources.kineto.source"
+#: The tables that nearly every question needs, with the cache written: what the first command on a trace pays.
+TABLES = "p = stepscope.open({path!r}, cache={cache}); p.ops; p.calls; p.ranges; stepscope.store.flush()"
+
+
+class Skipped(Exception):
+    """The row cannot be measured here; the text says why and what would help."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every row gets: the trace, how often to run, and a cache of its own."""
+
+    path: Path
+    runs: int
+    cache: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"STEPSCOPE_CACHE_DIR": str(self.cache)}
+
+    def forget(self) -> None:
+        shutil.rmtree(self.cache, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement. `wanted` is the ratio to the base that the project promises, where it promises one."""
+
+    name: str
+    run: Callable[[Context], Sample]
+    wanted: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows on one trace; the first is the base."""
+
+    title: str
+    trace: Callable[[], Path]
+    rows: tuple[Row, ...]
+    runs: int = 3
+    about: str = field(default="")
+
+
+def floor(context: Context) -> Sample:
+    """SQLite's own scan, one thread, nothing kept."""
+    queries = []
+    with closing(sqlite3.connect(f"file:{context.path}?mode=ro", uri=True)) as db:
+        for table, columns in SCANNED.items():
+            have = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+            wanted = ", ".join(f'max("{c}")' for c in columns.split() if c in have)
+            if wanted:
+                queries.append(f"SELECT {wanted} FROM {table}")
+    setup = f"import sqlite3\ndb = sqlite3.connect('file:' + {str(context.path)!r} + '?mode=ro', uri=True)"
+    body = f"for query in {queries!r}:\n    db.execute(query).fetchall()"
+    return measure.python(setup, body, runs=context.runs)
+
+
+def cold(context: Context) -> Sample:
+    body = TABLES.format(path=str(context.path), cache=True)
+    return measure.python(OPEN, body, runs=context.runs, env=context.env, before=context.forget)
+
+
+def warm(context: Context) -> Sample:
+    body = TABLES.format(path=str(context.path), cache=True)
+    measure.python(OPEN, body, runs=1, env=context.env)
+    return measure.python(OPEN, body, runs=max(context.runs, 5), env=context.env)
+
+
+def uncached(context: Context) -> Sample:
+    return measure.python(OPEN, TABLES.format(path=str(context.path), cache=False), runs=context.runs)
+
+
+def stepscope_command(*words: str, fresh: bool = False) -> Callable[[Context], Sample]:
+    """A whole command, from the shell's point of view."""
+
+    def run(context: Context) -> Sample:
+        argv = [str(Path(sys.executable).with_name("stepscope")), *words, str(context.path)]
+        before = context.forget if fresh else None
+        return measure.command(argv, runs=context.runs, env=context.env, before=before)
+
+    return run
+
+
+def nsys_stats(context: Context) -> Sample:
+    program = shutil.which("nsys")
+    if program is None:
+        raise Skipped("nsys is not on the PATH (../shared/tools/install-nsys installs one)")
+    argv = [
+        program,
+        "stats",
+        "--force-export=false",
+        "--report",
+        "cuda_gpu_kern_sum",
+        "--format",
+        "csv",
+        "--output",
+        "-",
+    ]
+    # nsys writes a lock or a timestamp beside what it reads: it gets a copy.
+    with tempfile.TemporaryDirectory(dir=context.cache.parent) as folder:
+        copy = Path(folder) / context.path.name
+        shutil.copy(context.path, copy)
+        return measure.command([*argv, str(copy)], runs=min(context.runs, 2))
+
+
+def nsys_ai(context: Context) -> Sample:
+    program = _tool("nsys-ai", "nsys-ai")
+    # Its own first step on a trace (`warm` builds its Parquet cache beside the trace): on a copy, anew each time.
+    with tempfile.TemporaryDirectory(dir=context.cache.parent) as folder:
+        copy = Path(folder) / context.path.name
+
+        def fresh() -> None:
+            for old in Path(folder).iterdir():
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+            shutil.copy(context.path, copy)
+
+        return measure.command([str(program), "warm", str(copy)], runs=1, before=fresh)
+
+
+def traceinsight(context: Context) -> Sample:
+    interpreter = _tool("traceinsight", "python")
+    setup = "import logging; logging.disable(logging.CRITICAL)\nfrom hta.trace_analysis import TraceAnalysis"
+    body = f"TraceAnalysis(trace_files={{0: {str(context.path)!r}}}, trace_dir={str(context.path.parent)!r})"
+    return measure.python(setup, body, runs=1, interpreter=str(interpreter))
+
+
+def _tool(name: str, program: str) -> Path:
+    path = VENVS / name / "bin" / program
+    if not path.exists():
+        raise Skipped(f"{name} is not installed (`make bench-tools` installs it)")
+    return path
+
+
+NSYS_ROWS = (
+    Row("SQLite's own scan of the same columns", floor),
+    Row("open, cold (read, and cache written)", cold, "≤ 2.5"),
+    Row("open, warm", warm, "≤ 0.25"),
+    Row("open, no cache", uncached),
+    Row("`stepscope info`, cold, whole process", stepscope_command("info", fresh=True)),
+    Row("`stepscope info`, warm, whole process", stepscope_command("info")),
+    Row("`nsys stats` (kernel summary), whole process", nsys_stats),
+    Row("`nsys-ai warm`, whole process", nsys_ai),
+)
+
+KINETO_ROWS = (
+    Row("open, cold (read, and cache written)", cold),
+    Row("open, warm", warm),
+    Row("traceinsight 0.6.1, load", traceinsight, "≥ 8"),
+)
