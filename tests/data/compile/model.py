@@ -1,4 +1,4 @@
-"""Made the files beside it, on a CPU: five steps under torch.compile. `broken` breaks graphs, and recompiles in step 3."""
+"""Made the files beside it, on a CPU. `broken` breaks graphs, and recompiles in step 3 for another batch size."""
 
 import sys
 
