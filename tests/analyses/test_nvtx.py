@@ -26,7 +26,7 @@ TREE = {
 
 
 def _rows(profile: Any, **options: Any) -> dict[str, dict[str, Any]]:
-    result = ask(profile, WindowSpec(), all=True, **options).rows
+    result = ask(profile, WindowSpec(whole=True), **options).rows
     return {r["path" if "path" in r else "range"]: r for r in result.to_dicts()}
 
 
@@ -68,7 +68,7 @@ def test_depth_limits_the_tree():
 
 def test_flame_graph_weighs_self_time(tmp_path: Path):
     file = tmp_path / "flame.txt"
-    ask(make(**TREE), WindowSpec(), all=True, flame=file)
+    ask(make(**TREE), WindowSpec(whole=True), flame=file)
     lines = dict(line.rsplit(" ", 1) for line in file.read_text().splitlines())
     assert lines == {
         "rank 0;step 0": "65",
@@ -76,11 +76,11 @@ def test_flame_graph_weighs_self_time(tmp_path: Path):
         "rank 0;step 0;bwd;fwd": "10",
         "rank 0;step 0;fwd": "5",
     }
-    ask(make(**TREE), WindowSpec(), all=True, flame=file, weight="gpu")
+    ask(make(**TREE), WindowSpec(whole=True), flame=file, weight="gpu")
     lines = dict(line.rsplit(" ", 1) for line in file.read_text().splitlines())
     assert sum(map(int, lines.values())) == 10 + 20 + 2 + 50
     with pytest.raises(BadInput, match="--flame"):
-        ask(make(**TREE), WindowSpec(), all=True, flame=tmp_path / "no" / "where.txt")
+        ask(make(**TREE), WindowSpec(whole=True), flame=tmp_path / "no" / "where.txt")
 
 
 def test_a_step_is_the_window_by_default():
@@ -126,7 +126,7 @@ def _open(ranges: list[dict[str, Any]], tid: int | None, at: int) -> list[int]:
 @given(_forests())
 def test_sums_equal_brute_force(tables: dict[str, list[dict[str, Any]]]):
     tables["ranges"].sort(key=lambda r: (r["start_ns"], r["end_ns"]))
-    rows = ask(make(**tables), WindowSpec(), all=True).rows.to_dicts()
+    rows = ask(make(**tables), WindowSpec(whole=True)).rows.to_dicts()
     ranges = tables["ranges"]
     chain: dict[int, list[int]] = {}
     order = sorted(range(len(ranges)), key=lambda i: (ranges[i]["start_ns"], -ranges[i]["end_ns"], i))
@@ -186,7 +186,7 @@ def test_host_time_equals_nsys(shared: Path, trace: str, name: str):
 
 
 def _all(profile: Any) -> list[dict[str, Any]]:
-    return [r for r in ask(profile, WindowSpec(), all=True).rows.to_dicts() if r["n"]]
+    return [r for r in ask(profile, WindowSpec(whole=True)).rows.to_dicts() if r["n"]]
 
 
 def test_projected_time_equals_nsys_where_one_thread_launches(shared: Path):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._rank import RankData
-from stepscope.intervals import Spans, covered, union
+from stepscope.intervals import Spans, covered, distinct, union
 from stepscope.model.nesting import NONE, nest
 
 I64 = npt.NDArray[np.int64]
@@ -129,7 +129,7 @@ class Calls:
         rows = rows[covered(self._start[rows], self._end[rows], wanted) > 0]
         cuts = self._data.range_edges
         cuts = cuts[wanted.contains(cuts)]
-        edges = np.unique(np.concatenate([self._start[rows], self._end[rows], start, end, cuts]))
+        edges = distinct(self._start[rows], self._end[rows], start, end, cuts)
         at = edges[:-1]
         inside = wanted.contains(at)
         at, stop = at[inside], edges[1:][inside]

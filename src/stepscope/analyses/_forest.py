@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData
+from stepscope.intervals import distinct
 from stepscope.model.nesting import NONE, nest
 
 I64 = npt.NDArray[np.int64]
@@ -105,7 +106,7 @@ def forest(data: RankData) -> Forest:
     self_ns[stacked] = 0
     for thread in np.unique(tid[stacked]):
         mine = stacked[tid[stacked] == thread]
-        edges = np.unique(np.concatenate([start[mine], end[mine]]))
+        edges = distinct(start[mine], end[mine])
         at = found.enclosing(np.full(len(edges) - 1, thread, dtype=np.int64), edges[:-1])
         hit = at != NONE
         np.add.at(self_ns, stacked[at[hit]], np.diff(edges)[hit])

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from stepscope.analyses._rank import RankData
-from stepscope.intervals import Spans, covered, intersect, union
+from stepscope.intervals import Spans, covered, distinct, intersect, union
 from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
@@ -58,30 +57,26 @@ def entries(data: RankData) -> Entries:
     """All launches of the rank. Ops without a launch record have no place in a queue."""
     ops = np.flatnonzero(data.launch != NONE)
     calls = data.calls.select("start_ns", "end_ns")
-    found = (
-        pl.DataFrame({"stream": data.stream[ops], "call": data.launch[ops], "started": data.start[ops]})
-        .group_by("stream", "call")
-        .agg(pl.col("started").min())
-        .sort("stream", "call")
-    )
-    call = found["call"].to_numpy()
+    order = np.lexsort((data.launch[ops], data.stream[ops]))  # stable, and ops are in start order: the first is first
+    stream, call = data.stream[ops][order].astype(np.int64), data.launch[ops][order]
+    first = np.r_[True, (stream[1:] != stream[:-1]) | (call[1:] != call[:-1])] if len(ops) else np.zeros(0, dtype=bool)
+    stream, call = stream[first], call[first]
     return Entries(
-        found["stream"].cast(pl.Int64).to_numpy(),
+        stream,
         call,
         calls["start_ns"].to_numpy()[call],
         calls["end_ns"].to_numpy()[call],
-        found["started"].to_numpy(),
+        data.start[ops][order][first],
     )
 
 
 def depth_of(found: Entries, mine: npt.NDArray[np.bool_]) -> Depth:
     """Pending launches over time, of the entries that `mine` marks."""
     mine = mine & (found.started > found.called)
-    edges, at = np.unique(np.concatenate([found.called[mine], found.started[mine]]), return_inverse=True)
+    edges = distinct(found.called[mine], found.started[mine])
     change = np.zeros(len(edges), np.int64)
-    n = int(mine.sum())
-    np.add.at(change, at.reshape(-1)[:n], 1)
-    np.add.at(change, at.reshape(-1)[n:], -1)
+    np.add.at(change, np.searchsorted(edges, found.called[mine]), 1)
+    np.add.at(change, np.searchsorted(edges, found.started[mine]), -1)
     return Depth(edges, np.cumsum(change)[:-1] if len(edges) else change)
 
 

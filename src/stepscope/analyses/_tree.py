@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stepscope.analyses._partition import Partition
 from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData
 from stepscope.analyses._window import Window
-from stepscope.intervals import Spans
+from stepscope.intervals import Spans, distinct
 from stepscope.model.nesting import NONE, nest
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
@@ -82,7 +82,7 @@ def _running(data: RankData, role: int, spans: Spans) -> tuple[I64, I64]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     ops = np.flatnonzero((data.role == role) & (data.start < spans.end[-1]) & (data.end > spans.start[0]))
     start, end = data.start[ops], data.end[ops]
-    edges = np.unique(np.concatenate([start, end, spans.start, spans.end]))
+    edges = distinct(start, end, spans.start, spans.end)
     inside = spans.contains(edges[:-1])
     at, length = edges[:-1][inside], np.diff(edges)[inside]
     one = np.zeros(len(ops), np.int64)

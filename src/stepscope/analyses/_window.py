@@ -27,7 +27,7 @@ WHOLE = "(whole capture)"
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """How the user chose the window: `--anchor`, `--index`, `--match`, `--period`, `--whole`, or `--start` with `--end`."""
+    """How the user chose the window: `--anchor`, `--index`, `--match`, `--period`, `--whole`, `--start` and `--end`."""
 
     anchor: str | None = None
     index: int | Literal["median", "all"] = "median"
@@ -139,11 +139,6 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     if unlinked:
         notes.append(f"{unlinked} GPU ops have no launch record: placed by their GPU start")
     return Windows(spans, notes)
-
-
-def whole(profile: Profile) -> Windows:
-    """The whole capture on every rank, whatever anchors there are."""
-    return Windows([_whole(data) for data in ranks_of(profile)], [])
 
 
 def _pick(anchors: _Anchors | None, spec: WindowSpec, rank: int) -> list[int]:

@@ -114,25 +114,26 @@ def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.Dat
     """Launches of the window by what they launched; a row of `each` is one launch call."""
     ops = span.ops[data.launch[span.ops] != NONE]
     call = data.launch[ops]
-    each = (
-        pl.DataFrame(
-            {
-                "call": call,
-                "id": data.name[ops],
-                "graph": graph_launch(data)[ops],
-                "start": data.start[ops],
-                "ns": data.end[ops] - data.start[ops],
-                "called": data.calls["start_ns"].to_numpy()[call],
-                "returned": data.calls["end_ns"].to_numpy()[call],
-            }
-        )
-        .sort("call", "start", maintain_order=True)
-        .group_by("call", maintain_order=True)
-        .agg(pl.col("id", "graph", "called", "returned", "start").first(), pl.len().alias("ops"), pl.col("ns").sum())
+    order = np.argsort(call, kind="stable")  # ops are in start order: the first of a call started first
+    ops, call = ops[order], call[order]
+    first = np.flatnonzero(np.r_[True, call[1:] != call[:-1]]) if len(ops) else ops
+    call = call[first]
+    each = pl.DataFrame(
+        {
+            "id": data.name[ops[first]],
+            "graph": graph_launch(data)[ops[first]],
+            "start": data.start[ops[first]],
+            "called": data.calls["start_ns"].to_numpy()[call],
+            "returned": data.calls["end_ns"].to_numpy()[call],
+            "ops": np.diff(np.r_[first, len(ops)]),
+            "ns": np.add.reduceat(data.end[ops] - data.start[ops], first) if len(first) else first,
+        }
     )
-    text = profile.names.gather(each["id"])
+    ids, at = np.unique(each["id"].to_numpy(), return_inverse=True)
+    text = profile.names.gather(ids)
+    text = (demangled(text) if full else short_names(text)).gather(at.reshape(-1))
     wait = pl.col("start") - pl.col("returned")
-    shown = pl.when("graph").then(pl.lit(GRAPH)).otherwise(demangled(text) if full else short_names(text))
+    shown = pl.when("graph").then(pl.lit(GRAPH)).otherwise(text)
     return (
         each.with_columns(
             shown.alias("name"),

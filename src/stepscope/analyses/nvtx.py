@@ -23,7 +23,7 @@ from stepscope.analyses._forest import Forest, Gpu, forest, launched
 from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._rank import RankData, ranks_of
 from stepscope.analyses._tree import NO_RANGE
-from stepscope.analyses._window import Window, WindowSpec, whole, windows
+from stepscope.analyses._window import Window, WindowSpec, windows
 from stepscope.errors import CannotAnswer
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -69,7 +69,6 @@ def nvtx(
     *,
     by: Annotated[Literal["path", "name"], "one row per place in the tree, or per text"] = "path",
     depth: Annotated[int | None, "only ranges that lie in fewer than N others"] = None,
-    all: Annotated[bool, "ranges of the whole capture, not of one window"] = False,
     fold: Annotated[bool, "texts that differ only in numbers are one: `step 3` and `step 4` are `step #`"] = False,
     flame: Annotated[Path | None, "also write collapsed stacks for flame graph tools to this file"] = None,
     weight: Annotated[Literal["host", "gpu"], "what the flame graph weighs: host time, or GPU op time"] = "host",
@@ -79,7 +78,7 @@ def nvtx(
             "the profile has no NVTX ranges or annotations",
             "capture with `nsys profile --trace=cuda,nvtx` and annotate the program (torch.cuda.nvtx.range)",
         )
-    chosen = whole(profile) if all else windows(profile, window)
+    chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
     for data in ranks_of(profile):
         tree, texts = _texts(profile, forest(data), fold)

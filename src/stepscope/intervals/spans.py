@@ -63,6 +63,13 @@ class Spans:
         return inside
 
 
+def distinct(*times: I64) -> I64:
+    """All times in order, each once. The inputs are mostly in order already: a merge sort beats NumPy's hashing."""
+    joined = np.concatenate(times)
+    joined.sort(kind="stable")
+    return joined[np.r_[True, joined[1:] != joined[:-1]]] if len(joined) else joined
+
+
 def union(start: I64, end: I64) -> Spans:
     """The instants that any of the intervals covers; touching intervals become one span."""
     real = start < end
@@ -90,7 +97,7 @@ def intersect(a: Spans, b: Spans) -> Spans:
     if len(a) == 0 or len(b) == 0:
         return Spans.empty()
     # Between two edges of either set membership does not change: keep the stretches that lie in both.
-    edges = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
+    edges = distinct(a.start, a.end, b.start, b.end)
     inside = a.contains(edges[:-1]) & b.contains(edges[:-1])
     return union(edges[:-1][inside], edges[1:][inside])
 
@@ -99,7 +106,7 @@ def subtract(a: Spans, b: Spans) -> Spans:
     """The instants of `a` that are not in `b`."""
     if len(a) == 0 or len(b) == 0:
         return a
-    edges = np.unique(np.concatenate([a.start, a.end, b.start, b.end]))
+    edges = distinct(a.start, a.end, b.start, b.end)
     inside = a.contains(edges[:-1]) & ~b.contains(edges[:-1])
     return union(edges[:-1][inside], edges[1:][inside])
 
