@@ -68,7 +68,7 @@ def _where(data: RankData, found: Pieces) -> tuple[str | None, int]:
     rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
     if len(rows) == 0:
         return None, 0
-    at, which = np.unique(data.range_at(found.tid[rows], found.start[rows]), return_inverse=True)
+    at, which = np.unique(found.within[rows], return_inverse=True)
     text = data.text_of(at)
     total = np.zeros(len(at), np.int64)
     np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
