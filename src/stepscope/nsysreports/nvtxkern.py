@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.model.schema import RANGE_KIND
 from stepscope.nsysreports.attribution import NONE
 from stepscope.nsysreports.kernels import kernels
 from stepscope.nsysreports.nvtx import STYLES
@@ -56,8 +57,11 @@ def _outside(view: View, ops: pl.DataFrame) -> pl.DataFrame:
         pl.Series("tid", tid if tid is not None else [None] * ops.height, dtype=pl.Int32),
         pl.when(launched).then("rank").alias("rank"),
     )
-    return ops.group_by("rank", "tid", "kernel").agg(
-        pl.lit(0, dtype=pl.UInt32).alias("ranges"), pl.len().alias("kernels"), *moments("duration")
+    summed = ops.group_by("rank", "tid", "kernel").agg(pl.len().alias("kernels"), *moments("duration"))
+    return summed.with_columns(
+        pl.lit(0, dtype=pl.UInt32).alias("ranges"),
+        pl.lit(None, dtype=pl.UInt32).alias("label"),
+        pl.lit(None, dtype=RANGE_KIND).alias("kind"),
     )
 
 
