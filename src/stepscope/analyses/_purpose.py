@@ -40,7 +40,9 @@ def unanimous(purposes: pl.Series) -> str:
 
 
 def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
-    names = profile.names
+    if data.ranges.height == 0 or len(ops) == 0:
+        return pl.Series([None] * len(ops), dtype=pl.String)
+    names = profile.names  # after the ranges were read: reading adds names
     setup = parse_setup(data.setup) if data.setup else None
     has_ring = setup is not None and setup.axes.get("cp", (0, 1))[1] > 1
     digit = names.str.extract_all(STAGE).list.last().str.extract(STAGE, 1)
@@ -52,8 +54,6 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
         .when(digit == "1")
         .then(pl.lit("cp_ring" if has_ring else "ep_meta"))
     ).to_series()
-    if data.ranges.height == 0 or len(ops) == 0:
-        return pl.Series([None] * len(ops), dtype=pl.String)
     # Stop at the first range that is a stage or the pipeline's, even one whose stage has no communication of its own.
     decides = (names.str.contains(STAGE) | names.str.contains(_PIPELINE)).to_numpy()
     at = data.ancestors_until(data.enclosing(ops), decides[data.ranges["name"].to_numpy()])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,8 @@ from stepscope.errors import BadInput
 from stepscope.model import link, nesting, ranks, taxonomy
 from stepscope.model.schema import OPS, ROLE, TABLES, Part
 from stepscope.model.source import Chunk, Source, SourceInfo
+
+T = TypeVar("T")
 
 
 class Profile:
@@ -114,6 +116,22 @@ class Profile:
         part.ranks = self.ranks.filter(pl.col("rank").is_in(wanted))
         part._tables = {k: f.filter(pl.col("rank").is_in(wanted)) for k, f in self._tables.items()}
         return part
+
+    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
+        """`function(part, *args)` for each source's own part of the profile, in the order of the sources.
+
+        Tables that a part reads are gone with it: a question over many ranks holds those of one source at a time. Where
+        the profile was opened with workers, parts are read there; function and arguments must then be picklable.
+        """
+        used = sorted(set(self.ranks["source"].to_list()))
+        if len(used) == 1:
+            return [function(self, *args)]
+        return [function(self.select(self.ranks_from(source)), *args) for source in used]
+
+    def ranks_from(self, source: int) -> list[int]:
+        """The ranks that one of the sources holds."""
+        ids: list[int] = self.ranks.filter(pl.col("source") == source)["rank"].to_list()
+        return ids
 
     # -- assembling ----------------------------------------------------------------------------------------------
 

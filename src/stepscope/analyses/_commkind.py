@@ -1,0 +1,65 @@
+"""What a communication is, whatever the source calls it, and what its bytes mean.
+
+One convention for sizes: S of nccl-tests, the whole buffer that the operation fills or reads on one rank. NCCL's own
+payload states the part of one rank (all-gather, reduce-scatter) or peer (all-to-all): times n that is S. Kineto counts
+whole tensors: S as it stands.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
+SEND, RECV, SEND_RECV, BARRIER = "send", "recv", "send_recv", "barrier"
+
+#: The first pattern that a name contains, in lower case and without underscores, decides.
+_KINDS = (
+    ("crossdevicereduce|oneshot|twoshot|multimem", ALL_REDUCE),
+    ("allreduce", ALL_REDUCE),
+    ("allgather", ALL_GATHER),
+    ("reducescatter", REDUCE_SCATTER),
+    ("alltoall|deepep|nvshmem", ALL_TO_ALL),
+    ("broadcast", "broadcast"),
+    ("barrier", BARRIER),
+    ("sendrecv", SEND_RECV),
+    ("^(nccl)?send", SEND),
+    ("^(nccl)?recv", RECV),
+    ("^(nccl)?gather", "gather"),
+    ("^(nccl)?scatter", "scatter"),
+    ("reduce", "reduce"),
+)
+#: Calls of NCCL that move nothing.
+_NO_OPERATION = "^(nccl)?(group|comm|mem|redop|get|init|wait)"
+
+#: Operations whose part for one rank or peer is what NCCL calls the message.
+PARTED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")
+#: Operations that no rank leaves before all have come, best first: what clocks can be compared by.
+TOGETHER = ((BARRIER, ALL_REDUCE), (ALL_GATHER, REDUCE_SCATTER), (ALL_TO_ALL,), (SEND_RECV,))
+
+
+def kinds(names: pl.Series) -> pl.Series:
+    """The operation of each name (of a call, or of a kernel), null where it is none or does not tell."""
+    plain = names.str.to_lowercase().str.replace_all("_", "")
+    found = pl.lit(None, dtype=pl.String)
+    for pattern, kind in reversed(_KINDS):
+        found = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(kind)).otherwise(found)
+    found = pl.when(pl.col("name").str.contains(_NO_OPERATION)).then(None).otherwise(found)
+    return pl.DataFrame({"name": plain}).select(found.alias("kind"))["kind"]
+
+
+def bus_factor(kind: str, n: pl.Expr) -> pl.Expr:
+    """nccl-tests' factor from algorithm to bus bandwidth, for operations of `n` ranks."""
+    if kind in (ALL_REDUCE, BARRIER):
+        return 2 * (n - 1) / n
+    return (n - 1) / n if kind in PARTED else pl.lit(1.0)
+
+
+def bus_factors(kind: pl.Expr, n: pl.Expr) -> pl.Expr:
+    """The same, by row."""
+    return (
+        pl.when(kind.is_in([ALL_REDUCE, BARRIER]))
+        .then(bus_factor(ALL_REDUCE, n))
+        .when(kind.is_in(PARTED))
+        .then(bus_factor(ALL_GATHER, n))
+        .otherwise(pl.lit(1.0))
+    )

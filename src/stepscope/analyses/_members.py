@@ -1,0 +1,141 @@
+"""Who is in which communicator: as the source lists it, as NCCL numbered it, or as the setup labels say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from stepscope.model.labels import Setup, parse_setup
+
+#: Axis that a purpose serves.
+AXIS_OF = {"ep_a2a": "ep", "ep_meta": "ep", "cp_ring": "cp", "pp_p2p": "pp", "tp": "tp", "dp": "dp"}
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """A communicator over all ranks of the profile. `members` are global ranks in communicator order, where known."""
+
+    id: str
+    label: str  # how to show it
+    members: tuple[int, ...]
+    size: int  # ranks it has, of which the profile may lack some
+    numbering: dict[int, int]  # communicator rank -> global rank
+    known_by: str
+    name: str | None = None  # what the framework calls it
+
+
+def communicators(groups: pl.DataFrame, sides: pl.DataFrame) -> dict[str, Communicator]:
+    """All communicators, from what the ranks say (`_commlink.GROUPS`) and from who used them."""
+    used = (
+        sides.drop_nulls("communicator")
+        .group_by("communicator")
+        .agg(pl.col("rank").unique().sort(), pl.col("peer").filter(pl.col("send").is_not_null()).max().alias("peer"))
+    )
+    seen = {c: (ranks, peer) for c, ranks, peer in used.iter_rows()}
+    told = groups.group_by("communicator", maintain_order=True).agg(
+        pl.col("rank"),
+        pl.col("comm_rank"),
+        pl.col("comm_size").max(),
+        pl.col("members").drop_nulls().unique(maintain_order=True),
+        pl.col("name").drop_nulls().first(),
+        pl.col("known_by").first(),
+    )
+    found: dict[str, Communicator] = {}
+    for text, ranks, numbers, size, lists, name, known_by in told.iter_rows():
+        users, peer = seen.get(text, (sorted(set(ranks)), None))
+        found[text] = _communicator(text, users, peer, ranks, numbers, size, lists, name, known_by)
+    return found
+
+
+def _communicator(
+    text: str,
+    users: list[int],
+    peer: int | None,
+    ranks: list[int],
+    numbers: list[int | None],
+    size: int | None,
+    lists: list[str],
+    name: str | None,
+    known_by: str,
+) -> Communicator:
+    label = text.split(" [")[0] + (f" {name}" if name else "")
+    for listed in lists:
+        members = _listed(listed)
+        if members and (size is None or len(members) == size):
+            # Peers are communicator ranks, but some versions of torch write global ranks: those exceed the size.
+            wide = peer is not None and peer >= len(members)
+            numbering = {m: m for m in members} if wide else dict(enumerate(members))
+            return Communicator(text, label, members, len(members), numbering, known_by, name)
+    given = {n: r for r, n in zip(ranks, numbers, strict=True) if n is not None}
+    everyone = tuple(sorted({*users, *ranks}))
+    size = max(size or 0, len(everyone))
+    if len(given) == len(everyone):
+        return Communicator(text, label, tuple(given[n] for n in sorted(given)), size, given, known_by, name)
+    # No rank says which number it has: frameworks number in the order of global ranks, if nobody is missing.
+    complete = size == len(everyone) and (peer is None or peer < size)
+    return Communicator(text, label, everyone, size, dict(enumerate(everyone)) if complete else {}, known_by, name)
+
+
+def _listed(text: str) -> tuple[int, ...]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ()
+    return tuple(found) if isinstance(found, list) and all(isinstance(r, int) for r in found) else ()
+
+
+def setups(ranks: pl.DataFrame) -> dict[int, Setup]:
+    """The setup label of every rank that has one."""
+    rows = ranks.select("rank", "setup").drop_nulls().iter_rows()
+    return {rank: setup for rank, text in rows if (setup := parse_setup(text)) is not None}
+
+
+def label_groups(labels: dict[int, Setup], axis: str) -> list[tuple[int, ...]]:
+    """Groups along an axis, by coordinate; none where the labels do not give whole ones.
+
+    Members differ in that axis alone; or, where coordinates of ep and dp overlap, in those two. A group counts if its
+    coordinates are distinct; it is whole if all are there, and shorter where ranks are missing.
+    """
+    mine = {rank: s for rank, s in labels.items() if s.axes.get(axis, (0, 1))[1] > 1}
+    for free in ({axis}, {axis, "dp"}, {axis, "ep"}):
+        groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+        for rank, s in sorted(mine.items()):
+            key = tuple((a, at) for a, (at, _) in sorted(s.axes.items()) if a not in free)
+            groups.setdefault(key, []).append(rank)
+        found = [tuple(sorted(g, key=lambda r: mine[r].axes[axis][0])) for g in groups.values()]
+        if all(len({mine[r].axes[axis][0] for r in g}) == len(g) for g in found) and any(len(g) > 1 for g in found):
+            return sorted(found)
+    return []
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`0-3,8`: ranks as the command line takes them."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def missing_ranks(ranks: pl.DataFrame) -> list[str]:
+    """Notes on ranks of the job that the profile does not hold."""
+    have = set(ranks["rank"].to_list())
+    world: int = max([*ranks["world_size"].drop_nulls().to_list(), max(have) + 1])
+    gone = set(range(world)) - have
+    if gone:
+        return [f"{len(gone)} of the job's {world} ranks are not in the profile (ranks {ranks_text(gone)})"]
+    labels = setups(ranks)
+    sizes: dict[str, int] = {}
+    for s in labels.values():
+        sizes |= {a: n for a, (_, n) in s.axes.items()}
+    product = 1
+    for n in sizes.values():
+        product *= n
+    if labels and product > len(have):
+        return [f"the setup labels describe {product} ranks, the profile has {len(have)} (axes may also overlap)"]
+    return []

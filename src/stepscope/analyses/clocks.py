@@ -1,0 +1,64 @@
+"""How far apart are the hosts' clocks, and how well is that known?
+
+Offsets and drifts come from the ends of collectives that no rank leaves before all have come (barriers and all-reduces
+first), solved over all overlapping groups at once. `offset_ns` is the clock minus the first host's at the start of the
+capture, once times have been rebased by the sessions' UTC: subtract it. Clocks that differ by less than the residual
+are taken for one. Hosts that share no such collective with the first have no offset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._across import across
+from stepscope.analyses._members import ranks_text
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("host", "host, or the file's name where the trace does not tell"),
+    Col("offset_ns", "its clock minus that of the first host; null where nothing connects them"),
+    Col("drift_ppm", "how much faster it runs, parts per million"),
+    Col("residual_p50_ns", "median deviation of corrected ends from their collective's"),
+    Col("residual_p95_ns", "95th percentile of it"),
+    Col("n", "collectives that say so"),
+    Col("file", "the file that has this clock"),
+    Col("ranks", "ranks in it"),
+    Col("clock", "files with the same number cannot be told apart: one clock"),
+)
+
+
+def clocks(profile: Profile) -> Result:
+    found = across(profile)
+    c = found.clocks
+    table: list[dict[str, Any]] = []
+    sources = sorted(set(profile.ranks["source"].to_list()))
+    numbers = {s: i for i, s in enumerate(np.unique(c.same).tolist())}
+    for i, source in enumerate(sources):
+        mine = profile.ranks.filter(pl.col("source") == source)
+        joined = bool(c.component[i] == c.component[0])
+        table.append(
+            {
+                "host": mine["host"][0],
+                "offset_ns": round(c.offset[i]) if joined else None,
+                "drift_ppm": float(c.drift[i] * 1e6) if joined else None,
+                "residual_p50_ns": _whole(c.residual_p50[i]),
+                "residual_p95_ns": _whole(c.residual_p95[i]),
+                "n": int(c.n[i]),
+                "file": profile.sources[source].file.rsplit("/", 1)[-1],
+                "ranks": ranks_text(mine["rank"].to_list()),
+                "clock": numbers[int(c.same[i])],
+            }
+        )
+    notes = list(found.notes)
+    if len(sources) == 1:
+        notes.append("one file: all its ranks share a clock")
+    summary = {"residual_p95_ns": round(c.residual), "clocks": len(numbers)}
+    return Result(rows(COLUMNS, table), summary=summary, notes=notes)
+
+
+def _whole(ns: float) -> int | None:
+    return None if np.isnan(ns) else round(float(ns))

@@ -1,0 +1,124 @@
+"""What did each collective cost, and who waited for whom?
+
+The same collective on all its ranks, on one clock. The last to arrive waits for nobody: what others spend before that
+is waiting, `transfer_ns` is what is left on the rank that was done first. Bandwidths follow nccl-tests: `bytes` is its
+size S, `algbw` = S / transfer, `busbw` what links would have to carry. A long collective is not a slow network: look at
+`max_wait_ns` first. `--by` sums up, with the spread of the bus bandwidth for each size of message.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._across import Across, Align, across
+from stepscope.analyses._collectives import imbalance, inside, table_of
+from stepscope.analyses._window import WindowSpec
+from stepscope.errors import BadInput
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+By = Literal["collective", "group", "op", "size"]
+
+COLUMNS = (
+    Col("group", "communicator, as the trace names it"),
+    Col("op", "operation; send_recv is one transfer of a pair"),
+    Col("seq", "ordinal in its communicator; of a transfer, among those of its pair and direction"),
+    Col("ranks", "its ranks; from>to for a transfer"),
+    Col("bytes", "size S as nccl-tests counts it; null where the trace does not tell"),
+    Col("transfer_ns", "least of (end − last arrival) over its ranks; null where one rank alone was recorded"),
+    Col("max_wait_ns", "last arrival − first arrival"),
+    Col("last_rank", "who arrived last"),
+    Col("algbw_gbps", "bytes / transfer"),
+    Col("busbw_gbps", "algorithm bandwidth times the operation's factor"),
+    Col("skew_ns", "last end − first end"),
+    Col("start_ns", "last arrival, on the clock of the first host"),
+    Col("first_rank", "who arrived first"),
+    Col("wait_ns", "waiting of all its ranks together"),
+    Col("present", "ranks that recorded it"),
+    Col("axis", "what it serves: tp, pp, dp, ep, cp; null where unknown"),
+    Col("known_by", "how it was matched: payload, metadata, labels or order"),
+)
+_SUMS = (
+    Col("n", "collectives"),
+    Col("ranks", "ranks of each; several where they differ"),
+    Col("bytes", "sum of their sizes"),
+    Col("transfer_ns", "sum of their transfers"),
+    Col("max_wait_ns", "longest wait of a rank"),
+    Col("wait_ns", "waiting of all ranks together"),
+    Col("busbw_p5_gbps", "bus bandwidth, 5th percentile"),
+    Col("busbw_p50_gbps", "median bus bandwidth"),
+    Col("busbw_p95_gbps", "95th percentile"),
+    Col("peak_pct", "median as a share of --peak-gbps"),
+)
+_BY = {
+    "group": (Col("group", "communicator"), Col("op", "operation"), Col("axis", "what it serves")),
+    "op": (Col("op", "operation"),),
+    "size": (Col("op", "operation"), Col("size_bytes", "size of the message, rounded down to a power of two")),
+}
+VARIANTS = {f"by={by}": (*keys, *_SUMS) for by, keys in _BY.items()}
+
+
+def collectives(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "what a row is"] = "collective",
+    align: Align = "auto",
+    peak_gbps: Annotated[float | None, "bus bandwidth that the links could give, to compare with"] = None,
+) -> Result:
+    if peak_gbps is not None and peak_gbps <= 0:
+        raise BadInput(f"--peak-gbps {peak_gbps}: not positive", "give the bandwidth in 10⁹ bytes per second")
+    found = across(profile, align)
+    table = table_of(found)
+    shown, spans = inside(profile, window, found, table)
+    summary = _summary(found, shown, peak_gbps)
+    if by == "collective":
+        return Result(rows(COLUMNS, shown), spans, summary, found.notes)
+    columns = VARIANTS[f"by={by}"]
+    return Result(rows(columns, _grouped(shown, by, peak_gbps)), spans, summary, found.notes)
+
+
+def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:
+    keys = [c.name for c in _BY[by]]
+    size = pl.when(pl.col("bytes") > 0).then(2 ** pl.col("bytes").log(2).floor().cast(pl.Int64)).otherwise("bytes")
+    bus = pl.col("busbw_gbps")
+    found = (
+        table.with_columns(size.cast(pl.Int64).alias("size_bytes"))
+        .group_by(keys, maintain_order=True)
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("ranks").unique(maintain_order=True).head(4).str.join(" "),
+            pl.col("bytes").sum(),
+            pl.col("transfer_ns").sum(),
+            pl.col("max_wait_ns").max(),
+            pl.col("wait_ns").sum(),
+            *(bus.quantile(q / 100, "linear").alias(f"busbw_p{q}_gbps") for q in (5, 50, 95)),
+        )
+    )
+    share = 100 * pl.col("busbw_p50_gbps") / peak if peak else pl.lit(None, pl.Float64)
+    return found.with_columns(share.alias("peak_pct")).sort(keys, nulls_last=True)
+
+
+def _summary(a: Across, table: pl.DataFrame, peak: float | None) -> dict[str, Any]:
+    waits = table["wait_ns"].sum()
+    figures: dict[str, Any] = {
+        "collectives": table.height,
+        "wait_ns": int(waits or 0),
+        "transfer_ns": int(table["transfer_ns"].sum() or 0),
+        "residual_p95_ns": round(a.clocks.residual),
+        "known_by": dict(sorted(table["known_by"].value_counts().iter_rows())),
+        "all_to_all": imbalance(a, np.flatnonzero(table_rows(table, a))),
+    }
+    if peak:
+        figures["peak_gbps"] = peak
+    return figures
+
+
+def table_rows(table: pl.DataFrame, a: Across) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which meetings the shown table has."""
+    mask = np.zeros(a.meetings.height, dtype=bool)
+    mask[table["meeting"].to_numpy()] = True
+    return mask
