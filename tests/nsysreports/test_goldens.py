@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 from pathlib import Path
 
 import pytest
@@ -29,20 +28,6 @@ BEYOND_NSYS = {
     ("h100x2_after", "cuda_gpu_trace"),
     ("h100x2_before", "cuda_gpu_trace"),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
-    """Committed traces, decompressed."""
-    folder = tmp_path_factory.mktemp("traces")
-
-    def unpack(trace: str) -> Path:
-        path = folder / f"{trace}.sqlite"
-        if not path.exists():
-            path.write_bytes(lzma.decompress((DATA / f"{H200[trace]}.sqlite.xz").read_bytes()))
-        return path
-
-    return unpack
 
 
 def shared_trace(name: str) -> Path:
