@@ -76,12 +76,27 @@ def test_the_verdict_is_the_largest_part_and_the_parts_sum_to_the_window():
         ranges=[nvtx(0, 20, "forward"), nvtx(20, 68, "optimizer")],
     )
     summary = launches(p, WHOLE).summary
-    assert summary["verdict"][0]["verdict"] == "overhead-bound"
+    assert summary["verdict"][0]["verdict"] == "host-bound"
     v = summary["verdict"][0] | summary["parts"][0]
     parts = ("compute", "comm_exposed", "copy_exposed", "starved", "sync", "alloc", "load", "queue", "tail", "unlinked")
     assert sum(v[f"{k}_ns"] for k in parts) == v["window_ns"] == 65
     assert (v["starved_ns"], v["alloc_ns"], v["queue_ns"], v["compute_ns"]) == (23 + 22 - 10, 10, 5 + 6, 9)
     assert (v["starved_host_ns"], v["starved_api_ns"], v["starved_gaps"]) == (35, 0, 2)
+    assert (v["starved_longest_ns"], v["starved_range"], v["starved_range_ns"]) == (23, "optimizer", 15 + 12)
+
+
+def test_one_long_gap_is_the_host_many_short_ones_are_overhead():
+    def bound(gaps: list[int]) -> str:
+        ops, calls, t = [], [], 0
+        for i, gap in enumerate(gaps, 1):
+            t += gap
+            calls.append(call(t, t + 1, i))
+            ops.append(op(t + 1, t + 2, call=i))
+            t += 2
+        return str(launches(make(ops=ops, calls=calls), WHOLE).summary["verdict"][0]["verdict"])
+
+    assert bound([1, 30, 10, 10]) == "host-bound"
+    assert bound([1, 20, 10, 10]) == "overhead-bound"
 
 
 def test_no_answer_without_launches():
@@ -181,3 +196,10 @@ def test_eager_training_is_bound_by_overhead(shared: Path):
     v: dict[str, Any] = summary["verdict"][0]
     assert (v["verdict"], v["starved_ns"]) == ("overhead-bound", 6_061_569)
     assert summary["parts"][0]["compute_ns"] == 6_027_252
+
+
+def test_a_slow_data_loader_is_the_host(shared: Path):
+    profile = api.open(shared / "traces/h200/train/slow_dataloader.sqlite", cache=False)
+    v = launches(profile, WindowSpec(period=True)).summary["verdict"][0]
+    assert (v["verdict"], v["starved_range"]) == ("host-bound", "data")
+    assert v["starved_pct"] > 90

@@ -2,7 +2,9 @@
 
 Nothing here is a threshold, a count or an average: the parts are those of `breakdown` and `idle`, they sum to the
 window, and the verdict is the largest. Idle time before the launch of the op that ended it (`host`: no CUDA call,
-`api`: in one) is launch overhead: the GPU waits because the host has not got there yet.
+`api`: in one) starves the GPU: it waits because the host has not got there yet. Where more than half of that lies in
+one gap the host did one long thing (`host-bound`: a data loader, a checkpoint); else every launch comes late, a little
+each time (`overhead-bound`).
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from stepscope.analyses._partition import partition
 from stepscope.analyses._rank import RankData
 from stepscope.analyses._window import Window
 
+HOST_BOUND, OVERHEAD = "host-bound", "overhead-bound"
 #: Verdict by the part that is largest.
 VERDICT = {
     "compute": "compute-bound",
     "comm_exposed": "communication-bound",
     "copy_exposed": "copy-bound",
-    "starved": "overhead-bound",
+    "starved": OVERHEAD,
     "sync": "synchronization-bound",
     "alloc": "allocator-bound",
     "load": "load-bound",
@@ -48,19 +51,31 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
     }
     largest = max(sizes, key=lambda k: sizes[k])
     where, where_ns = _where(data, found)
+    gaps, longest = _gaps(found)
+    said = HOST_BOUND if largest == "starved" and 2 * longest > sizes["starved"] else VERDICT[largest]
     key = {"rank": data.rank, "index": span.index, "window_ns": span.gpu_ns}
     found_on = {
         **key,
-        "verdict": VERDICT[largest],
+        "verdict": said,
         "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
         "starved_ns": sizes["starved"],
         "starved_host_ns": int(length[found.cause == HOST].sum()),
         "starved_api_ns": int(length[found.cause == API].sum()),
-        "starved_gaps": len(np.unique(found.next_op[np.isin(found.cause, (HOST, API))])),
+        "starved_gaps": gaps,
+        "starved_longest_ns": longest,
         "starved_range": where,
         "starved_range_ns": where_ns,
     }
     return found_on, key | {f"{k}_ns": v for k, v in sizes.items()}
+
+
+def _gaps(found: Pieces) -> tuple[int, int]:
+    """In how many gaps the GPU starved, and for how long in the longest."""
+    rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
+    gap, which = np.unique(found.next_op[rows], return_inverse=True)
+    total = np.zeros(len(gap), np.int64)
+    np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
+    return len(gap), int(total.max(initial=0))
 
 
 def _where(data: RankData, found: Pieces) -> tuple[str | None, int]:

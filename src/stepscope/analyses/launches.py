@@ -5,7 +5,8 @@ A row is the launches of one kernel name: time in the call, time in the queue (f
 depth of a queue is the number of launches called but not yet started; it is time-weighted, from the first launch of the
 window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending of 1024 places)
 and the GPU busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
-the largest part of the window's exact partition, `overhead-bound` where that is idle time before a launch.
+the largest part of the window's exact partition. Where that is idle time before a launch it is `host-bound` if most of
+it is one gap, else `overhead-bound`. (Time between steps is in the window with `--period`.)
 """
 
 from __future__ import annotations
