@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
+from polars.testing import assert_frame_equal, assert_series_equal
 
 from stepscope.model.schema import PROCESSES, TABLES, Part, empty
-from stepscope.model.source import Chunk, Quality, SourceInfo
-from stepscope.store import CachedSource
+from stepscope.model.source import Chunk, Quality, Source, SourceInfo
+from stepscope.store import CachedSource, flush
 
 Open = Callable[..., CachedSource]
 
@@ -65,3 +66,38 @@ class FakeSource:
 def _fill(frame: pl.DataFrame) -> pl.DataFrame:
     missing = [pl.lit(None, dtype=d).alias(c) for c, d in PROCESSES.items() if c not in frame.columns]
     return frame.with_columns(missing).select(list(PROCESSES)).cast(dict(PROCESSES))
+
+
+def everything(source: Source) -> dict[str, object]:
+    answers = {
+        "processes": source.processes(),
+        "tables": source.tables(),
+        "core": source.read("ops"),
+        "detail": source.read("ops", "detail"),
+        "missing": source.read("calls"),
+        "info": source.info,
+        "notes": list(source.quality.notes),
+    }
+    flush()
+    return answers
+
+
+def assert_same(a: dict[str, object], b: dict[str, object]) -> None:
+    assert a.keys() == b.keys()
+    for key, left in a.items():
+        right = b[key]
+        if isinstance(left, pl.DataFrame) and isinstance(right, pl.DataFrame):
+            assert_frame_equal(left, right)
+        elif isinstance(left, Chunk) and isinstance(right, Chunk):
+            assert_frame_equal(left.frame, right.frame)
+            assert_series_equal(left.names, right.names)
+        else:
+            assert left == right
+
+
+def entries(cache_dir: Path) -> list[Path]:
+    return sorted((cache_dir / "tables").iterdir())
+
+
+def keys(cache_dir: Path) -> list[str]:
+    return sorted({p.name[:32] for p in entries(cache_dir)})

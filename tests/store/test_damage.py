@@ -1,0 +1,95 @@
+"""A cache that is damaged in any way is rebuilt, silently correct."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from fake_source import Log, Open, assert_same, entries, everything, keys
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def cut_one_byte(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def zeros(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def zero_block(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    at = data.index(b'"meta"')
+    data[at : at + 64] = bytes(64)
+    path.write_bytes(data)
+
+
+def foreign(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + random.Random(0).randbytes(4096))
+
+
+def longer(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"more")
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = [truncate, cut_one_byte, empty, zeros, zero_block, foreign, longer, delete, directory]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("part", ["source", "ops.core", "ops.detail"])
+def test_damage_is_rebuilt(damage: object, part: str, reopen: Open, cache_dir: Path) -> None:
+    whole = everything(reopen())
+    (victim,) = [p for p in entries(cache_dir) if p.name.endswith(f".{part}.tbl")]
+    assert callable(damage)
+    damage(victim)
+    assert_same(everything(reopen()), whole)
+    assert_same(everything(reopen()), whole)
+
+
+def test_every_flipped_bit_is_found(reopen: Open, cache_dir: Path, log: Log) -> None:
+    whole = everything(reopen())
+    (victim,) = [p for p in entries(cache_dir) if p.name.endswith(".ops.core.tbl")]
+    good = victim.read_bytes()
+    for at in range(0, len(good), 7):
+        flipped = bytearray(good)
+        flipped[at] ^= 1 << (at % 8)
+        victim.write_bytes(flipped)
+        before = log.opened
+        assert_same(everything(reopen()), whole)
+        assert log.opened == before + 1
+        assert victim.read_bytes() == good
+
+
+def test_files_swapped_between_tables_and_profiles(reopen: Open, trace: Path, cache_dir: Path) -> None:
+    whole = everything(reopen())
+    other = trace.with_name("other.txt")
+    other.write_text("1 2 foreign\n")
+    everything(reopen(other))
+    mine, theirs = (
+        {p.name.split(".", 1)[1]: p for p in entries(cache_dir) if p.name.startswith(k)} for k in keys(cache_dir)
+    )
+    for name in mine:
+        a, b = mine[name].read_bytes(), theirs[name].read_bytes()
+        mine[name].write_bytes(b)
+        theirs[name].write_bytes(a)
+    assert_same(everything(reopen()), whole)
+    shutil.copy(mine["ops.detail.tbl"], mine["ops.core.tbl"])
+    assert_same(everything(reopen()), whole)
