@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,37 @@ def test_a_real_cpu_trace_without_breaks():
     ] * 4
 
 
+def test_breaks_on_a_gpu_by_torch_profiler_and_by_nvtx(tmp_path):
+    """The same model on an H200 (torch 2.11): three steps, whole and broken; the broken one also under nsys."""
+    whole, broken = (
+        stepscope.open(DATA / f"torch2.11_h200_{which}.pt.trace.json.gz", cache=False).compile().rows.to_dicts()[0]
+        for which in ("whole", "broken")
+    )
+    assert [(r["regions"], r["graphs"], r["breaks"]) for r in (whole, broken)] == [(3, 6, 0), (21, 27, 12)]
+    assert whole["compiled_ns"] == pytest.approx(broken["compiled_ns"], rel=0.01)  # the same work, in smaller pieces
+    assert whole["gpu_per_graph_ns"] > 4 * broken["gpu_per_graph_ns"]
+    assert broken["between_ns"] > 0 == whole["between_ns"]  # what .item() launches at a break
+    assert broken["idle_between_ns"] > 2 * whole["idle_between_ns"]
+
+    file = tmp_path / "broken.sqlite"
+    file.write_bytes(gzip.decompress((DATA / "torch2.11_h200_broken.sqlite.gz").read_bytes()))
+    steps = stepscope.open(file, cache=False).compile(by="step").rows.to_dicts()
+    assert [(r["label"], r["regions"], r["graphs"], r["breaks"]) for r in steps] == [
+        (f"step {i}", 7, 9, 4) for i in (3, 4, 5)
+    ]
+    texts = """(SELECT start, end, globalTid AS tid, coalesce(text, value) AS name
+                FROM NVTX_EVENTS LEFT JOIN StringIds s ON s.id = textId)"""
+    query = f"""
+        SELECT sum(k.end - k.start) FROM CUPTI_ACTIVITY_KIND_KERNEL k
+        JOIN (SELECT min(start) AS start, globalTid AS tid, correlationId AS id FROM CUPTI_ACTIVITY_KIND_RUNTIME
+              GROUP BY correlationId) c ON c.id = k.correlationId
+        WHERE EXISTS (SELECT 1 FROM {texts} n WHERE n.tid = c.tid AND n.start <= c.start AND c.start < n.end
+                      AND (n.name LIKE '## Call CompiledFxGraph%' OR n.name LIKE 'CompiledFunction%'))"""
+    with closing(sqlite3.connect(file)) as db:
+        (compiled_ns,) = db.execute(query).fetchone()
+    assert sum(r["compiled_ns"] for r in steps) == compiled_ns
+
+
 def test_compiled_and_eager_on_the_gpu(shared):
     file = shared / "traces/h200/train/compiled.pt.trace.json.gz"
     found = stepscope.open(file, cache=False).compile(by="step").rows.to_dicts()
@@ -218,6 +251,15 @@ def test_a_real_log_and_a_comparison():
     }
     assert any("TORCH_LOGS" in n for n in found.notes)  # the other log is empty: said, not taken for proof
     assert all(found.rows["reason"])
+
+
+def test_a_real_log_of_another_version():
+    found = api.analyse(None, "compile", log=DATA / "torch2.11_broken.log")
+    assert (found.summary["graph_breaks"], found.summary["recompiles"]) == (5, 2)
+    assert [(r["reason"], r["location"], r["n"]) for r in found.rows.to_dicts()[:2]] == [
+        ("Call to `torch._dynamo.graph_break()`", "/home/user/model.py:14", 4),
+        ("Unsupported Tensor.item() call with capture_scalar_outputs=False", "/home/user/model.py:25", 1),
+    ]
 
 
 TODAY = "V0812 15:05:52.194000 1848694 torch/_dynamo/symbolic_convert.py:556] [4/0] [__graph_breaks] "

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.source import NO_FRAME, source
 from stepscope.errors import BadInput, CannotAnswer
 
+DATA = Path(__file__).parents[1] / "data" / "source"
 W = WindowSpec()
 
 
@@ -240,6 +244,43 @@ def test_call_chains():
         "k5": ("/me/net.py(9): step", None, "optimizer"),
     }
     assert by_kernel(p, full=True)["k1"][0] == "torch/nn/functional.py(20): linear"
+
+
+def test_a_real_nsys_trace_with_both_sorts_of_stacks(tmp_path):
+    """A training step on an H200 under `--cudabacktrace` and `--python-backtrace=cuda`, against the raw rows."""
+    file = tmp_path / "backtrace.sqlite"
+    file.write_bytes(gzip.decompress((DATA / "backtrace.sqlite.gz").read_bytes()))
+    with closing(sqlite3.connect(file)) as db:
+        text = dict(db.execute("SELECT id, value FROM StringIds"))
+        marks = {
+            (tid, at): json.loads(j)
+            for tid, at, j in db.execute(
+                "SELECT globalTid, start, jsonText FROM NVTX_EVENTS WHERE eventType = 34 AND jsonText IS NOT NULL"
+            )
+        }
+        calls: dict[int, tuple[int, int]] = {}
+        for number, tid, start in db.execute(
+            "SELECT correlationId, globalTid, start FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY start"
+        ):
+            calls.setdefault(number, (tid, start))
+        gpu = [
+            r
+            for t in ("KERNEL", "MEMCPY", "MEMSET")
+            for r in db.execute(f"SELECT correlationId, end - start FROM CUPTI_ACTIVITY_KIND_{t}")
+        ]
+    lines: dict[str, int] = defaultdict(int)
+    for number, ns in gpu:
+        frames = marks.get(calls[number], {}).get("Python Backtrace on CUDA", {}).get("Frames", [])
+        mine = [f for f in frames if "site-packages" not in text[f["File"]]]
+        lines[f"{text[mine[0]['File']]}({mine[0]['Line']})" if mine else NO_FRAME] += ns
+    p = stepscope.open(file, cache=False)
+    found: dict[str, int] = defaultdict(int)
+    for r in p.source(by="line", top=0, index="all").rows.to_dicts():
+        found[r["line"]] += r["total_ns"]
+    assert found == lines and len(lines) > 5
+    ops = {r["op"]: r["phase"] for r in p.source(by="op", top=0).rows.to_dicts()}
+    assert ops["AddmmBackward0"] == "backward" and ops["aten::_foreach_mul__Scalar"] == "optimizer"
+    assert any("no call stack" in n for n in p.source().notes)  # cuBLAS launches by calls that nsys takes no stack of
 
 
 # -- real traces -------------------------------------------------------------------------------------------------------

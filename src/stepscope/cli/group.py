@@ -31,6 +31,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "launches",
         "concurrency",
         "compile",
+        "source",
     ),
     "All ranks": ("clocks", "collectives", "stragglers", "pipeline", "critical-path"),
     "As nsys does": ("stats", "rules", "recipe"),

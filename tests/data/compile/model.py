@@ -1,4 +1,7 @@
-"""Made the files beside it, on a CPU. `broken` breaks graphs, and recompiles in step 3 for another batch size."""
+"""Made the torch2.13 files beside it, on a CPU. `broken` breaks graphs, and recompiles in step 3 (another batch size).
+
+The torch2.11 files are of the same model on an H200, width 512, three steps; `.sqlite` by nsys 2025.3 within emit_nvtx.
+"""
 
 import sys
 
