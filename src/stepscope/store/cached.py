@@ -43,8 +43,10 @@ class CachedSource:
         meta, frames = known
         self._processes = frames["processes"]
         self._tables = frozenset(meta["tables"])
-        # Everything but the file's name is in its content; the file may have been renamed.
-        self.info = SourceInfo(**{**meta["info"], "file": str(path)})
+        # Everything but the file's name is in its content; the file may have been renamed. Sources differ in whether
+        # they give it with its folders.
+        given = meta["info"]["file"]
+        self.info = SourceInfo(**{**meta["info"], "file": path.name if Path(given).name == given else str(path)})
         self._note(meta["notes"])
 
     def processes(self) -> pl.DataFrame:

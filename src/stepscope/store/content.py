@@ -9,6 +9,7 @@ from pathlib import Path
 import xxhash
 
 import stepscope
+from stepscope import progress
 from stepscope.model.schema import MODEL_VERSION
 
 #: Bumped whenever the form of the cache's files changes.
@@ -16,6 +17,9 @@ STORE_VERSION = 2
 
 #: Fits the processor's own cache, and is long enough for hashing to leave the interpreter's lock.
 _BLOCK = 1 << 18
+
+#: Bytes between two reports of progress.
+_REPORTED = 1 << 28
 
 #: What tells that a file may have been rewritten: device, file number, size, and the times of both kinds of change.
 Stamp = tuple[tuple[str, int, int, int, int, int], ...]
@@ -48,9 +52,14 @@ def _files(path: Path) -> list[Path]:
 def _hash(path: Path, digest: xxhash.xxh3_128) -> None:
     """Read, not mapped: mapped pages would count as this process's memory, a multi-gigabyte file's worth."""
     buffer = memoryview(bytearray(_BLOCK))
+    total, done, said = path.stat().st_size, 0, 0
     with path.open("rb", buffering=0) as file:
         while size := file.readinto(buffer):
             digest.update(buffer[:size])
+            done += size
+            if done - said >= _REPORTED:
+                progress.report(f"looking up {path.name}", done, total)
+                said = done
 
 
 @cache
