@@ -18,7 +18,7 @@ from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.repair import repaired
 
 #: Small enough that the events of a chunk stay in the processor's cache: 16 MB costs half as much again.
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 2 << 20
 _SPACE = b" \t\r\n"
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: Longest text of `_ARRAY` that may straddle two reads (white space beyond this is not JSON anybody writes).
@@ -50,7 +50,7 @@ class EventChunks:
             if cut is None and not self._ended:
                 need = 2 * len(self._buffer)
                 continue
-            text = b"[" + self._buffer[:cut] + b"]"
+            text = b"".join((b"[", memoryview(self._buffer)[:cut], b"]"))
             try:
                 events, text = self._decode(text)
             except Trailing as trailing:
