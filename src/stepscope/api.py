@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from stepscope.analyses import registry
 from stepscope.analyses._window import WindowSpec
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
@@ -83,6 +83,8 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
     for option in analysis.options:
         if option.name in options:
             _check(option, options[option.name])
+            if takes_profile(option.type) and isinstance(options[option.name], str | Path):
+                options[option.name] = open(options[option.name])
     if rank is not None and profile is not None:
         profile = profile.select(parse_ranks(rank))
     asked: list[Any] = [profile]
@@ -91,7 +93,16 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
         if "index" in chosen:
             chosen["index"] = parse_index(chosen["index"])
         asked.append(WindowSpec(**chosen))
-    result = analysis.function(*asked, **options)
+    try:
+        return _finished(analysis.function(*asked, **options), name, profile)
+    except GateFailed as failed:
+        if failed.result is not None:
+            failed.result = _finished(failed.result, name, profile)
+        raise
+
+
+def _finished(result: Result, name: str, profile: model.Profile | None) -> Result:
+    """The result with the scope that only the front end knows."""
     result.command = name
     if profile is None:
         return result
@@ -158,6 +169,11 @@ def choices(hint: Any) -> tuple[Any, ...] | None:
         found = [choices(part) for part in get_args(hint) if part is not type(None)]
         return found[0] if len(found) == 1 else None
     return None
+
+
+def takes_profile(hint: Any) -> bool:
+    """Whether an option is itself a profile, which users name by its path."""
+    return model.Profile in (get_args(hint) or (hint,))
 
 
 def _check(option: registry.Option, value: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class StepscopeError(Exception):
     """Base of every expected failure. `str(error)` is one line: the message, then the hint."""
@@ -30,6 +32,10 @@ class CannotAnswer(StepscopeError):
 
 
 class GateFailed(StepscopeError):
-    """An answer was found, and it is worse than the threshold the user set."""
+    """An answer was found, and it is worse than the threshold the user set. `result` is that answer, to be shown."""
 
     exit_status = 1
+
+    def __init__(self, message: str, hint: str | None = None, result: Any = None) -> None:
+        super().__init__(message, hint)
+        self.result = result

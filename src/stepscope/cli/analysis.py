@@ -12,6 +12,7 @@ import click
 from stepscope import api
 from stepscope.analyses import registry
 from stepscope.cli import output, progress
+from stepscope.errors import GateFailed
 from stepscope.render import FORMATS
 
 
@@ -42,7 +43,15 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
     with progress.shown():
         profile = api.open(*paths, **opening) if paths or registry.get(name).needs_profile else None
         target.spare([*map(Path, paths), *(profile.paths if profile is not None else ())])
-        result = api.analyse(profile, name, **given)
+        for option in registry.get(name).options:
+            if api.takes_profile(option.type) and given[option.name] is not None:
+                given[option.name] = api.open(given[option.name], **opening)
+        try:
+            result = api.analyse(profile, name, **given)
+        except GateFailed as failed:
+            if failed.result is not None:
+                target.write(failed.result)
+            raise
     target.write(result)
 
 

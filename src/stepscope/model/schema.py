@@ -285,7 +285,22 @@ STACKS = Table(
     keys=("chain", "depth"),
 )
 
-TABLES: dict[str, Table] = {t.name: t for t in (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS)}
+TIMERS = Table(
+    "timers",
+    "Block timers of a log: how long the program itself says that a block took.",
+    (
+        _RANK,
+        Column("row", pl.Int64, "order in the log"),
+        _id("name", "the block"),
+        Column("k", pl.Int64, "chunk that it worked on; null where the log does not say"),
+        Column("dur_ns", pl.Int64, "how long it took"),
+        Column("synchronized", pl.Boolean, "the timer waited for the GPU: a share of time, never a throughput"),
+    ),
+    keys=("row",),
+)
+
+_ALL = (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS)
+TABLES: dict[str, Table] = {t.name: t for t in _ALL}
 
 #: One row per process of a source; the profile's `ranks` table is made of these.
 PROCESSES: dict[str, Dtype] = {

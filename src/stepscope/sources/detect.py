@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 from stepscope.errors import BadInput
+from stepscope.sources.pipelinelog import looks_like_log
 
-Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto"]
+Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto", "pipeline-log"]
 
 KINDS = "an nsys SQLite export, an nsys parquet directory, a .nsys-rep or a torch.profiler JSON(.gz)"
 
 #: Names by which people and profilers call profiles. A file of such a name that is none is an error, never ignored.
 _PROFILE_NAMES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz")
+
+#: JSON lines are never a trace of torch.profiler.
+_LOG_NAMES = (".jsonl", ".ndjson")
 
 _HEAD = 1 << 16
 _SQLITE = b"SQLite format 3\0"
@@ -44,6 +48,8 @@ def kind_of(path: Path) -> Kind | None:
         return "nsys-sqlite"
     if head.startswith(_NSYS_REPORT):
         return "nsys-rep"
+    if path.suffix.lower() in _LOG_NAMES or looks_like_log(head):
+        return "pipeline-log"
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None
 
 

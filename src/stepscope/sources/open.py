@@ -127,6 +127,8 @@ def _kind_among_others(entry: Path) -> Kind | None:
         if named_like_profile(entry):
             raise
         return None
+    if kind == "pipeline-log":  # any program may leave JSON lines beside its traces: such a log is given by name
+        return None
     if kind == "kineto" and not named_like_profile(entry):
         from stepscope.sources.kineto import looks_like_kineto
 
@@ -188,6 +190,10 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
             from stepscope.sources.kineto import open_kineto
 
             return open_kineto(path)
+        if kind == "pipeline-log":
+            from stepscope.sources.pipelinelog import open_pipelinelog
+
+            return open_pipelinelog(path)
         from stepscope.sources.nsys import open_parquet, open_report, open_sqlite
 
         if kind == "nsys-sqlite":

@@ -1,0 +1,262 @@
+"""Do the pipeline's stages overlap, and how large is its bubble?
+
+A two-stage pipeline, from a log of timestamps (JSON lines, see below) or from ranges `pp:stage0:*` and `pp:stage1:*`:
+one row per chunk, `--by k`. A period near max(stage0, stage1) is overlapped, one near their sum serialized; the run's
+`overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below that. `--against LOG` is another run, with
+another queue depth say. `--by block`: the share of each block timer of the log; where timers synchronize, they say
+where time goes and nothing about throughput.
+
+A pipeline of micro-batches, from a profile with setup labels (`pp=R/S`) and labelled chunks: `--by rank`: the bubble,
+which is the time of the step with neither compute nor communication other than the pipeline's, beside the ideal of the
+schedule. `--by phase`: before, warm-up, steady, drain, after; their bubbles sum to the rank's. `--by chunk`: by
+micro-batch. `--by stage`: like-for-like chunks of all stages, which should take the same time.
+
+A log is one JSON object per line: `{"k": 7, "rank": 0, "tA0_ms": 81.2, "tA1_ms": 83.0, "tEmit_ms": 90.1}` with any of
+tA0, tA1, tSend, tRecv, tDecode, tEmit (rank 0) and tB0, tB1 (mesh leader); the unit is the suffix (ns, us, ms, s) or
+`"unit"`; block timers are `{"block": "attention", "ms": 1.2, "synchronized": true}`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import polars as pl
+
+from stepscope.analyses import _twostage
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._pipework import CHUNKS, Work, work_of
+from stepscope.analyses._rank import ranks_of
+from stepscope.analyses._schedule import Schedule, Shape, ideal, infer
+from stepscope.analyses._step import step
+from stepscope.analyses._window import WindowSpec
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+_WHO = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("stage", "place in the pipeline, from the setup label"),
+)
+_BUBBLE = (
+    Col("bubble_ns", "of it, with neither compute nor communication other than the pipeline's"),
+    Col("bubble_pct", "the same as a share"),
+)
+COLUMNS = _twostage.COLUMNS
+VARIANTS = {
+    "by=block": _twostage.BLOCKS,
+    "by=rank": (
+        *_WHO,
+        Col("step_ns", "GPU time from the first op of the step to the end of its last"),
+        *_BUBBLE,
+        Col("ideal_pct", "share that the schedule leaves idle on ideal stages; null where it is not known"),
+        Col("over_pct", "bubble beyond the ideal, in percentage points"),
+    ),
+    "by=phase": (
+        *_WHO,
+        Col("phase", "before, warm-up, steady, drain or after"),
+        Col("phase_ns", "its length"),
+        *_BUBBLE,
+    ),
+    "by=chunk": (
+        *_WHO,
+        Col("step", "which step of the window"),
+        Col("seq", "order of the rank's chunks"),
+        Col("kind", "f, b, w; bw: b with its w, where others put it off; fb: forward and backward overlapped"),
+        Col("mb", "micro-batch (of fb: of the forward pass)"),
+        Col("part", "which of the rank's virtual stages, or DualPipeV's phase"),
+        Col("label", "text of its range"),
+        Col("start_ns", "start of its first op"),
+        Col("end_ns", "end of its last op"),
+        Col("compute_ns", "time with compute of this chunk"),
+        Col("bubble_ns", "bubble between its start and its end"),
+        Col("before_ns", "from the end of the chunks before it to its start"),
+    ),
+    "by=stage": (
+        Col("kind", "f, b, w; bw: b with its w, where others put it off; fb: overlapped"),
+        Col("part", "which of the rank's virtual stages, or DualPipeV's phase"),
+        Col("stage", "place in the pipeline"),
+        Col("ranks", "ranks that hold it"),
+        Col("n", "chunks"),
+        Col("compute_ns", "median time with compute of such a chunk"),
+        Col("over_pct", "beyond the median of all stages"),
+    ),
+}
+By = Literal["k", "block", "rank", "phase", "chunk", "stage"]
+
+
+def pipeline(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By | None, "what a row is; by default chunks of two stages if there are any, else ranks"] = None,
+    warmup: Annotated[int, "two stages: chunks at the beginning that do not count"] = 0,
+    gate: Annotated[float | None, "two stages: exit 1 where the overlap score is below this"] = None,
+    against: Annotated[Profile | None, "two stages: a log (or profile) of another run"] = None,
+    schedule: Annotated[Schedule | None, "the pipeline's schedule; by default from its labels"] = None,
+    micro_batches: Annotated[int | None, "micro-batches of a step; by default from labels"] = None,
+    stages: Annotated[int | None, "stages of the pipeline; by default from setup labels"] = None,
+) -> Result:
+    if warmup < 0:
+        raise BadInput(f"--warmup {warmup}: negative", "give 0 or more")
+    timed = profile.has("timers")
+    if by is None:
+        by = "k" if _twostage.has_two_stages(profile) else "block" if timed else "rank"
+    if by == "block":
+        return _blocks(profile)
+    if by == "k":
+        return _two_stages(profile, warmup, gate, against, timed)
+    if gate is not None or against is not None:
+        raise BadInput("--gate and --against are for two-stage pipelines", "give a log of timestamps, and --by k")
+    return _micro_batches(profile, window, by, schedule, micro_batches, stages)
+
+
+def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Profile | None, timed: bool) -> Result:
+    if not _twostage.has_two_stages(profile):
+        raise CannotAnswer(
+            "no two-stage pipeline: neither a log of timestamps nor ranges pp:stage0:* and pp:stage1:*",
+            "annotate the stages so, or log tA0, tA1, …; `--by rank` measures a pipeline of micro-batches",
+        )
+    found = _twostage.two_stages(profile)
+    summary = _twostage.figures(found, warmup)
+    summary["verdict"] = _twostage.verdict(summary)
+    notes = list(found.notes)
+    if any(s.format != "pipeline-log" for s in profile.sources):
+        notes.append("stages are host ranges: a stage that only launches work ends before the GPU has done it")
+    threshold = 0.30 if gate is None else gate
+    summary |= {"gate": threshold, "pass": summary["overlap_score"] >= threshold}
+    if against is not None:
+        other = _twostage.two_stages(against)
+        summary |= _twostage.against(found, other, warmup)
+        notes += [f"against: {note}" for note in other.notes]
+        notes.append("the interval is of the chunks of one run each: another run may differ by more")
+    if timed:
+        table = _twostage.blocks(profile)
+        summary["blocks"] = table.to_dicts()
+        notes += _block_notes(table)
+    result = Result(found.chunks, summary=summary, notes=notes)
+    if gate is not None and not summary["pass"]:
+        raise GateFailed(
+            f"overlap score {summary['overlap_score']:.3f} is below the gate {gate:g} ({summary['verdict']})",
+            result=result,
+        )
+    return result
+
+
+def _blocks(profile: Profile) -> Result:
+    if not profile.has("timers"):
+        raise CannotAnswer("no block timers", 'log lines such as {"block": "attention", "ms": 1.2}')
+    table = _twostage.blocks(profile)
+    total = {"total_ns": int(table["total_ns"].sum()), "attribution_only": bool(table["synchronized"].any())}
+    return Result(table, summary=total, notes=_block_notes(table))
+
+
+def _block_notes(table: pl.DataFrame) -> list[str]:
+    if not table["synchronized"].any():
+        return []
+    return [
+        "block timers synchronize: attribution only, the shares say where time goes; the periods of such a run are "
+        "no throughput"
+    ]
+
+
+def _micro_batches(
+    profile: Profile, window: WindowSpec, by: str, schedule: str | None, micro_batches: int | None, stages: int | None
+) -> Result:
+    need_ops(profile)
+    chosen = step(profile, window)
+    works = [
+        work_of(profile, data, span)
+        for data in ranks_of(profile)
+        for span in chosen.of(data.rank)
+        if span.gpu_start_ns is not None
+    ]
+    chunks = pl.concat([w.chunks for w in works]) if works else pl.DataFrame(schema=CHUNKS)
+    labelled = max((w.stages or 1 for w in works), default=1)
+    if labelled < 2 and (stages or 1) < 2 and not any(w.piped for w in works):
+        raise CannotAnswer(
+            "no pipeline: no setup label with pp > 1 and no communication of a pipeline",
+            "push the range `rank=N; pp=R/S …` at the start of the capture, or give --stages and --schedule",
+        )
+    if by in ("chunk", "stage") and chunks.height == 0:
+        raise CannotAnswer("no range names a chunk", "label them: `forward chunk 3`, `backward chunk 3`")
+    shape = infer(chunks, labelled if labelled > 1 else None, schedule, micro_batches, stages)
+    times = _times(chunks)
+    share = ideal(shape, times)
+    notes = [*chosen.notes, *_notes(shape, share, works, times)]
+    ranks = [_row(w, share) for w in works]
+    table = {
+        "rank": lambda: rows(VARIANTS["by=rank"], ranks),
+        "phase": lambda: rows(VARIANTS["by=phase"], [row for w in works for row in w.phases()]),
+        "chunk": lambda: rows(VARIANTS["by=chunk"], chunks),
+        "stage": lambda: rows(VARIANTS["by=stage"], balance(chunks)),
+    }[by]()
+    summary: dict[str, Any] = {
+        "schedule": shape.schedule,
+        "stages": shape.stages,
+        "micro_batches": shape.micro_batches,
+        "virtual": shape.virtual,
+        "ideal_pct": None if share is None else 100.0 * share,
+        "bubble_pct": 100.0 * sum(r["bubble_ns"] for r in ranks) / max(sum(r["step_ns"] for r in ranks), 1),
+        "slowest": _slowest(chunks),
+    }
+    return Result(table, chosen.rows(), {k: v for k, v in summary.items() if v is not None}, notes)
+
+
+def _row(w: Work, share: float | None) -> dict[str, Any]:
+    length, free = w.end - w.start, w.bubble.length()
+    pct = 100.0 * free / length if length else None
+    return {
+        "rank": w.data.rank,
+        "pid": w.data.pid,
+        "stage": w.stage,
+        "step_ns": length,
+        "bubble_ns": free,
+        "bubble_pct": pct,
+        "ideal_pct": None if share is None else 100.0 * share,
+        "over_pct": None if share is None or pct is None else pct - 100.0 * share,
+    }
+
+
+def _times(chunks: pl.DataFrame) -> dict[str, float]:
+    """Median compute time of the chunks of each kind, over all ranks."""
+    found = chunks.group_by("kind").agg(pl.col("compute_ns").median())
+    return {kind: float(ns) for kind, ns in found.iter_rows()}
+
+
+def balance(chunks: pl.DataFrame) -> pl.DataFrame:
+    """Like-for-like chunks (same kind and part), stage by stage."""
+    key = ["kind", "part"]
+    found = chunks.group_by(*key, "stage").agg(
+        pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),
+        pl.len().cast(pl.Int64).alias("n"),
+        pl.col("compute_ns").median().round().cast(pl.Int64),
+    )
+    middle = pl.col("compute_ns").median().over(key)
+    found = found.with_columns(pl.when(middle > 0).then(100.0 * (pl.col("compute_ns") / middle - 1)).alias("over_pct"))
+    return found.sort(*key, "stage").select([c.name for c in VARIANTS["by=stage"]])
+
+
+def _slowest(chunks: pl.DataFrame) -> str | None:
+    """The stage whose like-for-like chunks take longest."""
+    table = balance(chunks).drop_nulls(["stage", "over_pct"]) if chunks.height else pl.DataFrame()
+    if table.height == 0 or table["stage"].n_unique() < 2:
+        return None
+    worst = table.sort("over_pct", descending=True).row(0, named=True)
+    return f"stage {worst['stage']}: {worst['kind']} chunks {worst['over_pct']:+.1f} % beyond the median stage"
+
+
+def _notes(shape: Shape, share: float | None, works: list[Work], times: dict[str, float]) -> list[str]:
+    notes = ["inferred: " + ", ".join(shape.said)] if shape.said else []
+    if share is None:
+        lacking = {"--schedule": shape.schedule, "--micro-batches": shape.micro_batches, "--stages": shape.stages}
+        missing = [option for option, value in lacking.items() if value is None]
+        notes.append(
+            "no ideal: " + (f"give {', '.join(missing)}" if missing else "no labelled chunks to take times from")
+        )
+    elif shape.schedule in ("zero-bubble", "dualpipev"):
+        taken = ", ".join(f"{k} {ns / 1e6:.3f} ms" for k, ns in sorted(times.items()))
+        notes.append(f"the ideal of {shape.schedule} rests on the median compute time of chunks: {taken}")
+    if works and not any(w.piped for w in works):
+        notes.append("no communication is known to be the pipeline's: a wait for another stage may count as busy")
+    return notes

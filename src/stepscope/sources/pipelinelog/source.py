@@ -1,0 +1,117 @@
+"""A log of pipeline timestamps as a source: its intervals are ranges, its timers the table `timers`.
+
+Ranges are named as a program that annotates itself would name them, so that a log and a profile are one question:
+`pp:stage0:A k=7` is [tA0, tA1), `pp:stage0:decode k=7` [tRecv, tDecode), `pp:stage1:B k=7` [tB0, tB1); the marks
+`pp:send k=7` and `pp:emit k=7` are moments, and `pp:queue_depth=2` says how deep the queue between the stages was.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.model.schema import PROCESSES, Part, empty
+from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
+from stepscope.sources.pipelinelog.records import LEADER, Log, Process, parse
+
+_INTERVALS = (("pp:stage0:A", "tA0", "tA1"), ("pp:stage0:decode", "tRecv", "tDecode"), ("pp:stage1:B", "tB0", "tB1"))
+_MOMENTS = (("pp:send", "tSend"), ("pp:emit", "tEmit"))
+
+
+class PipelineLog:
+    """One log; small, so all of it is read at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.quality = Quality()
+        self.info = SourceInfo(str(path), "pipeline-log")
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                log = parse(file, str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path}: cannot be read ({error})", "give a log of JSON lines") from None
+        if not log.stamps and not log.timers:
+            raise BadInput(
+                f"{path}: neither times of chunks nor block timers", "log k with tA0, tA1, …, or block timers"
+            )
+        for note in log.notes:
+            self.quality.note(note)
+        self._ranks = _ranks(log)
+        self._tables = {"ranges": self._ranges(log), "timers": self._timers(log)}
+
+    def processes(self) -> pl.DataFrame:
+        rows = [
+            {"proc": i, "pid": rank, "rank": rank, "rank_from": "log" if isinstance(who, int) else "role"}
+            for i, (who, rank) in enumerate(self._ranks.items())
+        ]
+        return pl.DataFrame(rows, schema=PROCESSES)
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(name for name, (frame, _) in self._tables.items() if frame.height)
+
+    def read(self, table: str, part: Part = "core") -> Chunk:
+        if table not in self.tables():
+            return Chunk(empty(table, part))
+        frame, names = self._tables[table]
+        return Chunk(conform(frame, table, part), names)
+
+    def _ranges(self, log: Log) -> tuple[pl.DataFrame, pl.Series]:
+        rows: list[dict[str, Any]] = []
+        half = backward = 0
+        for who, k in dict.fromkeys((who, k) for who, k, _ in log.stamps):
+            of = {
+                t: log.stamps[who, k, t]
+                for _, *times in (*_INTERVALS, *_MOMENTS)
+                for t in times
+                if (who, k, t) in log.stamps
+            }
+            for text, first, last in _INTERVALS:
+                if first in of and last in of and of[first] <= of[last]:
+                    rows.append(self._range(who, f"{text} k={k}", of[first], of[last]))
+                else:
+                    half += (first in of) != (last in of)
+                    backward += first in of and last in of
+            rows += [self._range(who, f"{text} k={k}", of[t], of[t], "mark") for text, t in _MOMENTS if t in of]
+        if half:
+            self.quality.note(f"{half} intervals have only one of their two times: left out")
+        if backward:
+            self.quality.note(f"{backward} intervals end before they start: left out")
+        if log.queue_depth is not None and rows:
+            rows.append(
+                {**rows[0], "name": f"pp:queue_depth={log.queue_depth}", "kind": "mark", "end_ns": rows[0]["start_ns"]}
+            )
+        return _table(rows, "ranges")
+
+    def _range(self, who: Process, text: str, start: int, end: int, kind: str = "startend") -> dict[str, Any]:
+        proc = list(self._ranks).index(who)
+        return {"proc": proc, "tid": 0, "name": text, "start_ns": start, "end_ns": end, "kind": kind, "closed": True}
+
+    def _timers(self, log: Log) -> tuple[pl.DataFrame, pl.Series]:
+        procs = {who: i for i, who in enumerate(self._ranks)}
+        rows = [
+            {"proc": procs[t.process], "row": i, "name": t.block, "k": t.k, "dur_ns": t.dur_ns}
+            | {"synchronized": t.synchronized}
+            for i, t in enumerate(log.timers)
+        ]
+        return _table(rows, "timers")
+
+
+def _ranks(log: Log) -> dict[Process, int]:
+    """Rank of every process; those that only have a role get the next free numbers, the leader first."""
+    found = dict.fromkeys([who for who, _, _ in log.stamps] + [t.process for t in log.timers])
+    ranks: dict[Process, int] = {who: who for who in found if isinstance(who, int)}
+    for role in sorted((who for who in found if isinstance(who, str)), key=lambda who: (who != LEADER, who)):
+        ranks[role] = max([0, *ranks.values()]) + 1
+    return dict(sorted(ranks.items(), key=lambda item: item[1]))
+
+
+def _table(rows: list[dict[str, Any]], table: str) -> tuple[pl.DataFrame, pl.Series]:
+    names: dict[str, int] = {}
+    coded = [{**row, "name": names.setdefault(row["name"], len(names))} for row in rows]
+    texts = pl.Series("name", list(names), dtype=pl.String)
+    if not coded:
+        return empty(table), texts
+    return canonical(conform(pl.DataFrame(coded, infer_schema_length=None), table, "core"), table), texts
