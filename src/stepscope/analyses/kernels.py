@@ -32,9 +32,7 @@ _FIGURES = (
     Col("total_ns", "sum of its durations"),
     Col("share_pct", "total as a share of the window"),
     Col("mean_ns", "mean duration"),
-    Col("min_ns", "shortest"),
     Col("median_ns", "median duration"),
-    Col("p90_ns", "90th percentile"),
     Col("max_ns", "longest"),
 )
 COLUMNS = (
@@ -112,10 +110,10 @@ class _Names:
 
 def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
     ns = pl.col("ns")
-    whole = [ns.mean(), ns.min(), ns.median(), ns.quantile(0.9, "linear"), ns.max()]
+    whole = [ns.mean(), ns.median(), ns.max()]
     figures = [
         f.round(0).cast(pl.Int64).alias(f"{n}_ns")
-        for f, n in zip(whole, ("mean", "min", "median", "p90", "max"), strict=True)
+        for f, n in zip(whole, ("mean", "median", "max"), strict=True)
     ]
     keys = ["name", "family", "tensor_core"] if by == "name" else ["family"]
     known, used = pl.col("tensor_core").is_not_null(), pl.col("tensor_core").fill_null(False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from rich.cells import cell_len
+
+from stepscope.analyses._shorten import shorten as short_kernel
 
 ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
@@ -130,13 +131,8 @@ def _take(text: str, most: int) -> str:
 
 
 def kernel_base(name: str) -> str:
-    """A C++ kernel's name without return type, templates, arguments and namespaces; other texts as they are."""
-    if not (name.startswith("void ") or ("<" in name and ">" in name)):
-        return name
-    bare, before = name.removeprefix("void "), ""
-    while bare != before:  # from the innermost bracket outwards
-        before, bare = bare, re.sub(r"<[^<>]*>|\([^()]*\)", "", bare)
-    return bare.rsplit("::", 1)[-1].strip() or name
+    """A full C++ kernel name as `kernels` shows it; texts that are short already, or no kernels, as they are."""
+    return short_kernel(name) if name.startswith("void ") or ("<" in name and name.endswith(")")) else name
 
 
 def total(columns: Sequence[Column], gap: int) -> int:
