@@ -77,7 +77,7 @@ def fit(columns: Sequence[Column], budget: int) -> int:
         column.broken = _gain(column) > 0
         if not column.number and total(columns, 2) > budget:
             column.rename([kernel_base(c) for c in column.cells])
-    for gap, least in ((2, LEAST_TEXT), (1, LEAST_TEXT), (1, _LEAST_OF_ALL)):
+    for gap, least in ((2, _ROOMY_TEXT), (1, LEAST_TEXT), (1, _LEAST_OF_ALL)):
         for column in columns:
             column.limit = None
         _cut_texts(columns, total(columns, gap) - budget, least)
