@@ -104,6 +104,16 @@ def uncached(context: Context) -> Sample:
     return measure.python(OPEN, TABLES.format(path=str(context.path), cache=False), runs=context.runs)
 
 
+def answer(question: str) -> Callable[[Context], Sample]:
+    """A question from a cold file to its rows, with the cache written as every first command does."""
+
+    def run(context: Context) -> Sample:
+        body = f"stepscope.open({str(context.path)!r}).{question}; stepscope.store.flush()"
+        return measure.python(OPEN, body, runs=context.runs, env=context.env, before=context.forget)
+
+    return run
+
+
 def stepscope_command(*words: str, fresh: bool = False) -> Callable[[Context], Sample]:
     """A whole command, from the shell's point of view."""
 
@@ -165,11 +175,15 @@ def _tool(name: str, program: str) -> Path:
     return path
 
 
+#: A question may cost 1.6 times the cold open, which may cost 2.5 scans: 4.0 scans together.
 NSYS_ROWS = (
     Row("SQLite's own scan of the same columns", floor),
     Row("open, cold (read, and cache written)", cold, "≤ 2.5"),
     Row("open, warm", warm, "≤ 0.25"),
     Row("open, no cache", uncached),
+    Row("overlap, from a cold file", answer("overlap()"), "≤ 4.0"),
+    Row("breakdown, from a cold file", answer("breakdown()"), "≤ 4.0"),
+    Row("idle, from a cold file", answer("idle()"), "≤ 4.0"),
     Row("`stepscope info`, cold, whole process", stepscope_command("info", fresh=True)),
     Row("`stepscope info`, warm, whole process", stepscope_command("info")),
     Row("`nsys stats` (kernel summary), whole process", nsys_stats),
