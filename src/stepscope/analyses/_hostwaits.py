@@ -1,0 +1,182 @@
+"""Where the host waited for the GPU: calls that return when an op has ended, and launches held up by a full queue.
+
+A synchronizing call waited for the op that ends last of those it covers, if that op still ran when the call began; an
+op that was done by then held nobody up. A launch waited for a full queue if the op launched `QUEUE_DEPTH` before it
+started during the call, after the time that such a call takes anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._rank import RankData
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+#: CUDA accepts so many launches of a process that have not started; the next one waits.
+QUEUE_DEPTH = 1024
+
+#: What a call waits for: its stream or event, all of the device, or the copy that it makes.
+_NO, _ONE, _ALL, _OWN = range(4)
+_CALLS = (
+    (_ALL, r"(?i)(device|ctx|context)synchronize$|^(cuda|hip)free(array)?$|^cumemfree$"),
+    (_ONE, r"(?i)(stream|event)synchronize$"),
+    (_OWN, r"(?i)^(cuda|hip)memcpy(2d|3d|peer|tosymbol|fromsymbol)?$|^cumemcpy(htod|dtoh|dtod|peer)?$"),
+)
+
+
+@dataclass(frozen=True)
+class HostWaits:
+    """Calls that waited, by row; `op` is what for: its end, or (`start`) its start."""
+
+    call: I64
+    op: I64
+    start: Mask
+
+    def held(self, call: int) -> int:
+        """Index of the wait of a call itself, NONE where it did not wait."""
+        k = int(np.searchsorted(self.call, call))
+        return k if k < len(self.call) and self.call[k] == call else NONE
+
+
+def host_waits(data: RankData) -> HostWaits:
+    """All waits of a rank's host, in order of the calls."""
+    call, op = _synchronized(data)
+    full, oldest = _full_queue(data)
+    calls = np.concatenate([call, full])
+    order = np.argsort(calls, kind="stable")
+    at_start = np.repeat([False, True], [len(call), len(full)])
+    return HostWaits(calls[order], np.concatenate([op, oldest])[order], at_start[order])
+
+
+def _kinds(names: pl.Series) -> I64:
+    found = pl.lit(_NO)
+    for kind, pattern in reversed(_CALLS):
+        found = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(kind)).otherwise(found)
+    kinds: I64 = pl.DataFrame({"name": names}).select(found.cast(pl.Int64).alias("kind"))["kind"].to_numpy()
+    return kinds
+
+
+def _synchronized(data: RankData) -> tuple[I64, I64]:
+    """Synchronizing calls that waited, and the ops that they waited for."""
+    nothing = np.empty(0, np.int64), np.empty(0, np.int64)
+    if data.calls.height == 0 or len(data.start) == 0:
+        return nothing
+    kind = data.per_name(_kinds)[data.calls["name"].to_numpy()]
+    calls = np.flatnonzero(kind != _NO).astype(np.int64)
+    if len(calls) == 0:
+        return nothing
+    kind = kind[calls]
+    start, end = (data.calls[c].to_numpy()[calls] for c in ("start_ns", "end_ns"))
+    stream, before = _covered(data, calls, kind, start)
+    before_all = _Latest(data, np.arange(len(data.start), dtype=np.int64))
+    op = np.full(len(calls), NONE, dtype=np.int64)
+    every = kind == _ALL
+    op[every] = before_all.at(before[every])
+    for s in np.unique(stream[(kind == _ONE) & (stream != NONE)]).tolist():
+        mine = (kind == _ONE) & (stream == s)
+        op[mine] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[mine])
+    own = kind == _OWN
+    op[own] = _launched_by(data, calls[own])
+    # Where the stream is not known, or what it should have waited for ran on: the op whose end let it go.
+    lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~own
+    op[lost] = _ended_in(data, start[lost], end[lost])
+    waited = (op != NONE) & (data.end[np.maximum(op, 0)] > start) & (data.end[np.maximum(op, 0)] <= end)
+    return calls[waited], op[waited]
+
+
+def _covered(data: RankData, calls: I64, kind: I64, start: I64) -> tuple[I64, I64]:
+    """By call: the stream that it waits for (NONE: not known), and up to which launch: its own time, or its event's."""
+    stream, before = np.full(len(calls), NONE, dtype=np.int64), start.copy()
+    syncs = data.syncs
+    if syncs.height == 0:
+        return stream, before
+    mine = pl.DataFrame({"correlation": data.calls["correlation"].gather(calls)}).with_row_index("at")
+    told = mine.join(
+        syncs.filter(pl.col("kind").is_in(["stream_sync", "event_sync"])).unique("correlation", keep="first"),
+        on="correlation",
+        how="inner",
+    )
+    records = syncs.filter((pl.col("kind") == "record") & pl.col("event").is_not_null())
+    told = (
+        told.sort("start_ns")
+        .join_asof(
+            records.select("event", "start_ns", pl.col("stream").alias("recorded_on"), pl.col("start_ns").alias("at_ns"))
+            .sort("start_ns"),
+            on="start_ns",
+            by="event",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .with_columns(pl.when(pl.col("kind") == "stream_sync").then("stream").otherwise("recorded_on").alias("of"))
+        .drop_nulls("of")
+    )
+    at = told["at"].to_numpy()
+    stream[at] = told["of"].cast(pl.Int64).to_numpy()
+    event = (told["kind"] == "event_sync").to_numpy()
+    before[at[event]] = told["at_ns"].to_numpy()[event]
+    return stream, before
+
+
+class _Latest:
+    """Of some ops, the one that ends last among those launched before a moment."""
+
+    def __init__(self, data: RankData, ops: I64) -> None:
+        order = ops[np.argsort(data.launched_at[ops], kind="stable")]
+        self._launched = data.launched_at[order]
+        by_end = np.argsort(data.end[order], kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[by_end] = np.arange(len(order))
+        self._op = order[by_end[np.maximum.accumulate(place)]] if len(order) else order
+
+    def at(self, moment: I64) -> I64:
+        k = np.searchsorted(self._launched, moment) - 1
+        return np.where(k >= 0, self._op[np.maximum(k, 0)], NONE) if len(self._op) else np.full(len(moment), NONE)
+
+
+def _ended_in(data: RankData, start: I64, end: I64) -> I64:
+    """The op that ended last in (start, end], launched before it; NONE where there is none."""
+    by_end = np.argsort(data.end, kind="stable").astype(np.int64)
+    k = np.searchsorted(data.end[by_end], end, side="right") - 1
+    op = np.where(k >= 0, by_end[np.maximum(k, 0)], NONE)
+    fits = (op != NONE) & (data.end[np.maximum(op, 0)] > start) & (data.launched_at[np.maximum(op, 0)] < start)
+    return np.where(fits, op, NONE)
+
+
+def _launched_by(data: RankData, calls: I64) -> I64:
+    """The op that each call launched, NONE where the trace has none."""
+    linked = np.flatnonzero(data.launch != NONE)
+    order = linked[np.argsort(data.launch[linked], kind="stable")]
+    k = np.searchsorted(data.launch[order], calls)
+    op = order[np.minimum(k, len(order) - 1)] if len(order) else np.zeros(len(calls), np.int64)
+    hit = (k < len(order)) & (data.launch[op] == calls) if len(order) else np.zeros(len(calls), dtype=bool)
+    return np.where(hit, op, NONE)
+
+
+def _full_queue(data: RankData) -> tuple[I64, I64]:
+    """Launches that waited until the op launched `QUEUE_DEPTH` before started."""
+    linked = np.flatnonzero(data.launch != NONE).astype(np.int64)
+    order = linked[np.argsort(data.launch[linked], kind="stable")]
+    if len(order) <= QUEUE_DEPTH:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    call, oldest = data.launch[order[QUEUE_DEPTH:]], order[:-QUEUE_DEPTH]
+    start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    name = data.calls["name"].to_numpy()[call]
+    took = end[call] - start[call]
+    names, of = np.unique(name, return_inverse=True)
+    usual = np.full(len(names), np.iinfo(np.int64).max)
+    every = data.launch[order]
+    place = np.minimum(np.searchsorted(names, data.calls["name"].to_numpy()[every]), len(names) - 1)
+    fits = names[place] == data.calls["name"].to_numpy()[every]
+    np.minimum.at(usual, place[fits], (end[every] - start[every])[fits])
+    free = data.start[oldest]
+    stuck = (free > start[call] + usual[of.reshape(-1)]) & (free <= end[call]) & (took > 0)
+    first = np.r_[True, call[1:] != call[:-1]]  # a graph launches many ops with one call
+    stuck &= first
+    return call[stuck], oldest[stuck]

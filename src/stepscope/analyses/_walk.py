@@ -1,0 +1,335 @@
+"""The critical path, walked backwards from the last op of the step (semantics §7).
+
+Between two communications the way back lies within one rank, and does not depend on the others: each rank says of its
+communication ops which one it comes from (`links`). Over those few rows goes the walk from rank to rank, to the last
+arrival at each communication; only the stretches that it visits are then spelled out, rank by rank (`stretches`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._across import Across, across
+from stepscope.analyses._rank import COMM, COPY, RankData, ranks_of
+from stepscope.analyses._release import BY_LAUNCH, BY_NOTHING, Releases, nearest_comm, releases
+from stepscope.analyses._step import step
+from stepscope.analyses._window import WindowSpec
+from stepscope.errors import CannotAnswer
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+KINDS = ("compute", "comm", "copy", "queue", "launch", "host", "sync")
+_COMPUTE, _COMM, _COPY, _QUEUE, _LAUNCH, _HOST, _SYNC = range(len(KINDS))
+
+#: Of each communication op of a rank, the one before it on its way back, NONE without.
+_LINKS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int32,
+    "op": pl.Int64,
+    "before": pl.Int64,
+    "end_ns": pl.Int64,
+}
+#: Of each rank, its step: the op that ends last in it, and how much of its dependencies is known.
+_STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
+    **_LINKS,
+    "begin_ns": pl.Int64,  # when the host began it
+    "pid": pl.Int64,
+    "label": pl.String,
+    "index": pl.Int64,
+    "count": pl.Int64,
+    "cpu_end_ns": pl.Int64,
+    "gpu_start_ns": pl.Int64,
+    "unresolved": pl.Int64,
+    "inferred": pl.Int64,
+    "events": pl.Boolean,
+}
+#: A piece of the path, latest first; null `down_to` is the beginning of the step.
+_PIECES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "visit": pl.Int64,
+    "rank": pl.Int64,
+    "kind": pl.Int64,
+    "stream": pl.Int64,
+    "name": pl.String,
+    "range": pl.String,
+    "down_to": pl.Int64,
+}
+
+
+def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -> dict[str, pl.DataFrame]:
+    """The `links` and the `steps` of one rank."""
+    found = releases(data)
+    comm = np.flatnonzero(data.role == COMM).astype(np.int64)
+    chain = {"rank": [data.rank] * len(comm), "op": comm, "before": nearest_comm(data, found, comm)}
+    ends = []
+    for span in step(part, spec).of(data.rank):
+        if span.gpu_start_ns is None or span.gpu_end_ns is None or len(span.ops) == 0:
+            continue
+        last = int(span.ops[np.argmax(data.end[span.ops])])
+        end = int(data.end[last])
+        ends.append(
+            {
+                "rank": data.rank,
+                "op": last,
+                "before": int(nearest_comm(data, found, np.array([last]))[0]),
+                "end_ns": min(end, span.gpu_end_ns) if span.clipped else end,
+                "begin_ns": span.gpu_start_ns if span.cpu_start_ns is None else span.cpu_start_ns,
+                "pid": data.pid,
+                "label": span.label,
+                "index": span.index,
+                "count": span.count,
+                "cpu_end_ns": span.cpu_end_ns,
+                "gpu_start_ns": span.gpu_start_ns,
+                "unresolved": found.unresolved,
+                "inferred": found.inferred,
+                "events": bool((data.syncs["kind"] == "record").any()),
+            }
+        )
+    return {
+        "links": pl.DataFrame({**chain, "end_ns": data.end[comm]}, schema=_LINKS),
+        "steps": pl.DataFrame(ends, schema=_STEPS),
+    }
+
+
+def _alone(part: Profile, spec: WindowSpec) -> list[dict[str, pl.DataFrame]]:
+    return [links(part, data, pl.DataFrame(), spec=spec) for data in ranks_of(part)]
+
+
+@dataclass
+class Path:
+    """The path, latest piece first: boundaries are on the common clock, `up[i]` to `down[i]`."""
+
+    begin: int
+    end: int
+    label: str
+    pieces: pl.DataFrame
+    up: I64
+    down: I64
+    steps: pl.DataFrame
+    met: Across | None
+    notes: list[str] = field(default_factory=list)
+
+
+class Clock:
+    """From a rank's own time to the common one."""
+
+    def __init__(self, profile: Profile, met: Across | None, how: str) -> None:
+        self._met, self._aligned = met, how == "auto"
+        ranks = met.ranks if met is not None else profile.ranks.with_columns(pl.lit(0, pl.Int64).alias("shift"))
+        self._of = {r: (s, shift) for r, s, shift in ranks.select("rank", "source", "shift").iter_rows()}
+
+    def common(self, rank: int, times: I64) -> I64:
+        source, shift = self._of[rank]
+        if self._met is None or not self._aligned:
+            return times + shift
+        return self._met.clocks.correct(np.full(len(times), source, dtype=np.int64), times + shift)
+
+    def one(self, rank: int, time: int) -> int:
+        return int(self.common(rank, np.array([time], dtype=np.int64))[0])
+
+
+def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None, dict[str, pl.DataFrame], list[str]]:
+    """The links and steps of all ranks, and their communication where it can be matched."""
+    try:
+        met = across(profile, how, partial(links, spec=spec))
+    except CannotAnswer as why:
+        notes = [f"the path stays on one rank: {why.message}"] if profile.ranks.height > 1 else []
+        parts = [rank for part in profile.map(_alone, spec) for rank in part]
+        return None, {name: pl.concat([p[name] for p in parts]) for name in ("links", "steps")}, notes
+    return met, met.facts, met.notes
+
+
+def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
+    """The critical path of the step that `spec` chooses."""
+    met, tables, notes = collect(profile, spec, how)
+    clock = Clock(profile, met, how)
+    steps = _same_step(tables["steps"], spec, notes)
+    ends = {r: (clock.one(r, e), op, b) for r, e, op, b in steps.select("rank", "end_ns", "op", "before").iter_rows()}
+    begin = min(clock.one(r, t) for r, t in steps.select("rank", "begin_ns").iter_rows())
+    rank = max(ends, key=lambda r: (ends[r][0], -r))
+    end, op, _ = ends[rank]
+    visits = _visits(tables["links"], met, clock, rank, op, ends[rank][2], begin, end)
+    pieces = pl.concat(profile.map(stretches, _wanted(visits, clock, begin))).sort("visit", maintain_order=True)
+    down = np.full(pieces.height, begin, dtype=np.int64)
+    for r in pieces["rank"].unique().to_list():
+        mine = ((pieces["rank"] == r) & pieces["down_to"].is_not_null()).to_numpy()
+        down[mine] = clock.common(int(r), pieces["down_to"].to_numpy()[mine].astype(np.int64))
+    down = np.maximum(np.minimum.accumulate(np.minimum(down, end)), begin)
+    up = np.r_[end, down[:-1]] if len(down) else down
+    return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, notes)
+
+
+def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[str]) -> pl.DataFrame:
+    """The ranks that have the step in question: medians differ where ranks recorded different numbers of steps."""
+    if steps.height == 0:
+        raise CannotAnswer("no GPU work in the step on any rank", "choose another window, or --whole")
+    labels = steps["label"].to_list()
+    if len(set(labels)) == 1 or spec.start is not None:
+        return steps
+    label = max(sorted(set(labels)), key=labels.count)
+    notes.append(
+        f"ranks differ in their step: {labels.count(label)} of {len(labels)} have {label!r}, which counts "
+        "(--match finds one that all have)"
+    )
+    return steps.filter(pl.col("label") == label)
+
+
+def _visits(
+    links: pl.DataFrame, met: Across | None, clock: Clock, rank: int, op: int, before: int, begin: int, end: int
+) -> list[tuple[int, int]]:
+    """The (rank, op) from whose start each stretch of the path goes back, from the last to the first."""
+    chain = links.sort("rank", "op")
+    key = _key(chain["rank"].to_numpy(), chain["op"].to_numpy())
+    links_before, link_end = chain["before"].to_numpy(), chain["end_ns"].to_numpy()
+    holder = _Holders(met)
+    visits: list[tuple[int, int]] = []
+    at = end
+    comm = bool(len(key)) and key[min(int(np.searchsorted(key, _one(rank, op))), len(key) - 1)] == _one(rank, op)
+    while True:
+        if comm:
+            rank, op = holder.last(rank, op, at)
+            row = int(np.searchsorted(key, _one(rank, op)))
+            before = int(links_before[row])
+        visits.append((rank, op))
+        if before == NONE:
+            return visits
+        row = int(np.searchsorted(key, _one(rank, before)))
+        at = clock.one(rank, int(link_end[row]))
+        if at <= begin:
+            return visits
+        op, comm = before, True
+
+
+def _key(rank: npt.NDArray[np.int32], op: I64) -> I64:
+    return (rank.astype(np.int64) << 40) | op
+
+
+def _one(rank: int, op: int) -> int:
+    return (rank << 40) | op
+
+
+class _Holders:
+    """Which rank's arrival let a communication op end: the latest of all that it met (a batch meets several)."""
+
+    def __init__(self, met: Across | None) -> None:
+        self._keys = np.empty(0, np.int64)
+        if met is None:
+            return
+        sides = met.matched.sides
+        key = _key(sides["rank"].to_numpy(), sides["op"].to_numpy())
+        last = met.last[met.meeting]
+        order = np.lexsort((last, key))
+        end = np.r_[key[order][1:] != key[order][:-1], True] if len(order) else np.zeros(0, dtype=bool)
+        chosen = order[end]
+        self._keys = key[chosen]
+        side = met.last_side[met.meeting[chosen]]
+        self._rank, self._op, self._time = met.rank[side], sides["op"].to_numpy()[side], last[chosen]
+
+    def last(self, rank: int, op: int, until: int) -> tuple[int, int]:
+        """The rank and op that came last, or the op itself where nobody is known to have come later."""
+        wanted = _one(rank, op)
+        k = int(np.searchsorted(self._keys, wanted))
+        if k == len(self._keys) or self._keys[k] != wanted or self._time[k] > until:
+            return rank, op
+        return int(self._rank[k]), int(self._op[k])
+
+
+Wanted = dict[int, list[tuple[int, int, int]]]
+
+
+def _wanted(visits: list[tuple[int, int]], clock: Clock, begin: int) -> Wanted:
+    """By rank: number of the visit, op, and the rank's own time of the step's beginning, about."""
+    found: Wanted = {}
+    for number, (rank, op) in enumerate(visits):
+        if rank not in found:
+            found[rank] = []
+        found[rank].append((number, op, 2 * begin - clock.one(rank, begin) - 1_000_000))
+    return found
+
+
+def stretches(part: Profile, wanted: Wanted) -> pl.DataFrame:
+    """The pieces of all visits to the ranks of this part, each from the start of its op back to a communication."""
+    frames = [pl.DataFrame(schema=_PIECES)]
+    for data in ranks_of(part):
+        if data.rank in wanted:
+            found = releases(data)
+            frames.append(_spelled(part, data, found, wanted[data.rank]))
+    return pl.concat(frames)
+
+
+def _spelled(part: Profile, data: RankData, found: Releases, wanted: list[tuple[int, int, int]]) -> pl.DataFrame:
+    next_state, comm = found.next_state.tolist(), (data.role == COMM).tolist()
+    start = data.start
+    states: list[int] = []
+    visit: list[int] = []
+    for number, op, begin in wanted:
+        state = 2 * op + 1
+        while True:
+            states.append(state)
+            visit.append(number)
+            state = next_state[state >> 1]
+            if state == NONE or (state & 1 and comm[state >> 1]) or start[state >> 1] < begin:
+                break
+    at = np.array(states, dtype=np.int64)
+    return _pieces(part, data, found, at, np.array(visit, dtype=np.int64))
+
+
+def _pieces(part: Profile, data: RankData, found: Releases, states: I64, visit: I64) -> pl.DataFrame:
+    """The pieces of each state, latest first: the op itself, then what its start hung on."""
+    op, through = states >> 1, (states & 1).astype(bool)
+    why, source, wait = found.why[op], found.source[op], found.wait[op]
+    launch = data.launch[op]
+    call_start, call_end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    hosted, stuck = why == BY_LAUNCH, found.stuck[op]
+    waited = hosted & (wait != NONE)
+    w = np.maximum(wait, 0)
+    target = np.where(waited, found.waits.op[w] if len(found.waits.op) else 0, 0)
+    w_start = found.waits.start[w] if len(found.waits.start) else np.zeros(len(w), dtype=bool)
+    w_call = found.waits.call[w] if len(found.waits.call) else np.zeros(len(w), np.int64)
+    nothing = np.full(len(op), NONE, dtype=np.int64)  # marks a piece that is not there
+    n_calls = max(len(call_start), 1)
+    safe = np.clip(launch, 0, n_calls - 1)
+    role = np.where(data.role[op] == COMM, _COMM, np.where(data.role[op] == COPY, _COPY, _COMPUTE))
+    queued = ~hosted & (why != BY_NOTHING)
+    columns = [  # kind, op that names it, down to, present, ends at the beginning of the step
+        (role, op, data.start[op], through, np.zeros(len(op), dtype=bool)),
+        (nothing * 0 + _QUEUE, op, data.end[np.maximum(source, 0)], queued, np.zeros(len(op), dtype=bool)),
+        (
+            nothing * 0 + _LAUNCH,
+            op,
+            np.where(stuck, call_end[safe], call_start[safe]) if len(call_start) else nothing,
+            hosted,
+            np.zeros(len(op), dtype=bool),
+        ),
+        (
+            nothing * 0 + _HOST,
+            op,
+            call_end[np.clip(w_call, 0, n_calls - 1)] if len(call_end) else nothing,
+            (hosted & ~stuck) | (why == BY_NOTHING),
+            (hosted & ~waited) | (why == BY_NOTHING),
+        ),
+        (nothing * 0 + _SYNC, target, np.where(w_start, data.start[target], data.end[target]), waited, ~hosted),
+    ]
+    kind, named, down, there, last = (np.stack(c, axis=1).reshape(-1) for c in zip(*columns, strict=True))
+    kind, named, down, last = kind[there], named[there], down[there], last[there]
+    texts = data.text_of(data.enclosing(named))
+    bare = np.isin(kind, [_LAUNCH, _HOST, _SYNC])
+    frame = pl.DataFrame(
+        {
+            "visit": np.repeat(visit, 5)[there],
+            "rank": np.full(len(kind), data.rank, dtype=np.int64),
+            "kind": kind,
+            "stream": pl.select(
+                pl.when(pl.Series(~bare)).then(pl.Series(data.stream[named].astype(np.int64)))
+            ).to_series(),
+            "name": part.names.gather(data.name[named]),
+            "range": texts,
+            "down_to": pl.select(pl.when(pl.Series(~last)).then(pl.Series(down))).to_series(),
+        }
+    )
+    return frame.select([pl.col(k).cast(t) for k, t in _PIECES.items()])

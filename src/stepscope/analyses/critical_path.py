@@ -1,0 +1,130 @@
+"""What made the step as long as it is: its critical path, across ranks?
+
+From the last op of the step backwards: through the order of streams, events that streams waited for, the launch on the
+host, what the host had waited for, and at each communication to the rank that arrived last. Segments are contiguous and
+sum to the step exactly. Kinds: `compute` and `copy` (an op runs), `comm` (a transfer, from the last arrival on, on the
+rank that came last), `queue` (between an op and the one that it held up), `launch` (from the launch call to the op),
+`host` (before it), `sync` (the host returns from waiting for the GPU).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._across import Align
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._walk import KINDS, Path, walk
+from stepscope.analyses._window import WindowSpec
+from stepscope.errors import CannotAnswer
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+
+COLUMNS = (
+    Col("order", "place on the path, 0 is the beginning of the step"),
+    Col("rank", "rank that the segment is on"),
+    Col("kind", "compute, comm, copy, queue, launch, host or sync"),
+    Col("stream", "stream id within the process; null on the host"),
+    Col("name", "op that runs, or that was held up; of sync, the op that was waited for"),
+    Col("range", "range that launched that op"),
+    Col("start_ns", "start, on the common clock"),
+    Col("end_ns", "end"),
+    Col("dur_ns", "length; all segments sum to the step"),
+)
+_TOTALS = (Col("n", "segments"), Col("total_ns", "their length"), Col("share_pct", "share of the step"))
+VARIANTS = {
+    "by=kind": (Col("kind", "compute, comm, copy, queue, launch, host or sync"), *_TOTALS),
+    "by=rank": (Col("rank", "rank of the segments"), *_TOTALS),
+    "by=range": (Col("range", "range that launched the op"), Col("kind", "kind of the segments"), *_TOTALS),
+    "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
+}
+By = Literal["segment", "kind", "rank", "range", "name"]
+
+
+def critical_path(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "one row per segment, or totals"] = "segment",
+    align: Align = "auto",
+) -> Result:
+    need_ops(profile)
+    if not profile.has("calls"):
+        raise CannotAnswer(
+            "the profile has no CUDA API calls, so nothing says what an op's start hung on",
+            "capture with `nsys profile --trace=cuda,nvtx`",
+        )
+    path = walk(profile, window, align)
+    table = segments(path)
+    total = path.end - path.begin
+    summary: dict[str, Any] = {
+        "step": {"label": path.label, "start_ns": path.begin, "end_ns": path.end, "step_ns": total},
+        "by_kind": _by(table, "kind"),
+        "by_rank": _by(table, "rank"),
+    }
+    notes = [*path.notes, *_notes(path), *graph_notes(profile)]
+    if by != "segment":
+        table = _totals(table, VARIANTS[f"by={by}"], total)
+    return Result(table, _windows(path), summary, notes)
+
+
+def segments(path: Path) -> pl.DataFrame:
+    """The rows: pieces in order of time, empty ones left out."""
+    frame = path.pieces.with_columns(
+        pl.Series("start_ns", path.down),
+        pl.Series("end_ns", path.up),
+        pl.Series(KINDS).gather(path.pieces["kind"]).alias("kind"),
+    )
+    frame = frame.filter(pl.col("start_ns") < pl.col("end_ns")).reverse()
+    frame = frame.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")).with_row_index("order")
+    return frame.select([pl.col(c.name) for c in COLUMNS]).with_columns(pl.col("order").cast(pl.Int64))
+
+
+def _by(table: pl.DataFrame, key: str) -> dict[str, int]:
+    found = table.group_by(key).agg(pl.col("dur_ns").sum()).sort(["dur_ns", key], descending=[True, False])
+    return {str(k): int(ns) for k, ns in found.iter_rows()}
+
+
+def _totals(table: pl.DataFrame, columns: tuple[Col, ...], total: int) -> pl.DataFrame:
+    names = [c.name for c in columns]
+    keys = names[:-3]
+    found = table.group_by(keys).agg(pl.len().cast(pl.Int64).alias("n"), pl.col("dur_ns").sum().alias("total_ns"))
+    found = found.with_columns((100.0 * pl.col("total_ns") / max(total, 1)).alias("share_pct"))
+    return found.sort(["total_ns", *keys], descending=[True, *(False for _ in keys)]).select(names)
+
+
+def _windows(path: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": row["rank"],
+            "pid": row["pid"],
+            "label": row["label"],
+            "index": row["index"],
+            "count": row["count"],
+            "cpu_start_ns": row["begin_ns"],
+            "cpu_end_ns": row["cpu_end_ns"],
+            "gpu_start_ns": row["gpu_start_ns"],
+            "gpu_end_ns": row["end_ns"],
+        }
+        for row in path.steps.iter_rows(named=True)
+    ]
+
+
+def _notes(path: Path) -> list[str]:
+    notes = []
+    silent = path.steps.filter(~pl.col("events"))
+    if silent.height:
+        guessed = int(silent["inferred"].sum())
+        notes.append(
+            f"no event records on {silent.height} of {path.steps.height} ranks: {guessed} ops that neither their stream "
+            "nor their launch explains are taken to have waited for the op that ended last before them"
+        )
+    missing = int(path.steps["unresolved"].sum())
+    if missing and not silent.height:
+        notes.append(f"{missing} waits for events have no record in the trace: not followed")
+    spans = np.diff(path.down)
+    assert not len(spans) or bool((spans <= 0).all())
+    return notes
