@@ -94,8 +94,8 @@ def _frames(text: str) -> list[dict[str, Any]]:
     except ValueError:
         return []
     bodies = payload.values() if isinstance(payload, dict) else ()
-    found = next((b["Frames"] for b in bodies if isinstance(b, dict) and isinstance(b.get("Frames"), list)), [])
-    return [f for f in found if isinstance(f, dict)]
+    found = [b["Frames"] for b in bodies if isinstance(b, dict) and isinstance(b.get("Frames"), list)]
+    return [f for f in found[0] if isinstance(f, dict)] if found else []
 
 
 def _text(export: Export, names: Names, value: object) -> int | None:
