@@ -26,8 +26,8 @@ from stepscope.model.profile import Profile
 I64 = npt.NDArray[np.int64]
 
 Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
-#: A further table of one rank, computed where the rank is read.
-Facts = Callable[[Profile, RankData, pl.DataFrame], pl.DataFrame]
+#: Further tables of one rank, by name, computed from its sides where the rank is read.
+Facts = Callable[[Profile, RankData, pl.DataFrame], dict[str, pl.DataFrame]]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Across:
     ranks: pl.DataFrame
     start: I64  # on the common clock
     end: I64
-    facts: pl.DataFrame | None
+    facts: dict[str, pl.DataFrame]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -101,11 +101,11 @@ class Across:
 
 
 def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> Across:
-    """Collect, match and align. `facts` adds a table per rank, from its sides; its rows come back concatenated."""
+    """Collect, match and align. `facts` adds tables of each rank; those of all ranks come back as one each."""
     found = profile.map(collect, facts)
     sides = pl.concat([s for part in found for s, _, _ in part])
     groups = pl.concat([g for part in found for _, g, _ in part])
-    tables = [f for part in found for _, _, f in part if f is not None]
+    tables = [f for part in found for _, _, f in part]
     if sides.height == 0:
         raise CannotAnswer(
             "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
@@ -131,7 +131,8 @@ def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> A
     start, end = (matched.sides[c].to_numpy() for c in ("start_ns", "end_ns"))
     if how == "auto":
         start, end = clocks.correct(source, start), clocks.correct(source, end)
-    done = Across(matched, clocks, ranks, start, end, pl.concat(tables) if tables else None)
+    joined = {name: pl.concat([t[name] for t in tables]) for name in (tables[0] if tables else ())}
+    done = Across(matched, clocks, ranks, start, end, joined)
     done.notes = [*notes, *missing_ranks(ranks), *matched.notes, *_presence(done), *clock_notes(profile, done, how)]
     return done
 
@@ -142,12 +143,14 @@ _HINT = (
 )
 
 
-def collect(part: Profile, facts: Facts | None = None) -> list[tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame | None]]:
+def collect(
+    part: Profile, facts: Facts | None = None
+) -> list[tuple[pl.DataFrame, pl.DataFrame, dict[str, pl.DataFrame]]]:
     """Communication of every rank of one part of a profile."""
     found = []
     for data in ranks_of(part):
         sides = sides_of(part, data)
-        found.append((sides, groups_of(part, data), facts(part, data, sides) if facts is not None else None))
+        found.append((sides, groups_of(part, data), facts(part, data, sides) if facts is not None else {}))
     return found
 
 

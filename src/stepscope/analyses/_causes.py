@@ -103,9 +103,7 @@ class Calls:
         self._start = frame["start_ns"].to_numpy()
         self._end = frame["end_ns"].to_numpy()
         self._tid = frame["tid"].cast(pl.Int64).to_numpy()
-        self._cause = (
-            data.per_name(_cause_of_names)[frame["name"].to_numpy()] if frame.height else np.empty(0, np.int64)
-        )
+        self._cause = call_causes(data)
 
     def start_of(self, rows: I64) -> I64:
         return self._start[np.maximum(rows, 0)] if len(self._start) else rows
@@ -173,6 +171,14 @@ def _merge(cut: Pieces, gap: I64) -> Pieces:
         cut.next_op[starts],
         cut.within[starts],
     )
+
+
+def call_causes(data: RankData) -> I64:
+    """What each call of the rank makes the host wait for: SYNC, ALLOC, LOAD or API."""
+    if data.calls.height == 0:
+        return np.empty(0, np.int64)
+    found: I64 = data.per_name(_cause_of_names)[data.calls["name"].to_numpy()]
+    return found
 
 
 def _cause_of_names(names: pl.Series) -> I64:

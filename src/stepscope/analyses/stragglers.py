@@ -1,0 +1,130 @@
+"""Which rank makes the others wait, and why?
+
+`late_ns` is blame: at every communication the last to arrive is blamed for the time after the last but one; where it
+was itself held up by an earlier communication, the blame passes on to whoever was late there, and so on to the root.
+What a schedule makes ranks wait (a pipeline's next stage) is blame too, but nobody's fault: a rank has a `cause` only
+where it took longer than ranks that do the same work: compute, host (it launched late), data (late in getting input) or
+network (its links, not its arrival, are slow). Victims have none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from stepscope.analyses._across import Across, Align, across
+from stepscope.analyses._blame import Blame, blame
+from stepscope.analyses._excess import own_excess, slow_links
+from stepscope.analyses._lateness import facts
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("late_ns", "time that others waited for it, after passing on what it was not the root of"),
+    Col("times_last", "communications at which it arrived last"),
+    Col("share_pct", "its share of the lateness of all ranks"),
+    Col("cause", "compute, host, data or network: where it takes longer than its peers; null for everyone else"),
+    Col("excess_ns", "how much longer it took than its peers, in the whole capture"),
+    Col("compute_ns", "of that, compute"),
+    Col("host_ns", "of that, without work because its host was late"),
+    Col("data_ns", "of the host's, getting input"),
+    Col("network_ns", "transfers beyond those of like groups, of the slowest one it is in"),
+    Col("raw_ns", "blame before passing it on"),
+    Col("host", "host of the rank"),
+)
+#: An excess of data alone is input; a host that is slow everywhere is slow in getting input too.
+_ELSEWHERE = 0.1
+
+
+def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
+    found = across(profile, align, facts)
+    who = blame(found)
+    links = slow_links(found)
+    own = own_excess(found)
+    table = _table(found, who, own, links)
+    notes = list(found.notes)
+    named = [r for r in table if r["cause"]]
+    if not named:
+        notes.append("no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread")
+    lone = int((own["peers"] == 0).sum())
+    if lone:
+        notes.append(f"{lone} ranks have no peer that does the same work: compared by the names of their kernels")
+    summary = {
+        "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
+        "slow_links": [{k: v for k, v in link.items() if k != "members"} for link in links],
+        "late_ns": int(who.late.sum()),
+        "residual_p95_ns": round(found.clocks.residual),
+    }
+    return Result(rows(COLUMNS, table), summary=summary, notes=notes)
+
+
+def _table(a: Across, who: Blame, own: pl.DataFrame, links: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    total = int(who.late.sum())
+    place = {int(r): i for i, r in enumerate(who.ranks.tolist())}
+    hosts = dict(a.ranks.select("rank", "host").iter_rows())
+    network = _network(links, hosts)
+    shared = _shared_by_host(a, own)
+    table = []
+    for row in own.iter_rows(named=True):
+        rank, i = row["rank"], place.get(row["rank"])
+        late = int(who.late[i]) if i is not None else 0
+        excess = row["compute_ns"] + max(row["host_ns"], row["data_ns"])
+        table.append(
+            {
+                "rank": rank,
+                "late_ns": late,
+                "times_last": int(who.times[i]) if i is not None else 0,
+                "share_pct": 100.0 * late / total if total else 0.0,
+                "cause": _cause(row, network.get(rank, 0), rank in shared),
+                "excess_ns": excess or network.get(rank, 0),
+                "compute_ns": row["compute_ns"],
+                "host_ns": row["host_ns"],
+                "data_ns": row["data_ns"],
+                "network_ns": network.get(rank, 0),
+                "raw_ns": int(who.raw[i]) if i is not None else 0,
+                "host": hosts[rank],
+            }
+        )
+    return sorted(table, key=lambda r: (r["cause"] is None, -r["excess_ns"], -r["late_ns"], r["rank"]))
+
+
+def _cause(row: dict[str, Any], network: int, shared: bool) -> str | None:
+    """The greatest excess; input only where that is all there is, and not the whole host's."""
+    late = max(row["host_ns"], row["data_ns"])
+    if max(row["compute_ns"], late) == 0:
+        return "network" if network else None
+    if row["compute_ns"] >= late:
+        return "compute"
+    only_data = row["data_ns"] > 0 and row["elsewhere_ns"] <= _ELSEWHERE * row["data_ns"]
+    return "data" if only_data and not (shared and not row["named"]) else "host"
+
+
+def _shared_by_host(a: Across, own: pl.DataFrame) -> set[int]:
+    """Ranks that are late together with all others of their host, which has several."""
+    late = own.join(a.ranks.select("rank", "host"), on="rank").with_columns(
+        (pl.col("host_ns") > 0).all().over("host").alias("all"), pl.len().over("host").alias("n")
+    )
+    chosen = late.filter(pl.col("all") & (pl.col("n") > 1))
+    return set(chosen["rank"].to_list())
+
+
+def _network(links: list[dict[str, Any]], hosts: dict[int, str]) -> dict[int, int]:
+    """By rank, the excess of the worst slow link it is in: of the host in most of them, else of the ranks in most."""
+    worst: dict[int, int] = {}
+    by_host: dict[str, int] = {}
+    by_rank: dict[int, int] = {}
+    for link in links:
+        for rank in link["members"]:
+            worst[rank] = max(worst.get(rank, 0), link["excess_ns"])
+            by_rank[rank] = by_rank.get(rank, 0) + 1
+        for host in {hosts[r] for r in link["members"] if r in hosts}:
+            by_host[host] = by_host.get(host, 0) + 1
+    if not links:
+        return {}
+    top = [h for h, n in by_host.items() if n == max(by_host.values())]
+    if len(top) == 1 and len(by_host) > 1:
+        return {r: ns for r, ns in worst.items() if hosts.get(r) == top[0]}
+    most = max(by_rank.values())
+    return {r: worst[r] for r, n in by_rank.items() if n == most}
