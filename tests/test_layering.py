@@ -17,7 +17,7 @@ LAYERS = (
     {"model"},
     {"capture", "sources", "store", "intervals", "simulate", "nsysreports"},
     {"analyses"},
-    {"findings", "compare"},
+    {"findings", "compare", "parallel"},
     {"render", "api"},
     {"cli", "web", "agent"},
     {"__init__", "__main__"},

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import polars as pl
 
 from stepscope.analyses import registry
 from stepscope.analyses._window import WindowSpec
@@ -14,6 +16,7 @@ from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
+from stepscope.parallel import Opening, Workers
 from stepscope.sources.open import open_sources
 from stepscope.store import cached
 
@@ -23,6 +26,7 @@ WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end"
 RESERVED = (*WINDOW_KEYWORDS, "rank")
 
 Ranks = str | int | Iterable[int]
+T = TypeVar("T")
 
 
 class Profile(model.Profile):
@@ -41,6 +45,23 @@ class Profile(model.Profile):
         ask.__doc__ = f"{analysis.doc}\n\nOptions: {', '.join(keywords(analysis))}."
         return ask
 
+    #: who reads the parts of a profile of many files
+    workers = Workers()
+
+    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
+        """As `model.Profile.map`, by the workers that the profile was opened with."""
+        used = sorted(set(self.ranks["source"].to_list()))
+        paths = [self.paths[i] for i in used]
+        if len(used) < 2 or self.workers.wanted(paths) < 2:
+            return super().map(function, *args)
+        parts = [(p, self.ranks.filter(pl.col("source") == i)) for i, p in zip(used, paths, strict=True)]
+        results = []
+        for i, (result, notes) in zip(used, self.workers.map(parts, function, args), strict=True):
+            results.append(result)
+            for note in notes:
+                self._sources[i].quality.note(note)
+        return results
+
     @property
     def paths(self) -> list[Path]:
         """The files (or directories) it was opened from."""
@@ -55,17 +76,26 @@ class Profile(model.Profile):
 
 
 def open(  # the name that users see: stepscope.open
-    *paths: str | Path, cache: bool = True, nsys: str | None = None, taxonomy: str | Path | None = None
+    *paths: str | Path,
+    cache: bool = True,
+    nsys: str | None = None,
+    taxonomy: str | Path | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
 ) -> Profile:
     """Files, directories and globs, as one profile: the ranks of one job.
 
     `cache=False` reads the files afresh and leaves nothing behind; `nsys` is the nsys to convert `.nsys-rep` files
-    with; `taxonomy` is a file of extra rules for what is communication.
+    with; `taxonomy` is a file of extra rules for what is communication. Questions across ranks read the files with
+    `jobs` processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the
+    Dask cluster whose scheduler is at `cluster`.
     """
     if not paths:
         raise BadInput("no profile given", "name a trace, a directory or a glob")
     extra = rules.load(Path(taxonomy)) if taxonomy is not None else None
-    return Profile(open_sources(paths, nsys=nsys, wrap=cached if cache else None), extra)
+    profile = Profile(open_sources(paths, nsys=nsys, wrap=cached if cache else None), extra)
+    profile.workers = Workers(jobs, cluster, Opening(cache, nsys, extra))
+    return profile
 
 
 def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:

@@ -4,8 +4,8 @@ Compute is compared between ranks that do the same work: those of one pipeline s
 labels, by how often they communicate and with how many. A rank without such a peer is compared kernel by kernel with
 all ranks that run kernels of that name: most of its compute must be slower. Time that the host was late is compared
 between all ranks. The usual is the lower quartile: a fault may well be on half of the ranks (a slow node of two), and
-it never makes anything faster. An excess counts if it is material (a share of the capture) and beyond how far the better
-ranks differ among themselves.
+it never makes anything faster. An excess counts if it is material (a share of the capture) and beyond how far the
+better ranks differ among themselves.
 """
 
 from __future__ import annotations

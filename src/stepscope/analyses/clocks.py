@@ -18,6 +18,7 @@ from stepscope.analyses._members import ranks_text
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
+ACROSS = True
 COLUMNS = (
     Col("host", "host, or the file's name where the trace does not tell"),
     Col("offset_ns", "its clock minus that of the first host; null where nothing connects them"),

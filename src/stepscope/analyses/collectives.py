@@ -22,6 +22,7 @@ from stepscope.model.result import Col, Result, rows
 
 By = Literal["collective", "group", "op", "size"]
 
+ACROSS = True
 COLUMNS = (
     Col("group", "communicator, as the trace names it"),
     Col("op", "operation; send_recv is one transfer of a pair"),

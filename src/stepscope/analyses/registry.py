@@ -7,7 +7,8 @@ columns under an option that changes them), and one function
 
 whose keyword-only parameters, with their annotations, become the options of the command line, of the Python method and
 of the agents' tool. An analysis of `profile: Profile | None` can also do without a profile. Modules whose name begins
-with an underscore are shared pieces, not commands.
+with an underscore are shared pieces, not commands. `ACROSS = True` says that the analysis reads a profile by parts
+(`Profile.map`), so that workers can share the reading.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Analysis:
     options: tuple[Option, ...]
     windowed: bool
     needs_profile: bool = True
+    across: bool = False  # it reads the ranks apart from each other (`ACROSS`): workers can do that
 
 
 @cache
@@ -84,6 +86,7 @@ def get(name: str) -> Analysis:
         options=tuple(_options(function)),
         windowed="window" in inspect.signature(function).parameters,
         needs_profile=type(None) not in get_args(get_type_hints(function)["profile"]),
+        across=getattr(module, "ACROSS", False),
     )
 
 

@@ -20,6 +20,7 @@ from stepscope.analyses._lateness import facts
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
+ACROSS = True
 COLUMNS = (
     Col("rank", "rank of the process"),
     Col("late_ns", "time that others waited for it, after passing on what it was not the root of"),
@@ -27,10 +28,10 @@ COLUMNS = (
     Col("share_pct", "its share of the lateness of all ranks"),
     Col("cause", "compute, host, data or network: where it takes longer than its peers; null for everyone else"),
     Col("excess_ns", "how much longer it took than its peers, in the whole capture"),
-    Col("compute_ns", "of that, compute"),
-    Col("host_ns", "of that, without work because its host was late"),
-    Col("data_ns", "of the host's, getting input"),
-    Col("network_ns", "transfers beyond those of like groups, of the slowest one it is in"),
+    Col("compute_more_ns", "of that, compute"),
+    Col("host_late_ns", "of that, without work because its host was late"),
+    Col("data_late_ns", "of the host's, getting input"),
+    Col("network_more_ns", "transfers beyond those of like groups, of the slowest one it is in"),
     Col("raw_ns", "blame before passing it on"),
     Col("host", "host of the rank"),
 )
@@ -79,10 +80,10 @@ def _table(a: Across, who: Blame, own: pl.DataFrame, links: list[dict[str, Any]]
                 "share_pct": 100.0 * late / total if total else 0.0,
                 "cause": _cause(row, network.get(rank, 0), rank in shared),
                 "excess_ns": excess or network.get(rank, 0),
-                "compute_ns": row["compute_ns"],
-                "host_ns": row["host_ns"],
-                "data_ns": row["data_ns"],
-                "network_ns": network.get(rank, 0),
+                "compute_more_ns": row["compute_ns"],
+                "host_late_ns": row["host_ns"],
+                "data_late_ns": row["data_ns"],
+                "network_more_ns": network.get(rank, 0),
                 "raw_ns": int(who.raw[i]) if i is not None else 0,
                 "host": hosts[rank],
             }

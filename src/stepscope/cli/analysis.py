@@ -30,7 +30,12 @@ def command_of(name: str) -> click.Command:
     return click.Command(
         name,
         callback=callback,
-        params=[profile_argument(analysis.needs_profile), *options, *_common_options()],
+        params=[
+            profile_argument(analysis.needs_profile),
+            *options,
+            *(_worker_options() if analysis.across else ()),
+            *_common_options(),
+        ],
         help=f"{analysis.question}\n\n{body}",
         epilog=f"Columns: {', '.join(c.name for c in analysis.columns)}.",
         context_settings={"show_default": True},
@@ -40,6 +45,7 @@ def command_of(name: str) -> click.Command:
 def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
     target = output.Target.of(given.pop("output"), given.pop("format"))
     opening = {"cache": not given.pop("no_cache"), "nsys": given.pop("nsys"), "taxonomy": given.pop("taxonomy")}
+    opening |= {k: given.pop(k) for k in ("jobs", "cluster") if k in given}
     with progress.shown():
         profile = api.open(*paths, **opening) if paths or registry.get(name).needs_profile else None
         target.spare([*map(Path, paths), *(profile.paths if profile is not None else ())])
@@ -99,6 +105,13 @@ def _window_options() -> list[click.Option]:
         click.Option(["--match"], is_flag=True, help="The same chunk on every rank, not each rank's own median."),
         click.Option(["--start"], type=int, metavar="NS", help="A window in GPU time instead, with --end."),
         click.Option(["--end"], type=int, metavar="NS", help="End of that window."),
+    ]
+
+
+def _worker_options() -> list[click.Option]:
+    return [
+        click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
+        click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
     ]
 
 
