@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bench_stats
 import measure
 import traces
 from rows import KINETO_ROWS, NSYS_ROWS, Context, Section, Skipped
@@ -59,6 +60,7 @@ def _sections(given: list[Path], ten: bool) -> Iterator[Section]:
     yield Section(ONE, traces.million, NSYS_ROWS)
     if ten:
         yield Section(TEN, traces.ten_million, NSYS_ROWS[:3], runs=1)
+    yield Section("nsys's six reports, 1 M kernels", traces.million, bench_stats.rows())
     yield Section("torch.profiler, 1 M events", traces.kineto, KINETO_ROWS)
 
 
