@@ -75,7 +75,7 @@ class _Trace:
         self.texts = collector.names.texts()
         self.processes = processes.describe(self._found, self.tables, self.texts, metadata, self._world)
         self.info = SourceInfo(
-            file=str(path),
+            file=path.name,
             format="kineto",
             tool=_tool(metadata),
             schema=str(metadata["schemaVersion"]) if "schemaVersion" in metadata else None,
