@@ -19,6 +19,7 @@ from stepscope.analyses._clock import Clocks, align
 from stepscope.analyses._commlink import groups_of, sides_of
 from stepscope.analyses._match import Matched, match
 from stepscope.analyses._members import missing_ranks, ranks_text
+from stepscope.analyses._purpose import UNKNOWN, purpose_of
 from stepscope.analyses._rank import RankData, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
@@ -149,9 +150,14 @@ def collect(
     """Communication of every rank of one part of a profile."""
     found = []
     for data in ranks_of(part):
-        sides = sides_of(part, data)
+        sides = _with_purpose(part, data, sides_of(part, data))
         found.append((sides, groups_of(part, data), facts(part, data, sides) if facts is not None else {}))
     return found
+
+
+def _with_purpose(part: Profile, data: RankData, sides: pl.DataFrame) -> pl.DataFrame:
+    purpose = purpose_of(part, data, sides["op"].to_numpy())
+    return sides.with_columns(purpose.replace(UNKNOWN, None).alias("purpose"))
 
 
 def _rebase(profile: Profile, notes: list[str]) -> dict[int, int]:
@@ -209,7 +215,8 @@ def clock_notes(profile: Profile, a: Across, how: str) -> list[str]:
         texts = " | ".join(ranks_text(s["rank"].to_list()) for s in sets)
         notes.append(f"no common communication aligns ranks {texts}: times between them are as recorded")
     if c.n.any():
-        shared = f", {len(np.unique(c.same))} different clocks" if len(np.unique(c.same)) < sources else ""
+        clocks = len(np.unique(c.same))
+        shared = "" if clocks == sources else ", which share one" if clocks == 1 else f", {clocks} different ones"
         worst = float(np.nanmax(c.residual_p50))
         notes.append(
             f"clocks of {sources} files aligned by the ends of collectives{shared}: residual p50 "

@@ -81,10 +81,14 @@ def _merged(side: I64, other: I64, ns: I64, ranks: int) -> tuple[I64, I64, I64]:
 def _previous(a: Across) -> I64:
     """For each side, the side of the same rank that its arrival hung on; -1 for none.
 
-    A kernel of several transfers was released by the one whose last arrival came last.
+    A kernel of several transfers was released by the one that was through last: its last arrival, and as long as a
+    transfer between these two takes at least.
     """
+    pair = ["communicator", "src", "dst"]
+    timed = a.meetings.select(*pair, pl.Series("ns", a.transfer))
+    takes = timed.select(pl.col("ns").min().over(pair))["ns"].to_numpy()
     sides = a.matched.sides.select("rank", "op").with_columns(
-        pl.int_range(pl.len()).alias("side"), pl.Series("arrived", a.last[a.meeting])
+        pl.int_range(pl.len()).alias("side"), pl.Series("arrived", (a.last + takes)[a.meeting])
     )
     ended = sides.sort("arrived", maintain_order=True).unique(["rank", "op"], keep="last").select("rank", "op", "side")
     chain = a.facts["chain"].select("rank", "op", "before")

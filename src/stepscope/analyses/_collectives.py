@@ -11,6 +11,7 @@ import polars as pl
 from stepscope.analyses._across import Across
 from stepscope.analyses._commkind import ALL_TO_ALL, bus_factors
 from stepscope.analyses._members import AXIS_OF, ranks_text
+from stepscope.analyses._mesh import axes_of
 from stepscope.analyses._window import WHOLE, WindowSpec, windows
 from stepscope.model.profile import Profile
 
@@ -25,6 +26,7 @@ def table_of(a: Across) -> pl.DataFrame:
     alone = pl.Series(a.count < 2)
     label = {c: comm.label for c, comm in a.matched.communicators.items()}
     members = {c: ranks_text(comm.members) for c, comm in a.matched.communicators.items()}
+    axes = {c: axis.name for c, axis in axes_of(a.matched.communicators, a.meetings, a.ranks).items()}
     waits = a.count * a.last - np.add.reduceat(a.start, a.first)
     n = pl.col("size").cast(pl.Float64)
     only = pl.lit(alone)
@@ -42,7 +44,10 @@ def table_of(a: Across) -> pl.DataFrame:
         pl.when(~only).then(pl.Series(last_end - first_end)).alias("skew_ns"),
         pl.when(~only).then(pl.Series(waits)).alias("wait_ns"),
         pl.col("kind").alias("op"),
-        pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String).alias("axis"),
+        pl.coalesce(
+            pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String),
+            pl.col("communicator").replace_strict(axes, default=None, return_dtype=pl.String),
+        ).alias("axis"),
     )
     speed = pl.when(pl.col("transfer_ns") > 0).then(pl.col("bytes") / pl.col("transfer_ns"))
     table = table.with_columns(speed.alias("algbw_gbps"))

@@ -1,9 +1,8 @@
 """Every communication op of a rank with its communicator, operation, bytes, peers and ordinal, and how that is known.
 
-Three links, in this order: the metadata that Kineto puts on the kernel (same correlation); the NCCL call, or torch's
-record of one, in which the thread made the launch; and a group of calls, which launches at its outermost end and whose
-kernels carry all its bytes, one kernel per communicator in the order of the calls. What none of them reaches keeps its
-kernel's name and stream: `_match` may still pair it, by setup labels or by order.
+Three links, in this order: the metadata that Kineto puts on the kernel; the NCCL call, or torch's record of one, in
+which the thread made the launch; and a group of calls, which launches at its outermost end and whose kernels carry all
+its bytes, one per communicator in the order of the calls. What none reaches may still be matched by labels or order.
 
 An op is one row per *side*: a collective has one, a batch of sends and receives one per transfer.
 """
@@ -15,7 +14,6 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._commkind import ALL_TO_ALL, PARTED, RECV, SEND, SEND_RECV, kinds
-from stepscope.analyses._purpose import UNKNOWN, purpose_of
 from stepscope.analyses._rank import COMM, RankData
 from stepscope.model.nesting import NONE, nest
 from stepscope.model.profile import Profile
@@ -54,7 +52,7 @@ GROUPS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def sides_of(profile: Profile, data: RankData) -> pl.DataFrame:
-    """The `SIDES` of one rank, in order of launch."""
+    """The `SIDES` of one rank, in order of launch; what they are for is left open."""
     ops = np.flatnonzero(data.role == COMM)
     kernel = kinds(profile.names.gather(data.name[ops])) if len(ops) else pl.Series("kind", [], dtype=pl.String)
     base = pl.DataFrame(
@@ -65,22 +63,19 @@ def sides_of(profile: Profile, data: RankData) -> pl.DataFrame:
             "launched_ns": data.launched_at[ops],
             "stream": data.stream[ops],
             "kernel": kernel.alias("kernel"),
-            "purpose": purpose_of(profile, data, ops) if len(ops) else pl.Series([], dtype=pl.String),
         },
         schema_overrides={"op": pl.Int64},
     )
-    linked = _linked(profile, data, ops) if profile.has("comms") and data.comms.height else None
-    if linked is None or linked.height == 0:
-        linked = pl.DataFrame(schema={"op": pl.Int64, **{k: SIDES[k] for k in _LINKED}})
-    table = base.join(linked, on="op", how="left", maintain_order="left")
+    table = base.join(linked(profile, data), on="op", how="left", maintain_order="left")
     table = table.with_columns(
         pl.lit(data.rank, pl.Int32).alias("rank"),
         pl.coalesce("kind", "kernel").alias("kind"),
-        pl.when(pl.col("purpose") != UNKNOWN).then("purpose").alias("purpose"),
+        pl.lit(None, pl.String).alias("purpose"),
     )
     return table.select([pl.col(k).cast(t) for k, t in SIDES.items()]).sort("launched_ns", "op", maintain_order=True)
 
 
+_CALL = ("communicator", "kind", "bytes", "peer")
 _LINKED = ("communicator", "kind", "bytes", "parted", "seq", "send", "peer", "known_by")
 
 
@@ -116,8 +111,18 @@ def _texts(profile: Profile, frame: pl.DataFrame, columns: tuple[str, ...]) -> p
     )
 
 
-def _linked(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
-    """What the rank's `comms` say of its communication ops: per op, or per op and transfer."""
+def linked(profile: Profile, data: RankData) -> pl.DataFrame:
+    """What the rank's `comms` say of its communication ops: per op, or per op and transfer. Computed once per rank."""
+    known: pl.DataFrame | None = data.__dict__.get("_linked")
+    if known is None:
+        none = not profile.has("comms") or data.comms.height == 0
+        empty = pl.DataFrame(schema={"op": pl.Int64, **{k: SIDES[k] for k in _LINKED}})
+        known = data.__dict__["_linked"] = empty if none else _linked(profile, data)
+    return known
+
+
+def _linked(profile: Profile, data: RankData) -> pl.DataFrame:
+    ops = np.flatnonzero(data.role == COMM)
     comms = _texts(profile, data.comms, ("op", "communicator"))
     comms = comms.rename({"op": "call"}).with_columns(kinds(comms["op"]).alias("kind"))
     comms = comms.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
@@ -133,16 +138,7 @@ def _on_kernels(data: RankData, ops: I64, comms: pl.DataFrame) -> pl.DataFrame:
     """Metadata that sits on the kernel itself."""
     mine = pl.DataFrame({"op": ops, "correlation": data.ops["correlation"].gather(ops), "at": data.launched_at[ops]})
     found = mine.join(comms.unique("correlation", keep="first"), on="correlation", how="inner", maintain_order="left")
-    return found.select(
-        "op",
-        "at",
-        pl.col("op").alias("unit"),
-        "communicator",
-        "kind",
-        "bytes",
-        "peer",
-        pl.lit("metadata").alias("known_by"),
-    )
+    return found.select("op", "at", pl.col("op").alias("unit"), *_CALL, pl.lit("metadata").alias("known_by"))
 
 
 def _by_call(data: RankData, ops: I64, host: pl.DataFrame, every: bool) -> pl.DataFrame:
@@ -166,16 +162,7 @@ def _by_call(data: RankData, ops: I64, host: pl.DataFrame, every: bool) -> pl.Da
     single = pl.DataFrame({"op": ops[own], "row": host["row"].to_numpy()[inside[own]] if host.height else ops[own]})
     alone = host.filter(moves & (host["depth"] == 0).to_numpy())
     units = alone.join(single.unique("row", keep="first"), on="row", how="left" if every else "inner")
-    units = units.select(
-        "op",
-        pl.col("start_ns").alias("at"),
-        (-1 - pl.col("row")).alias("unit"),
-        "communicator",
-        "kind",
-        "bytes",
-        "peer",
-        "known_by",
-    )
+    units = units.select("op", pl.col("start_ns").alias("at"), (-1 - pl.col("row")).alias("unit"), *_CALL, "known_by")
     parts = host.filter(moves & (host["depth"] > 0).to_numpy())
     if parts.height == 0:
         return units
@@ -186,9 +173,7 @@ def _by_call(data: RankData, ops: I64, host: pl.DataFrame, every: bool) -> pl.Da
         launched = pl.DataFrame({"op": ops[free], "tid": tid[free], "at": at[free], "close": at[free]})
     else:
         mine = (inside != NONE) & ends[np.maximum(inside, 0)]
-        launched = pl.DataFrame(
-            {"op": ops[mine], "tid": tid[mine], "at": at[mine], "close": rows_start[inside[mine]]},
-        )
+        launched = pl.DataFrame({"op": ops[mine], "tid": tid[mine], "at": at[mine], "close": rows_start[inside[mine]]})
     return pl.concat([units, _grouped(parts, closing, launched, every)], how="diagonal_relaxed")
 
 
@@ -235,13 +220,11 @@ def _grouped(parts: pl.DataFrame, closing: pl.DataFrame, launched: pl.DataFrame,
     if not every:
         calls = calls.drop_nulls("op")
     unit = pl.coalesce(pl.col("op"), -1 - pl.col("row").min().over(*group, "dense"))
-    return calls.select(
-        "op", pl.col("start_ns").alias("at"), unit.alias("unit"), "communicator", "kind", "bytes", "peer", "known_by"
-    )
+    return calls.select("op", pl.col("start_ns").alias("at"), unit.alias("unit"), *_CALL, "known_by")
 
 
 def _sides(units: pl.DataFrame) -> pl.DataFrame:
-    """From calls to sides: the calls of one unit become one collective, or one side per transfer; with ordinals."""
+    """The calls of one unit become one collective, or one side per transfer; with ordinals."""
     two = pl.col("kind").is_in([SEND, RECV])
     units = units.sort("at", maintain_order=True).with_columns(two.all().over("unit").alias("p2p"))
     units = units.with_columns(_is_all_to_all(units).alias("exchange"))
@@ -283,7 +266,7 @@ def _sides(units: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_all_to_all(units: pl.DataFrame) -> pl.Series:
-    """Whether a unit sends to every rank of its communicator, itself too, and receives from each: an all-to-all."""
+    """Whether a unit sends to every rank of its communicator, itself too, and receives from each."""
     part = (
         units.filter("p2p")
         .group_by("unit")
@@ -294,8 +277,6 @@ def _is_all_to_all(units: pl.DataFrame) -> pl.Series:
         .with_columns(pl.col("to").list.len().alias("n"))
     )
     counted = pl.int_ranges(pl.col("n")).cast(pl.List(pl.Int32))
-    part = part.select(
-        "unit",
-        ((pl.col("n") >= 2) & (pl.col("to") == pl.col("from")) & (pl.col("to") == counted)).alias("exchange"),
-    )
+    all_of_them = (pl.col("n") >= 2) & (pl.col("to") == pl.col("from")) & (pl.col("to") == counted)
+    part = part.select("unit", all_of_them.alias("exchange"))
     return units.join(part, on="unit", how="left", maintain_order="left")["exchange"].fill_null(False)

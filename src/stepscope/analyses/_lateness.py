@@ -14,7 +14,7 @@ import polars as pl
 
 from stepscope.analyses._causes import SYNC, call_causes
 from stepscope.analyses._rank import COMM, COMPUTE, RankData
-from stepscope.analyses._released import released
+from stepscope.analyses._release import nearest_comm, releases
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -24,12 +24,11 @@ I64 = npt.NDArray[np.int64]
 #: Ranges around getting a batch.
 DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
 
-#: Per communication op: the one that its start hung on, -1 for none, and whether the host was on the way.
+#: Per communication op: the one that its start hung on, -1 for none.
 CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int32,
     "op": pl.Int64,
     "before": pl.Int64,
-    "hosted": pl.Boolean,
 }
 #: Per rank, in all.
 OWN: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -52,7 +51,7 @@ KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
 def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """What `stragglers` needs of one rank, as small tables: `chain`, `own` and `kernels`."""
     ops = np.unique(sides["op"].to_numpy())
-    before, hosted = released(data).nearest(data.role == COMM)
+    before = nearest_comm(data, releases(data), ops)
     late, fetching, named = host_late(profile, data)
     span = int(data.end.max() - data.start.min()) if len(data.start) else 0
     own = (data.rank, span, data.compute.length(), late.length(), fetching.length(), named)
@@ -62,8 +61,7 @@ def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl
     chain = {
         "rank": np.full(len(ops), data.rank),
         "op": ops,
-        "before": before[ops] if len(ops) else ops,
-        "hosted": hosted[ops] if len(ops) else np.zeros(0, bool),
+        "before": before,
     }
     return {
         "chain": pl.DataFrame(chain, schema=CHAIN),

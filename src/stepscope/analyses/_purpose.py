@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.analyses._commkind import ALL_TO_ALL, SEND_RECV
+from stepscope.analyses._commlink import groups_of, linked
 from stepscope.analyses._rank import STAGE, RankData
 from stepscope.model.labels import parse_setup
 from stepscope.model.nesting import NONE
@@ -16,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 UNKNOWN, MIXED = "unknown", "mixed"
 _PIPELINE = r"pipeline send/recv"
 #: What frameworks call the groups of an axis: whole words of the group's description.
-_GROUP_WORDS = {
+GROUP_WORDS = {
     "ep": ("ep", "expert", "moe"),
     "pp": ("pp", "pipeline", "pipe"),
     "cp": ("cp", "context"),
@@ -62,18 +64,29 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
 
 
 def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
-    """From the process group of the collective's metadata, linked by correlation (Kineto)."""
-    nothing = pl.Series([None] * len(ops), dtype=pl.String)
-    if not profile.has("comms"):
-        return nothing
-    comms = data.comms.filter(pl.col("correlation").is_not_null() & pl.col("group_name").is_not_null())
-    if comms.height == 0:
-        return nothing
-    group = profile.names.gather(comms["group_name"]).str.to_lowercase()
+    """From the communicator and the operation of each op, as far as the trace links them.
+
+    A group's name may say its axis. Without one, transfers between pairs are a pipeline's, and an all-to-all among some
+    of the ranks is that of experts; other operations say nothing.
+    """
+    found = linked(profile, data)
+    if found.height == 0 or len(ops) == 0:
+        return pl.Series([None] * len(ops), dtype=pl.String)
+    groups = groups_of(profile, data)
     axis = pl.lit(None, dtype=pl.String)
-    for name, words in _GROUP_WORDS.items():
+    for name, words in GROUP_WORDS.items():
         pattern = rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)"
-        axis = pl.when(pl.lit(group).str.contains(pattern)).then(pl.lit(_GROUP_PURPOSE[name])).otherwise(axis)
-    known = comms.select("correlation", axis.alias("purpose")).unique("correlation")
-    wanted = data.ops["correlation"].gather(ops).to_frame()
-    return wanted.join(known, on="correlation", how="left", maintain_order="left")["purpose"]
+        named = pl.col("name").str.to_lowercase().str.contains(pattern).fill_null(False)
+        axis = pl.when(named).then(pl.lit(_GROUP_PURPOSE[name])).otherwise(axis)
+    world = profile.ranks.filter(pl.col("rank") == data.rank)["world_size"][0] or groups["comm_size"].max()
+    some = pl.col("comm_size") < pl.lit(world)
+    by_operation = (
+        pl.when(pl.col("kind") == SEND_RECV)
+        .then(pl.lit("pp_p2p"))
+        .when((pl.col("kind") == ALL_TO_ALL) & some)
+        .then(pl.lit("ep_a2a"))
+    )
+    known = found.unique("op", keep="first").join(groups.select("communicator", "name", "comm_size"), on="communicator")
+    known = known.select("op", pl.coalesce(axis, by_operation).alias("purpose"))
+    wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
+    return wanted.join(known, on="op", how="left", maintain_order="left")["purpose"]
