@@ -84,6 +84,11 @@ def _synchronized(data: RankData) -> tuple[I64, I64]:
         op[mine] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[mine])
     own = kind == _OWN
     op[own] = _launched_by(data, calls[own])
+    if data.unlinked:  # launched before the capture, perhaps: they count if they end while the call waits
+        late = _ended_in(data, start, end, data.launch == NONE)
+        known = (late != NONE) & ~own & (every | (stream == data.stream[np.maximum(late, 0)]))
+        later = known & ((op == NONE) | (data.end[np.maximum(late, 0)] > data.end[np.maximum(op, 0)]))
+        op[later] = late[later]
     # Where the stream is not known, or what it should have waited for ran on: the op whose end let it go.
     lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~own
     op[lost] = _ended_in(data, start[lost], end[lost])
@@ -107,8 +112,9 @@ def _covered(data: RankData, calls: I64, kind: I64, start: I64) -> tuple[I64, I6
     told = (
         told.sort("start_ns")
         .join_asof(
-            records.select("event", "start_ns", pl.col("stream").alias("recorded_on"), pl.col("start_ns").alias("at_ns"))
-            .sort("start_ns"),
+            records.select(
+                "event", "start_ns", pl.col("stream").alias("recorded_on"), pl.col("start_ns").alias("at_ns")
+            ).sort("start_ns"),
             on="start_ns",
             by="event",
             strategy="backward",
@@ -140,13 +146,14 @@ class _Latest:
         return np.where(k >= 0, self._op[np.maximum(k, 0)], NONE) if len(self._op) else np.full(len(moment), NONE)
 
 
-def _ended_in(data: RankData, start: I64, end: I64) -> I64:
-    """The op that ended last in (start, end], launched before it; NONE where there is none."""
-    by_end = np.argsort(data.end, kind="stable").astype(np.int64)
+def _ended_in(data: RankData, start: I64, end: I64, only: Mask | None = None) -> I64:
+    """The op (of `only`) that ended last in (start, end], launched before it; NONE where there is none."""
+    ops = np.arange(len(data.end)) if only is None else np.flatnonzero(only)
+    by_end = ops[np.argsort(data.end[ops], kind="stable")].astype(np.int64)
     k = np.searchsorted(data.end[by_end], end, side="right") - 1
     op = np.where(k >= 0, by_end[np.maximum(k, 0)], NONE)
-    fits = (op != NONE) & (data.end[np.maximum(op, 0)] > start) & (data.launched_at[np.maximum(op, 0)] < start)
-    return np.where(fits, op, NONE)
+    before = (data.launch[np.maximum(op, 0)] == NONE) | (data.launched_at[np.maximum(op, 0)] < start)
+    return np.where((op != NONE) & (data.end[np.maximum(op, 0)] > start) & before, op, NONE)
 
 
 def _launched_by(data: RankData, calls: I64) -> I64:

@@ -79,9 +79,7 @@ def _releases(data: RankData) -> Releases:
     by_event = np.full(n, lat.any_event)
     for s, ns in lat.event.items():
         by_event[data.stream == s] = ns
-    ready = np.stack(
-        [np.minimum(t, data.start) for t in (s_end + lat.stream, e_end + by_event, call_end + lat.launch)]
-    )
+    ready = np.stack([np.minimum(t, data.start) for t in (s_end + lat.stream, e_end + by_event, call_end + lat.launch)])
     why = ready.argmax(axis=0).astype(np.int8) if n else np.empty(0, np.int8)
     best = ready.max(axis=0) if n else np.empty(0, np.int64)
     source = np.where(why == BY_STREAM, stream, np.where(why == BY_EVENT, event, NONE))
@@ -109,9 +107,7 @@ def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I6
     waited = (e_end > _NEVER) & (ready <= e_end) & (s_end + after <= e_end)
     lag = data.start - e_end
     streams = np.unique(data.stream[waited]).tolist()
-    return Latency(
-        launch, after, {s: _median(lag[waited & (data.stream == s)]) for s in streams}, _median(lag[waited])
-    )
+    return Latency(launch, after, {s: _median(lag[waited & (data.stream == s)]) for s in streams}, _median(lag[waited]))
 
 
 def _median(values: I64) -> int:

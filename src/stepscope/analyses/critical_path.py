@@ -5,20 +5,24 @@ host, what the host had waited for, and at each communication to the rank that a
 sum to the step exactly. Kinds: `compute` and `copy` (an op runs), `comm` (a transfer, from the last arrival on, on the
 rank that came last), `queue` (between an op and the one that it held up), `launch` (from the launch call to the op),
 `host` (before it), `sync` (the host returns from waiting for the GPU).
+
+`--what-if` replays the step on its dependencies with something changed: `hide-comm` or `hide-comm=stage4_f` (transfers
+take no time), `even-rank` or `even-rank=3` (a rank as fast as the median of its peers), `host=2` (the host twice as
+fast). The result is a lower bound of the step.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import polars as pl
 
+from stepscope.analyses import _replay
 from stepscope.analyses._across import Align
 from stepscope.analyses._comm import need_ops
 from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._walk import KINDS, Path, walk
-from stepscope.analyses._window import WindowSpec
+from stepscope.analyses._walk import KINDS, Clock, Path, walk
+from stepscope.analyses._window import WHOLE, WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
@@ -41,6 +45,10 @@ VARIANTS = {
     "by=range": (Col("range", "range that launched the op"), Col("kind", "kind of the segments"), *_TOTALS),
     "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
 }
+_BOUND = (
+    "what-if: bound is a lower bound of the step, and saves an upper bound of the gain: the recorded dependencies are "
+    "replayed, and whatever else held an op up is left out (replay is the same without the change)"
+)
 By = Literal["segment", "kind", "rank", "range", "name"]
 
 
@@ -49,6 +57,7 @@ def critical_path(
     window: WindowSpec,
     *,
     by: Annotated[By, "one row per segment, or totals"] = "segment",
+    what_if: Annotated[tuple[str, ...], "hide-comm[=STAGE], even-rank[=RANK] or host=FACTOR; may be repeated"] = (),
     align: Align = "auto",
 ) -> Result:
     need_ops(profile)
@@ -65,7 +74,11 @@ def critical_path(
         "by_kind": _by(table, "kind"),
         "by_rank": _by(table, "rank"),
     }
+    if what_if:
+        summary["what_if"] = _replay.what_if(profile, path, Clock(profile, path.met, align), tuple(what_if))
     notes = [*path.notes, *_notes(path), *graph_notes(profile)]
+    if what_if:
+        notes.append(_BOUND)
     if by != "segment":
         table = _totals(table, VARIANTS[f"by={by}"], total)
     return Result(table, _windows(path), summary, notes)
@@ -116,15 +129,14 @@ def _windows(path: Path) -> list[dict[str, Any]]:
 def _notes(path: Path) -> list[str]:
     notes = []
     silent = path.steps.filter(~pl.col("events"))
-    if silent.height:
-        guessed = int(silent["inferred"].sum())
+    if guessed := int(silent["inferred"].sum()):
         notes.append(
-            f"no event records on {silent.height} of {path.steps.height} ranks: {guessed} ops that neither their stream "
-            "nor their launch explains are taken to have waited for the op that ended last before them"
+            f"no event records on {silent.height} of {path.steps.height} ranks: {guessed} ops that neither stream nor "
+            "launch explain are taken to have waited for the op that ended last before them"
         )
     missing = int(path.steps["unresolved"].sum())
     if missing and not silent.height:
         notes.append(f"{missing} waits for events have no record in the trace: not followed")
-    spans = np.diff(path.down)
-    assert not len(spans) or bool((spans <= 0).all())
+    if path.label == WHOLE:
+        notes.append("no range marks the step: the path is that of the whole capture")
     return notes
