@@ -1,0 +1,1 @@
+"""Capture a profile: plan it, launch it under a profiler, write down what was run. See docs/capture.md."""

@@ -1,0 +1,92 @@
+"""The exact command line of a capture: profiler, launcher, training command."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepscope.capture.slurm import Allocation
+from stepscope.capture.spec import NVTX_TRIGGER, Spec
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command with the variables it needs; `files` are to be written first."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    files: dict[Path, str]
+
+    def text(self) -> str:
+        """Ready to paste."""
+        made = [
+            f"cat > {shlex.quote(str(p))} <<'EOF'\n{t}EOF\nchmod +x {shlex.quote(str(p))}"
+            for p, t in self.files.items()
+        ]
+        variables = [f"{k}={shlex.quote(v)}" for k, v in sorted(self.env.items())]
+        return "\n".join([*made, " ".join(["env", *variables, shlex.join(self.argv)])])
+
+
+def launch(spec: Spec, backend: str, out: Path, token: str, job: Allocation | None) -> Launch:
+    """How to run `spec` under one backend; files are written to `out`."""
+    env = spec.environment(backend, out, token)
+    command, files = list(spec.command), {}
+    if spec.nproc:
+        command = torchrun(spec, job)
+    several = job is not None and not spec.nproc and not _starts_ranks(spec.command)
+    if backend == "nsys":
+        if several:
+            command = [*nsys_profile(spec, out / "rank%q{SLURM_PROCID}.%h"), *command]
+        elif spec.per == "rank":
+            # torchrun starts this in place of Python, once for each rank.
+            wrapper = out / "under-nsys.sh"
+            each = shlex.join(nsys_profile(spec, out / "rank%q{RANK}.%h"))
+            files[wrapper] = f'#!/bin/sh\nexec {each} "${{STEPSCOPE_PYTHON:-python3}}" "$@"\n'
+            env["PYTHON_EXEC"] = str(wrapper)
+            env["STEPSCOPE_PYTHON"] = _python(spec)
+        else:
+            node = "%q{SLURM_NODEID}" if job is not None else "0"
+            command = [*nsys_profile(spec, out / f"node{node}.%h"), *command]
+    if job is not None:
+        count = [f"--ntasks-per-node={spec.nproc or 1}"] if not several else []
+        if spec.nproc or not several:
+            count = ["--ntasks-per-node=1"]
+        command = ["srun", f"--nodes={job.nodes}", *count, "--kill-on-bad-exit=1", "--export=ALL", *command]
+    return Launch(tuple(command), env, files)
+
+
+def torchrun(spec: Spec, job: Allocation | None) -> list[str]:
+    """torchrun around a plain `python train.py` or `train.py`."""
+    command = list(spec.command)
+    python = [command.pop(0)] if Path(command[0]).name.startswith("python") else ["python3"]
+    nodes = job.nodes if job is not None else 1
+    made = [*python, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={spec.nproc}"]
+    if job is None:
+        return [*made, "--master-addr=127.0.0.1", f"--master-port={spec.port}", *command]
+    where = f"--rdzv-endpoint={job.first_host}:{spec.port}"
+    return [*made, "--rdzv-backend=c10d", where, f"--rdzv-id={job.job}", *command]
+
+
+def nsys_profile(spec: Spec, output: Path) -> list[str]:
+    """nsys with what the analyses need and nothing that only makes the report large."""
+    made = [spec.nsys, "profile", f"--trace={spec.trace}", "--sample=none", "--cpuctxsw=none"]
+    if "cuda" in spec.trace.split(","):
+        made.append("--cuda-graph-trace=node")
+    if spec.trigger == "cuda":
+        made += ["--capture-range=cudaProfilerApi"]
+    else:
+        made += ["--capture-range=nvtx", f"--nvtx-capture={NVTX_TRIGGER}@*"]
+    return [*made, "--capture-range-end=stop", "--kill=none", "--force-overwrite=false", f"--output={output}"]
+
+
+def _starts_ranks(command: tuple[str, ...]) -> bool:
+    """Whether the command is itself a launcher of ranks."""
+    return Path(command[0]).name in ("torchrun", "mpirun", "mpiexec", "accelerate", "deepspeed") or (
+        "torch.distributed.run" in command or "torch.distributed.launch" in command
+    )
+
+
+def _python(spec: Spec) -> str:
+    first = spec.command[0]
+    return first if Path(first).name.startswith("python") else "python3"

@@ -1,0 +1,129 @@
+"""What was run, beside what was recorded: the scenario that comparisons need. Nothing private gets in."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stepscope.errors import BadInput
+
+FILE = "manifest.json"
+SCHEMA = "stepscope-capture/1"
+
+#: Variables that change what a run does, and hold nothing private. Everything else stays out, whatever its name.
+VARIABLES = frozenset(
+    """CUDA_DEVICE_MAX_CONNECTIONS CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING CUDA_VISIBLE_DEVICES
+    CUBLAS_WORKSPACE_CONFIG HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES GPU_MAX_HW_QUEUES HSA_ENABLE_SDMA
+    NCCL_ALGO NCCL_PROTO NCCL_BUFFSIZE NCCL_NTHREADS NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_MIN_CTAS NCCL_MAX_CTAS
+    NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_SHM_DISABLE NCCL_IB_DISABLE NCCL_NET_GDR_LEVEL NCCL_CROSS_NIC NCCL_NVLS_ENABLE
+    NCCL_CUMEM_ENABLE NCCL_NET NCCL_LAUNCH_MODE NCCL_GRAPH_REGISTER NCCL_COLLNET_ENABLE NCCL_PXN_DISABLE
+    NCCL_P2P_NET_CHUNKSIZE NCCL_IB_QPS_PER_CONNECTION NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD
+    TORCH_NCCL_AVOID_RECORD_STREAMS TORCH_NCCL_HIGH_PRIORITY TORCH_NCCL_BLOCKING_WAIT TORCH_NCCL_USE_COMM_NONBLOCKING
+    PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF TORCH_ALLOW_TF32_CUBLAS_OVERRIDE TORCHINDUCTOR_MAX_AUTOTUNE
+    TORCH_COMPILE_DISABLE TORCHDYNAMO_DISABLE NVTE_FLASH_ATTN NVTE_FUSED_ATTN NVIDIA_TF32_OVERRIDE NVSHMEM_DISABLE_P2P
+    OMP_NUM_THREADS MKL_NUM_THREADS SLURM_JOB_NUM_NODES SLURM_NTASKS_PER_NODE SLURM_GPUS_PER_NODE WORLD_SIZE
+    STEPSCOPE_CAPTURE_WARMUP STEPSCOPE_CAPTURE_STEPS STEPSCOPE_CAPTURE_RANKS STEPSCOPE_CAPTURE_TRIGGER""".split()
+)
+_HIDDEN = "***"
+_PRIVATE = re.compile(r"token|secret|passw|credential|api[-_]?key|auth|access[-_]?key|private", re.IGNORECASE)
+_USER_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
+#: What a token looks like, wherever it stands: long, without a separator, letters and digits mixed.
+_LOOKS_SECRET = re.compile(r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[bp]-|AKIA|wandb_)\S{8,}$|^eyJ\S{20,}$")
+
+
+def safe_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The allowed variables that are set; a value that looks like a credential is hidden even there."""
+    return {k: _HIDDEN if _LOOKS_SECRET.search(env[k]) else env[k] for k in sorted(VARIABLES & set(env))}
+
+
+def safe_command(argv: Sequence[str]) -> list[str]:
+    """The command with values of private-looking options hidden, and `NAME=value` kept only where NAME is allowed."""
+    shown: list[str] = []
+    hide = False
+    for word in argv:
+        name, eq, value = word.partition("=")
+        if hide:
+            shown.append(_HIDDEN)
+            hide = False
+        elif _LOOKS_SECRET.search(word) or _LOOKS_SECRET.search(value):
+            shown.append(f"{name}={_HIDDEN}" if eq else _HIDDEN)
+        elif word.startswith("-") and _PRIVATE.search(name):
+            shown.append(f"{name}={_HIDDEN}" if eq else word)
+            hide = not eq
+        elif eq and re.fullmatch(r"[A-Z][A-Z0-9_]*", name) and name not in VARIABLES:
+            shown.append(f"{name}={_HIDDEN}")
+        elif eq and _PRIVATE.search(name):
+            shown.append(f"{name}={_HIDDEN}")
+        else:
+            shown.append(_USER_IN_URL.sub(rf"\1{_HIDDEN}@", word))
+    return shown
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit and whether anything was changed since; None outside a repository."""
+    head = _ask(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    if head is None:
+        return None
+    changed = _ask(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"]) or ""
+    return {"commit": head.strip(), "changed_files": len(changed.splitlines())}
+
+
+def gpus() -> list[dict[str, str]]:
+    """Names, drivers and memory of the GPUs of this node."""
+    listed = _ask(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"])
+    rows = [line.split(", ") for line in (listed or "").splitlines() if line.count(", ") == 2]
+    return [{"name": n, "driver": d, "memory": m} for n, d, m in rows]
+
+
+def machine() -> dict[str, Any]:
+    """What of this node matters to a figure."""
+    return {"gpus": gpus(), "cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
+
+
+def write(folder: Path, content: dict[str, Any]) -> Path:
+    """The manifest of a capture, complete or not there."""
+    file = folder / FILE
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps({"schema": SCHEMA, **content}, indent=1, sort_keys=True) + "\n", "utf-8")
+    part.replace(file)
+    return file
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The manifest beside a capture; None where there is none."""
+    file = folder / FILE
+    if not file.is_file():
+        return None
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        raise BadInput(f"{file}: cannot be read", "remove it, or capture again") from None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise BadInput(f"{file}: is no manifest of a capture", "remove it, or capture again")
+    return content
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """What differs between two scenarios: (key, in a, in b). Times, sizes and files are no part of a scenario."""
+    left, right = _flat(a.get("scenario", {})), _flat(b.get("scenario", {}))
+    return [(k, left.get(k), right.get(k)) for k in sorted(left.keys() | right.keys()) if left.get(k) != right.get(k)]
+
+
+def _flat(value: Any, at: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {at: value}
+    return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{at}.{key}" if at else str(key)).items()}
+
+
+def _ask(argv: list[str]) -> str | None:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
