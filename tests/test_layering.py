@@ -17,7 +17,7 @@ LAYERS = (
     {"model"},
     {"capture", "sources", "store", "intervals", "simulate", "nsysreports"},
     {"analyses"},
-    {"findings", "compare", "parallel"},
+    {"findings", "compare", "parallel", "recipes"},
     {"render", "api"},
     {"cli", "web", "agent"},
     {"__init__", "__main__"},

@@ -1,0 +1,227 @@
+"""The recipes of `nsys recipe`: summaries, heat maps and pace over many ranks, with data files and a page."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepscope.cli import output, progress
+from stepscope.errors import BadInput
+from stepscope.render import FORMATS
+
+if TYPE_CHECKING:
+    from stepscope.api import Profile
+    from stepscope.model.result import Result
+    from stepscope.recipes import Outcome, Recipe
+
+#: Options that only some recipes take; each recipe says which.
+_OWN: tuple[tuple[str, type, str], ...] = (
+    ("name", str, "Kernel, or text of the range (pace, hist)."),
+    ("bins", int, "How many bins (maps, hist)."),
+    ("cumulative", bool, "Add up what runs side by side (maps)."),
+    ("base", bool, "Kernels without templates and parameters."),
+    ("mangled", bool, "Kernels by their mangled names."),
+    ("metric", str, "Regular expression for names of metrics."),
+    ("gap", int, "Shortest gap, in milliseconds (gpu_gaps)."),
+    ("threshold", int, "Show use below this percentage (gpu_time_util)."),
+    ("chunks", int, "How many pieces of time (gpu_time_util)."),
+    ("rows", int, "Most rows per file (gpu_gaps, gpu_time_util)."),
+    ("depth", int, "How deep the tree is shown (nvtx_cpu_topdown)."),
+    ("fold", bool, "Write # for numbers in names (nvtx_cpu_topdown)."),
+    ("recipe", str, "Which recipe to make of two profiles (diff)."),
+    ("tolerance", int, "Differences smaller than this are 0 (diff)."),
+    ("drop", bool, "Leave out rows without a difference (diff)."),
+    ("start", int, "Leave out what ended before this time (ns)."),
+    ("end", int, "Leave out what started after this time (ns)."),
+)
+
+
+def _recipe(name: str | None, profile: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
+    from stepscope import recipes
+
+    if help_wanted is not None or name is None:
+        click.echo(_help(help_wanted or ""), nl=False)
+        return
+    paths = (*given.pop("input"), *profile)
+    if not paths:
+        raise click.UsageError("Missing argument 'PROFILE...'.")
+    recipe = recipes.find(name)
+    own = {key: given.pop(key) for key, _, _ in _OWN}
+    args = {key: value for key, value in own.items() if value not in (None, False)}
+    folder = _folder(recipe.name, given["output"], given["force"])
+    target = output.Target.of(None, given["format"])
+    recipe.parse(args)
+    with progress.shown():
+        made, opened = _make(recipe, paths, args, given)
+    table = given["table"] or made.main
+    if table not in made.tables:
+        raise BadInput(f"--table {table!r}: {recipe.name} has none of that name", f"one of {', '.join(made.tables)}")
+    result = _result(recipe, made, opened, made.tables[table], args)
+    if folder is None:
+        target.write(result)
+        return
+    _write(folder, recipe, made, result, _command(recipe.name, paths, args, given))
+    click.echo(f"{folder}/analysis.html\n" + "".join(f"{folder}/{n}.parquet, .csv\n" for n in made.tables), nl=False)
+
+
+def _make(
+    recipe: Recipe, paths: tuple[str, ...], args: dict[str, Any], given: dict[str, Any]
+) -> tuple[Outcome, list[Profile]]:
+    from stepscope import recipes
+    from stepscope.recipes import diff
+
+    if recipe.name != diff.NAME:
+        profile = _open(paths, given)
+        return recipes.run(profile, recipe.name, **args), [profile]
+    if len(paths) != 2:
+        raise BadInput(f"diff takes two outputs or two profiles, not {len(paths)}", "name the first, then the second")
+    full = recipe.parse(args)
+    if all(Path(p).is_dir() and diff.is_output(Path(p)) for p in paths):
+        (first, a), (second, b) = (diff.read_output(Path(p), recipes.recipes()) for p in paths)
+        if first is not second:
+            raise BadInput(
+                f"{paths[0]} is of {first.name}, {paths[1]} of {second.name}", "compare outputs of one recipe"
+            )
+        made = diff.compared(a, b, first.keys, full)
+        made.summary = {"recipe": first.name}
+        return made, []
+    inner = recipes.find(str(full["recipe"]))
+    if not inner.keys:
+        raise BadInput(f"--recipe {inner.name}: its rows cannot be paired", "give a summary, as cuda_gpu_kern_sum")
+    profiles = [_open((p,), given) for p in paths]
+    tables = [(outcome := recipes.run(p, inner.name)).tables[outcome.main] for p in profiles]
+    made = diff.compared(tables[0], tables[1], inner.keys, full)
+    made.summary = {"recipe": inner.name}
+    return made, profiles
+
+
+def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
+    from stepscope import api
+
+    profile = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"], taxonomy=given["taxonomy"])
+    return profile.select(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
+
+
+def _result(recipe: Recipe, made: Outcome, opened: list[Profile], rows: Any, args: dict[str, Any]) -> Result:
+    from stepscope.model.result import Result
+
+    start, end = args.get("start"), args.get("end")
+    label = "the whole capture" if start is None and end is None else f"[{start or 0}, {'…' if end is None else end})"
+    window = [
+        {"rank": rank, "pid": pid, "label": label, "index": 0, "count": 1, "cpu_start_ns": None, "cpu_end_ns": None}
+        | {"gpu_start_ns": start, "gpu_end_ns": end}
+        for profile in opened
+        for rank, pid in profile.ranks.select("rank", "pid").iter_rows()
+    ]
+    read = [n for profile in opened for n in profile.notes if "profiler warned" not in n and "profiler gave" not in n]
+    return Result(
+        rows,
+        window,
+        made.summary,
+        list(dict.fromkeys([*read, *made.notes])),
+        command=f"recipe {recipe.name}",
+        sources=[s for profile in opened for s in profile.sources],
+        ranks=max((p.ranks.height for p in opened), default=0),
+    )
+
+
+def _folder(name: str, wanted: str | None, force: bool) -> Path | None:
+    """Where to write: a folder that is not there yet, or --force. A bare `-o` takes the first free `NAME-1`, …"""
+    if wanted is None:
+        return None
+    if not wanted:
+        return next(p for n in range(1, 10**6) if not (p := Path(f"{name}-{n}")).exists())
+    folder = Path(wanted)
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"-o {folder}: is a file", "name a folder")
+    if folder.exists() and any(folder.iterdir()) and not force:
+        raise BadInput(f"-o {folder}: is there already", "add --force, or name another folder")
+    if not folder.parent.is_dir():
+        raise BadInput(f"-o {folder}: no directory {folder.parent}", "make it first")
+    return folder
+
+
+def _write(folder: Path, recipe: Recipe, made: Outcome, result: Result, command: str) -> None:
+    """Every table as Parquet and CSV under nsys's names for its columns, the page, and what this is."""
+    import msgspec
+
+    from stepscope.recipes.diff import ABOUT
+    from stepscope.render.page import to_html
+
+    about = {"recipe": recipe.name, "table": made.main, "command": command, "notes": result.notes}
+    try:
+        folder.mkdir(exist_ok=True)
+        for name, frame in made.tables.items():
+            frame = frame.rename({k: v for k, v in recipe.headers.items() if k in frame.columns})
+            frame.write_parquet(folder / f"{name}.parquet")
+            frame.write_csv(folder / f"{name}.csv")
+        (folder / ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)) + b"\n")
+        (folder / "analysis.html").write_text(to_html(recipe, made, result, command), "utf-8")
+    except OSError as error:
+        raise BadInput(f"-o {folder}: cannot write ({error.strerror})", "choose another folder") from None
+
+
+def _command(name: str, paths: tuple[str, ...], args: dict[str, Any], given: dict[str, Any]) -> str:
+    """The command line again, without where it wrote to."""
+    options = [f"--{k}" if v is True else f"--{k}={v}" for k, v in args.items()]
+    options += [f"--rank={given['rank']}"] if given["rank"] else []
+    return shlex.join(["stepscope", "recipe", name, *paths, *options])
+
+
+def _help(wanted: str) -> str:
+    from stepscope import recipes
+    from stepscope.recipes.help import help_text
+
+    return help_text(recipes.recipes(), wanted)
+
+
+def _own_options() -> list[click.Option]:
+    return [
+        click.Option([f"--{key}"], help=text, **({"is_flag": True} if kind is bool else {"type": kind}))
+        for key, kind, text in _OWN
+    ]
+
+
+_COMPATIBLE: dict[str, Any] = {"hidden": True, "expose_value": False}
+
+command = click.Command(
+    "recipe",
+    callback=_recipe,
+    params=[
+        click.Argument(["name"], required=False, metavar="NAME"),
+        click.Argument(["profile"], nargs=-1, metavar="PROFILE..."),
+        click.Option(
+            ["--help-recipes", "help_wanted"],
+            is_flag=False,
+            flag_value="",
+            metavar="[NAME|ALL]",
+            help="List the recipes, or explain one.",
+        ),
+        click.Option(
+            ["-o", "--output"],
+            is_flag=False,
+            flag_value="",
+            metavar="[DIR]",
+            help="Write data files and a page there; without DIR, to a new folder NAME-1, NAME-2, …",
+        ),
+        click.Option(
+            ["--force", "--force-overwrite", "force"], is_flag=True, help="Write into a folder that is there already."
+        ),
+        click.Option(["--format"], type=click.Choice(FORMATS), help="On standard output. Default: table."),
+        click.Option(["--table"], metavar="TABLE", help="Which table to print; default: the one over all ranks."),
+        *_own_options(),
+        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        click.Option(["--input"], multiple=True, hidden=True),
+        click.Option(["--csv"], is_flag=True, **_COMPATIBLE),
+        click.Option(["--mode"], **_COMPATIBLE),
+    ],
+    help="The recipes of `nsys recipe`: summaries, heat maps and pace over many ranks, with data files and a page.\n\n"
+    "NAME is a recipe; --help-recipes lists them. Without -o the table over all ranks is printed. With -o every table"
+    " is written as Parquet and CSV, with a page that shows the picture and needs no network.",
+)

@@ -1,0 +1,22 @@
+"""One clock for all ranks: sources say when their capture began. Finer than that is `stepscope clocks`."""
+
+from __future__ import annotations
+
+from stepscope.model.profile import Profile
+
+
+def offsets(profile: Profile, notes: list[str]) -> dict[int, int]:
+    """What to add to each rank's times: how much later than the first its capture began, by the hosts' clocks."""
+    infos = profile.sources
+    used = dict(profile.ranks.select("rank", "source").iter_rows())
+    began = {source: infos[source].epoch_ns for source in set(used.values())}
+    known = [e for e in began.values() if e is not None]
+    if len(began) == 1:
+        return dict.fromkeys(used, 0)
+    if len(known) < len(began):
+        notes.append("not every file says when its capture began: times are each file's own")
+        return dict.fromkeys(used, 0)
+    hosts = profile.ranks["host"].n_unique()
+    if hosts > 1:
+        notes.append(f"{hosts} hosts, by the clocks of each: `stepscope clocks` says how far these are apart")
+    return {rank: (began[source] or 0) - min(known) for rank, source in used.items()}
