@@ -150,10 +150,17 @@ def _ended_in(data: RankData, start: I64, end: I64, only: Mask | None = None) ->
     """The op (of `only`) that ended last in (start, end], launched before it; NONE where there is none."""
     ops = np.arange(len(data.end)) if only is None else np.flatnonzero(only)
     by_end = ops[np.argsort(data.end[ops], kind="stable")].astype(np.int64)
-    k = np.searchsorted(data.end[by_end], end, side="right") - 1
-    op = np.where(k >= 0, by_end[np.maximum(k, 0)], NONE)
-    before = (data.launch[np.maximum(op, 0)] == NONE) | (data.launched_at[np.maximum(op, 0)] < start)
-    return np.where((op != NONE) & (data.end[np.maximum(op, 0)] > start) & before, op, NONE)
+    ends = data.end[by_end]
+    k = np.searchsorted(ends, end, side="right") - 1
+    free = data.launch[by_end] == NONE
+    live = np.flatnonzero(k >= 0)
+    while len(live):  # past what other threads launched meanwhile
+        live = live[ends[k[live]] > start[live]]
+        live = live[~free[k[live]] & (data.launched_at[by_end[k[live]]] >= start[live])]
+        k[live] -= 1
+        live = live[k[live] >= 0]
+    found = (k >= 0) & (ends[np.maximum(k, 0)] > start) if len(ends) else np.zeros(len(k), dtype=bool)
+    return np.where(found, by_end[np.maximum(k, 0)] if len(by_end) else NONE, NONE)
 
 
 def _launched_by(data: RankData, calls: I64) -> I64:

@@ -142,7 +142,8 @@ def _labelled(profile: Profile, data: RankData) -> I64:
     named[np.setdiff1d(np.arange(len(ids)), data.own_ranges)] = False
     rows = np.flatnonzero(named).astype(np.int64)
     parent = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
-    return rows[data.ancestors_until(parent[rows], named) == NONE]
+    outermost: I64 = rows[data.ancestors_until(parent[rows], named) == NONE]
+    return outermost
 
 
 def _figures(data: RankData, ops: I64, free: Spans) -> dict[str, Any]:

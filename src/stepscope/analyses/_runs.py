@@ -75,7 +75,7 @@ def _runs(part: Profile, data: RankData, begin: int, last: int, change: Change) 
     inner = _inside(place, stream), _inside(place, event)
     waits = _Waits(data, found, begin, host)
     epoch = waits.epoch(found.wait[ops])
-    first = _first(data, ops, inner, epoch, _sources(place, ops, inner, found, last))
+    first = _first(data, ops, inner, epoch, _sources(place, ops, inner, waits.op, last))
     run = np.cumsum(first) - 1
     dur = (data.end - data.start)[ops].astype(np.float64) * _factors(part, data, ops, change)
     is_comm = data.role[ops] == COMM
@@ -124,10 +124,10 @@ def _inside(place: I64, ops: I64) -> I64:
     return np.where(ops != NONE, place[np.maximum(ops, 0)], NONE)
 
 
-def _sources(place: I64, ops: I64, inner: tuple[I64, I64], found: Releases, last: int) -> Mask:
+def _sources(place: I64, ops: I64, inner: tuple[I64, I64], waited: I64, last: int) -> Mask:
     """Ops that something else waits for: a run ends with each."""
     marked = np.zeros(len(ops), dtype=bool)
-    for source in (inner[1], inner[0][inner[0] != np.arange(len(ops)) - 1], _inside(place, found.waits.op)):
+    for source in (inner[1], inner[0][inner[0] != np.arange(len(ops)) - 1], _inside(place, waited)):
         marked[source[source != NONE]] = True
     marked[place[last]] = True
     return marked
@@ -140,7 +140,8 @@ def _first(data: RankData, ops: I64, inner: tuple[I64, I64], epoch: I64, marked:
     first = np.ones(len(ops), dtype=bool)
     first[1:] = (data.stream[ops][1:] != data.stream[ops][:-1]) | comm[1:] | comm[:-1] | marked[:-1]
     first[1:] |= (epoch[1:] != epoch[:-1]) | (inner[0][1:] != np.arange(len(ops) - 1))
-    return first | (inner[1] != NONE)
+    first |= inner[1] != NONE
+    return first
 
 
 def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDArray[np.float64]:
@@ -155,7 +156,7 @@ def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDA
 
 
 def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
-    hidden = (comm != NONE) & change.hide
+    hidden: Mask = (comm != NONE) & change.hide
     if change.hide and change.stage is not None and len(ops):
         hidden &= (data.stage_of(ops) == change.stage).to_numpy()
     return hidden

@@ -65,7 +65,7 @@ def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -
     """The `links` and the `steps` of one rank."""
     found = releases(data)
     comm = np.flatnonzero(data.role == COMM).astype(np.int64)
-    chain = {"rank": [data.rank] * len(comm), "op": comm, "before": nearest_comm(data, found, comm)}
+    chain = {"rank": [data.rank] * len(comm), "op": comm, "before": nearest_comm(data, comm)}
     ends = []
     for span in step(part, spec).of(data.rank):
         if span.gpu_start_ns is None or span.gpu_end_ns is None or len(span.ops) == 0:
@@ -76,7 +76,7 @@ def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -
             {
                 "rank": data.rank,
                 "op": last,
-                "before": int(nearest_comm(data, found, np.array([last]))[0]),
+                "before": int(nearest_comm(data, np.array([last]))[0]),
                 "end_ns": min(end, span.gpu_end_ns) if span.clipped else end,
                 "begin_ns": span.gpu_start_ns if span.cpu_start_ns is None else span.cpu_start_ns,
                 "pid": data.pid,
@@ -112,6 +112,7 @@ class Path:
     down: I64
     steps: pl.DataFrame
     met: Across | None
+    begun: dict[int, int]  # when each rank began the step
     notes: list[str] = field(default_factory=list)
 
 
@@ -126,8 +127,10 @@ class Clock:
     def common(self, rank: int, times: I64) -> I64:
         source, shift = self._of[rank]
         if self._met is None or not self._aligned:
-            return times + shift
-        return self._met.clocks.correct(np.full(len(times), source, dtype=np.int64), times + shift)
+            plain: I64 = times + shift
+            return plain
+        fixed: I64 = self._met.clocks.correct(np.full(len(times), source, dtype=np.int64), times + shift)
+        return fixed
 
     def one(self, rank: int, time: int) -> int:
         return int(self.common(rank, np.array([time], dtype=np.int64))[0])
@@ -150,7 +153,8 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     clock = Clock(profile, met, how)
     steps = _same_step(tables["steps"], spec, notes)
     ends = {r: (clock.one(r, e), op, b) for r, e, op, b in steps.select("rank", "end_ns", "op", "before").iter_rows()}
-    begin = min(clock.one(r, t) for r, t in steps.select("rank", "begin_ns").iter_rows())
+    begun = {r: clock.one(r, t) for r, t in steps.select("rank", "begin_ns").iter_rows()}
+    begin = min(begun.values())
     rank = max(ends, key=lambda r: (ends[r][0], -r))
     end, op, _ = ends[rank]
     visits = _visits(tables["links"], met, clock, rank, op, ends[rank][2], begin, end)
@@ -161,7 +165,7 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
         down[mine] = clock.common(int(r), pieces["down_to"].to_numpy()[mine].astype(np.int64))
     down = np.maximum(np.minimum.accumulate(np.minimum(down, end)), begin)
     up = np.r_[end, down[:-1]] if len(down) else down
-    return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, notes)
+    return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, begun, notes)
 
 
 def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[str]) -> pl.DataFrame:
@@ -263,18 +267,18 @@ def stretches(part: Profile, wanted: Wanted) -> pl.DataFrame:
 
 
 def _spelled(part: Profile, data: RankData, found: Releases, wanted: list[tuple[int, int, int]]) -> pl.DataFrame:
-    next_state, comm = found.next_state.tolist(), (data.role == COMM).tolist()
-    start = data.start
+    # A stretch ends where the next state is the end of a communication.
+    follow = found.next_state
+    follow = np.where((follow != NONE) & ((follow & 1 & (data.role[follow >> 1] == COMM)) == 0), follow, NONE).tolist()
     states: list[int] = []
     visit: list[int] = []
     for number, op, begin in wanted:
-        state = 2 * op + 1
-        while True:
+        first = int(np.searchsorted(data.start, begin))  # ops are in order of start
+        n, state = len(states), 2 * op + 1
+        while state != NONE and state >> 1 >= first:
             states.append(state)
-            visit.append(number)
-            state = next_state[state >> 1]
-            if state == NONE or (state & 1 and comm[state >> 1]) or start[state >> 1] < begin:
-                break
+            state = follow[state >> 1]
+        visit += [number] * (len(states) - n)
     at = np.array(states, dtype=np.int64)
     return _pieces(part, data, found, at, np.array(visit, dtype=np.int64))
 

@@ -49,6 +49,8 @@ _BOUND = (
     "what-if: bound is a lower bound of the step, and saves an upper bound of the gain: the recorded dependencies are "
     "replayed, and whatever else held an op up is left out (replay is the same without the change)"
 )
+#: A rank that enters the step later than this share of it is worth a note.
+_LATE = 0.01
 By = Literal["segment", "kind", "rank", "range", "name"]
 
 
@@ -137,6 +139,13 @@ def _notes(path: Path) -> list[str]:
     missing = int(path.steps["unresolved"].sum())
     if missing and not silent.height:
         notes.append(f"{missing} waits for events have no record in the trace: not followed")
+    first = int(path.pieces["rank"][-1])
+    own = path.begun.get(first, path.begin)
+    if own - path.begin > _LATE * (path.end - path.begin):
+        notes.append(
+            f"rank {first}, on which the path begins, entered the step {(own - path.begin) / 1e6:.3f} ms after the first "
+            "rank did: its first segment covers that time too"
+        )
     if path.label == WHOLE:
         notes.append("no range marks the step: the path is that of the whole capture")
     return notes
