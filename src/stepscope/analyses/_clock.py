@@ -70,7 +70,7 @@ def align(meetings: pl.DataFrame, sides: pl.DataFrame, sources: int, origin: int
         return _as_recorded(origin, component)
     ends = _Ends(observed, origin, sources)
     each = _solve(ends, np.arange(sources, dtype=np.int64), component)
-    same = _shared(each, ends.span, component, float(np.percentile(_residuals(ends, each)[ends.best], 95)))
+    same = _shared(each, ends.span, component, _SIGNIFICANT * float(np.median(_residuals(ends, each)[ends.best])))
     fit = _solve(ends, same, component) if len(np.unique(same)) < sources else each
     residual = _residuals(ends, fit) * fit.inflation
     p50, p95 = _per_source(ends, residual)

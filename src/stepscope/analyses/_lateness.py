@@ -14,7 +14,7 @@ import polars as pl
 
 from stepscope.analyses._causes import SYNC, call_causes
 from stepscope.analyses._rank import COMM, COMPUTE, RankData
-from stepscope.analyses._release import nearest_comm, releases
+from stepscope.analyses._release import nearest_comm
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -51,7 +51,7 @@ KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
 def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """What `stragglers` needs of one rank, as small tables: `chain`, `own` and `kernels`."""
     ops = np.unique(sides["op"].to_numpy())
-    before = nearest_comm(data, releases(data), ops)
+    before = nearest_comm(data, ops)
     late, fetching, named = host_late(profile, data)
     span = int(data.end.max() - data.start.min()) if len(data.start) else 0
     own = (data.rank, span, data.compute.length(), late.length(), fetching.length(), named)

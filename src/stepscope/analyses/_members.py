@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from stepscope.model.labels import Setup, parse_setup
 
+_HASH = re.compile("0x[0-9a-f]{1,16}")
 #: Axis that a purpose serves.
 AXIS_OF = {"ep_a2a": "ep", "ep_meta": "ep", "cp_ring": "cp", "pp_p2p": "pp", "tp": "tp", "dp": "dp"}
 
@@ -62,6 +64,8 @@ def _communicator(
     known_by: str,
 ) -> Communicator:
     label = text.split(" [")[0] + (f" {name}" if name else "")
+    if _HASH.fullmatch(text):
+        label = f"0x{int(text, 16):016x}"  # all as long as NCCL's hash is
     for listed in lists:
         members = _listed(listed)
         if members and (size is None or len(members) == size):
