@@ -143,8 +143,8 @@ def _notes(path: Path) -> list[str]:
     own = path.begun.get(first, path.begin)
     if own - path.begin > _LATE * (path.end - path.begin):
         notes.append(
-            f"rank {first}, on which the path begins, entered the step {(own - path.begin) / 1e6:.3f} ms after the first "
-            "rank did: its first segment covers that time too"
+            f"rank {first}, on which the path begins, entered the step {(own - path.begin) / 1e6:.3f} ms after "
+            "the first rank did: its first segment covers that time too"
         )
     if path.label == WHOLE:
         notes.append("no range marks the step: the path is that of the whole capture")
