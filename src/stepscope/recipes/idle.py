@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import polars as pl
@@ -12,43 +13,45 @@ from stepscope.nsysreports.gpuuse import gaps, utilization
 from stepscope.nsysreports.spec import Args, Argument
 from stepscope.nsysreports.view import View
 from stepscope.recipes.picture import Bars
-from stepscope.recipes.spec import Mapping_, Outcome, Recipe, per_source
+from stepscope.recipes.spec import Mapping_, Outcome, Recipe, per_source, view_of
 
+#: Columns to sort by, and whether the greatest come first.
+Order = dict[str, bool]
+
+_LONGEST: Order = {"dur_ns": True, "start_ns": False}
+_LEAST: Order = {"used_pct": False, "dur_ns": False}
+_PLACE = ("rank", "pid", "device", "start_ns", "dur_ns")
 _ROWS = Argument("rows", int, "most rows per file; -1 for all", -1)
 
 
-def _ranked(view: View, frame: pl.DataFrame, args: Args) -> pl.DataFrame:
-    """With the rank of each pid of this source, and no more rows than asked for."""
+def _by_rank(view: View, args: Args, found: Callable[[View], pl.DataFrame], order: Order) -> pl.DataFrame:
+    """What a rule finds on each rank of a source, in order, and no more rows than asked for."""
+    frames = []
+    for rank, pid in view.profile.ranks.select("rank", "pid").iter_rows():
+        frame = found(view_of(view.profile.select([rank]), args)).rename({"duration": "dur_ns"})
+        frame = frame.with_columns(pl.lit(rank, pl.Int32).alias("rank"), pl.lit(pid, pl.Int64).alias("pid"))
+        frames.append(frame.select(*_PLACE, pl.exclude(*_PLACE, "row", "context"), "context"))
+    joined = pl.concat(frames).sort(list(order), descending=list(order.values()), maintain_order=True)
     rows = args.number("rows")
-    ranks = view.profile.ranks.select("pid", "rank")
-    frame = (
-        (frame.head(rows) if rows >= 0 else frame).drop("row").join(ranks, on="pid", how="left", maintain_order="left")
-    )
-    return frame.rename({"duration": "dur_ns"}).select(
-        "rank",
-        "pid",
-        "device",
-        "start_ns",
-        "dur_ns",
-        pl.exclude("rank", "pid", "device", "start_ns", "dur_ns", "context"),
-        "context",
-    )
+    return joined.head(rows) if rows >= 0 else joined
 
 
 def _gaps(view: View, args: Args) -> pl.DataFrame:
-    return _ranked(view, gaps(view, args.number("gap") * 1_000_000), args)
+    return _by_rank(view, args, lambda one: gaps(one, args.number("gap") * 1_000_000), _LONGEST)
 
 
 def _used(view: View, args: Args) -> pl.DataFrame:
-    found = utilization(view, args.number("chunks"), args.number("threshold"))
-    return _ranked(view, found.rename({"used": "used_pct"}), args)
+    def least_used(one: View) -> pl.DataFrame:
+        return utilization(one, args.number("chunks"), args.number("threshold")).rename({"used": "used_pct"})
+
+    return _by_rank(view, args, least_used, _LEAST)
 
 
-def _listed(profile: Profile, args: Args, mapping: Mapping_, order: list[str], descending: list[bool]) -> Outcome:
+def _listed(profile: Profile, args: Args, mapping: Mapping_, order: Order) -> Outcome:
     if "chunks" in args and not 1 <= args.number("chunks") <= 1000:
         raise BadInput(f"--chunks {args['chunks']}", "give a number from 1 to 1000")
     notes: list[str] = []
-    table = pl.concat(per_source(profile, mapping, args, notes)).sort(order, descending=descending)
+    table = pl.concat(per_source(profile, mapping, args, notes)).sort(list(order), descending=list(order.values()))
     ranks = table.group_by("rank", "pid", "device").agg(
         pl.len().cast(pl.Int64).alias("n"),
         pl.col("dur_ns").sum().alias("total_ns"),
@@ -82,7 +85,7 @@ RECIPES = (
     Recipe(
         "gpu_gaps",
         "GPU Gaps",
-        partial(_listed, mapping=_gaps, order=["dur_ns", "start_ns"], descending=[True, False]),
+        partial(_listed, mapping=_gaps, order=_LONGEST),
         "Times in which a rank kept a device idle for longer than a threshold, longest first.",
         (_ROWS, Argument("gap", int, "shortest gap to show, in milliseconds", 500)),
         headers=_HEADERS,
@@ -90,7 +93,7 @@ RECIPES = (
     Recipe(
         "gpu_time_util",
         "GPU Time Utilization",
-        partial(_listed, mapping=_used, order=["used_pct", "dur_ns"], descending=[False, False]),
+        partial(_listed, mapping=_used, order=_LEAST),
         "Times in which a rank used a device for less than a threshold. Operations side by side add up, as in nsys.",
         (
             _ROWS,

@@ -28,8 +28,9 @@ def nccl_calls(view: View, args: Args) -> Rows:
 
 def nccl_projections(view: View, args: Args) -> Rows:
     """From the first start to the last end of what each call launched; of torch's traces, the kernels with metadata."""
-    view.need("ops", "calls")
+    view.need("ops")
     if not _is_torch(view):
+        view.need("calls")
         calls = _calls(view)
         made = project(view)
         keys = ["rank", "tid", "start_ns", "end_ns", "name"]

@@ -90,8 +90,8 @@ def _summed(trace: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         *(pl.col(c).sum() for c in _PARTS),
     )
     shares = [
-        pl.when(total > 0).then(pl.col(c) * 100 / total).round(1).alias(c.replace("_ns", "_pct"))
-        for c in ("compute_ns", "comm_ns")
+        pl.when(total > 0).then(pl.col(c) * 100 / total).round(1).alias(share)
+        for c, share in (("compute_ns", "hidden_pct"), ("comm_ns", "shared_pct"))
     ]
     return found.with_columns(shares).sort(keys, nulls_last=True)
 
@@ -107,8 +107,8 @@ def _overlap(profile: Profile, args: Args) -> Outcome:
     picture = Bars(
         "Communication that compute hides, by rank",
         [f"rank {r}" for r in per_rank["rank"].to_list()],
-        per_rank["compute_pct"].to_list(),
-        "compute_pct",
+        per_rank["hidden_pct"].to_list(),
+        "hidden_pct",
         [
             f"{row['n']} ops, {row['total_ns']} ns, exposed {row['exposed_ns']} ns"
             for row in per_rank.iter_rows(named=True)
@@ -124,8 +124,8 @@ RECIPES = (
         "NCCL GPU Overlap Trace",
         _overlap,
         "Every communication op with the time that compute ran beside it (compute), that other communication of its"
-        " rank did (comm), that no compute did (exposed), and that nothing did (alone). Communication is by the taxonomy:"
-        " NCCL, NVSHMEM, custom all-reduces, peer copies.",
+        " rank did (comm), that no compute did (exposed), and that nothing did (alone). Communication is by the"
+        " taxonomy: NCCL, NVSHMEM, custom all-reduces, peer copies.",
         (),
         ("operation",),
     ),

@@ -102,6 +102,27 @@ def _mapped(part: Profile, mapping: Mapping_, args: Args) -> pl.DataFrame | Cann
         return error
 
 
+def windows(profile: Profile, args: Args) -> list[dict[str, Any]]:
+    """What the figures rest on, rank by rank: the span asked for, or from the first to the last op of the capture."""
+    low, high = args.get("start"), args.get("end")
+    seen = {row[0]: row[1:] for frame in profile.map(_extent) for row in frame.iter_rows()}
+    label = "whole capture" if low is None and high is None else f"[{low or 0}, {'…' if high is None else high})"
+    found = []
+    for rank, pid in profile.ranks.select("rank", "pid").iter_rows():
+        first, last = seen.get(rank, (None, None))
+        times = {"gpu_start_ns": first if low is None else low, "gpu_end_ns": last if high is None else high}
+        head = {"rank": rank, "pid": pid, "label": label, "index": 0, "count": 1}
+        found.append({**head, "cpu_start_ns": None, "cpu_end_ns": None, **times})
+    return found
+
+
+def _extent(part: Profile) -> pl.DataFrame:
+    """First start and last end on the GPU of every rank."""
+    if not part.has("ops"):
+        return pl.DataFrame(schema={"rank": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64})
+    return part.ops.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+
+
 def with_pid(profile: Profile, frame: pl.DataFrame) -> pl.DataFrame:
     """The process id beside the rank."""
     pids = profile.ranks.select("rank", "pid")

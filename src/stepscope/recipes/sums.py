@@ -8,6 +8,7 @@ from functools import partial
 
 import polars as pl
 
+from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.nsysreports.kernels import copies, kernels
 from stepscope.nsysreports.projection import project
@@ -77,6 +78,10 @@ class Sum:
     def __call__(self, profile: Profile, args: Args) -> Outcome:
         notes: list[str] = []
         counts = pl.concat(per_source(profile, partial(_counts, source=self.source), args, notes))
+        if counts.height == 0:
+            raise CannotAnswer(
+                "the profile has none of what this recipe sums up", "widen --start and --end, or capture more"
+            )
         ranks = statistics(counts, ["rank", "name"], self.quartiles)
         every = statistics(counts, ["name"], self.quartiles)
         every = every.join(extremes(ranks, ["name"]), on="name", how="left", maintain_order="left")

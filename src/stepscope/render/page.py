@@ -25,24 +25,24 @@ _STYLE = (
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1080px;padding:28px 24px 60px;background:var(--paper);color:var(--ink);
 font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-h1{font-size:22px;margin:0 0 2px}h2{font-size:15px;margin:30px 0 8px}
+h1{font-size:22px;margin:0 0 2px}h2{font-size:15px;margin:30px 0 8px}h2 .dim{font-weight:400}
 p{margin:4px 0}.dim{color:var(--dim)}
 code,pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-pre{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:8px 12px;overflow-x:auto;
-margin:10px 0}
+pre{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:8px 12px;white-space:pre-wrap;
+overflow-wrap:anywhere;margin:10px 0}
 figure{margin:0;padding:10px 8px 4px;border:1px solid var(--line);border-radius:8px;background:var(--panel)}
 svg{width:100%;height:auto;display:block;font:11px system-ui,sans-serif}
 .tick{fill:var(--ink)}.name{fill:var(--dim)}.axis{stroke:var(--dim)}.grid{stroke:var(--line)}
-.heat{fill:var(--accent)}.none{fill:none;stroke:var(--line)}rect.heat{stroke:var(--line);stroke-width:.4}
+.heat{fill:var(--accent)}.none{fill:none;stroke:var(--line)}.cell{stroke:var(--line);stroke-width:.4}
 .line{fill:none;stroke-width:1.4}.fill.less{fill:var(--less)}
 """
     + "".join(f".fill.s{i}{{fill:var(--s{i})}}.line.s{i}{{stroke:var(--s{i})}}" for i in range(8))
     + """
 .wide{overflow-x:auto;border:1px solid var(--line);border-radius:8px;max-height:560px;overflow-y:auto}
 table{border-collapse:collapse;width:100%;font-size:12.5px;font-variant-numeric:tabular-nums}
-th,td{padding:4px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
+th,td{padding:4px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
 th{position:sticky;top:0;background:var(--panel);font-weight:600}
-td.t,th.t{text-align:left}td.t{max-width:380px;overflow:hidden;text-overflow:ellipsis}
+td.t,th.t{text-align:left}td.t{max-width:320px;overflow:hidden;text-overflow:ellipsis}
 li{margin:2px 0}
 """
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from stepscope.recipes.picture import Bars, HeatMap, Histogram, Lines, Picture, Tree
+from stepscope.render.layout import kernel_base
 from stepscope.render.units import duration, header, show
 
 WIDTH = 960
@@ -14,6 +16,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 40
 _LABEL = 300
 #: Cut names to what the label column holds.
 _LETTERS = 44
+#: `500.0 ms` on an axis is `500 ms`.
+_ROUND = re.compile(r"\.0+ ")
 #: More series than colours share them.
 _COLOURS = 8
 
@@ -46,7 +50,8 @@ def _rect(x: float, y: float, w: float, h: float, style: str, tip: str) -> str:
 
 
 def _short(text: str, most: int = _LETTERS) -> str:
-    """The beginning and the end: kernels differ in both."""
+    """Kernels without templates; of what is still too long, the beginning and the end."""
+    text = kernel_base(text) if len(text) > most else text
     keep = most - 1
     return text if len(text) <= most else f"{text[: keep * 2 // 3]}…{text[-(keep // 3) :]}"
 
@@ -64,7 +69,7 @@ def _ticks(low: float, high: float, about: int = 6) -> list[float]:
 def _shown(axis: str, value: float) -> str:
     """A value as its axis' unit says; instants are lengths of time here: they count from the left edge."""
     if axis.endswith("_ns"):
-        return duration(value)
+        return _ROUND.sub(" ", duration(value))
     return show(axis, round(value) if float(value).is_integer() else value)
 
 
@@ -118,7 +123,7 @@ def _heat_map(p: HeatMap) -> str:
             out.append(_text(left - 8, y + tall / 2 + 4, label, "end"))
         for k, value in enumerate(line):
             tip = f"{label}, from {duration(k * bin_ns)}: {'not sampled' if value is None else f'{value:g} {p.unit}'}"
-            style = 'class="none"' if value is None else f'class="heat" fill-opacity="{max(value, 0) / most:.3f}"'
+            style = 'class="none"' if value is None else f'class="heat cell" fill-opacity="{max(value, 0) / most:.3f}"'
             out.append(_rect(left + k * wide, y, max(wide - 0.6, 0.4), tall - 1.5, style, tip))
     bottom = _TOP + len(p.rows) * tall + 2
     out += _axis_x("start_ns", p.start_ns, p.end_ns, left, right, bottom, p.start_ns)
@@ -169,6 +174,7 @@ def _bars(p: Bars) -> str:
     right = float(WIDTH - 90)
     values = [float(v or 0) for v in p.values]
     low, high = min([0.0, *values]), max([0.0, *values]) or 1.0
+    high = max(high, 100.0) if p.unit.endswith("_pct") else high
     if low < 0:
         left += 70  # room for the figures of bars that go left
     scale = (right - left) / ((high - low) or 1)
@@ -214,7 +220,7 @@ def _histogram(p: Histogram) -> str:
     for power in range(math.ceil(math.log10(max(p.edges[0], 1))), math.floor(math.log10(p.edges[-1])) + 1):
         x = left + (power * math.log(10) - log[0]) * scale
         out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}" class="axis"/>')
-        out.append(_text(x, bottom + 17, duration(10.0**power), "middle"))
+        out.append(_text(x, bottom + 17, _shown(p.x, 10.0**power), "middle"))
     out.append(_text(right, bottom + 34, f"{header(p.x)}, logarithmic; up: how many", "end", "name"))
     return _svg(bottom + 42, p.title, out)
 

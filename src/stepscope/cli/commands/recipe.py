@@ -39,16 +39,16 @@ _OWN: tuple[tuple[str, type, str], ...] = (
 )
 
 
-def _recipe(name: str | None, profile: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
+def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
     from stepscope import recipes
 
-    if help_wanted is not None or name is None:
+    if help_wanted is not None or asked is None:
         click.echo(_help(help_wanted or ""), nl=False)
         return
     paths = (*given.pop("input"), *profile)
     if not paths:
         raise click.UsageError("Missing argument 'PROFILE...'.")
-    recipe = recipes.find(name)
+    recipe = recipes.find(asked)
     own = {key: given.pop(key) for key, _, _ in _OWN}
     args = {key: value for key, value in own.items() if value not in (None, False)}
     folder = _folder(recipe.name, given["output"], given["force"])
@@ -107,15 +107,10 @@ def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
 
 def _result(recipe: Recipe, made: Outcome, opened: list[Profile], rows: Any, args: dict[str, Any]) -> Result:
     from stepscope.model.result import Result
+    from stepscope.recipes.spec import windows
 
-    start, end = args.get("start"), args.get("end")
-    label = "the whole capture" if start is None and end is None else f"[{start or 0}, {'…' if end is None else end})"
-    window = [
-        {"rank": rank, "pid": pid, "label": label, "index": 0, "count": 1, "cpu_start_ns": None, "cpu_end_ns": None}
-        | {"gpu_start_ns": start, "gpu_end_ns": end}
-        for profile in opened
-        for rank, pid in profile.ranks.select("rank", "pid").iter_rows()
-    ]
+    parsed = recipe.parse(args)
+    window = [row for profile in opened for row in windows(profile, parsed)]
     read = [n for profile in opened for n in profile.notes if "profiler warned" not in n and "profiler gave" not in n]
     return Result(
         rows,
@@ -191,7 +186,7 @@ command = click.Command(
     "recipe",
     callback=_recipe,
     params=[
-        click.Argument(["name"], required=False, metavar="NAME"),
+        click.Argument(["asked"], required=False, metavar="NAME"),
         click.Argument(["profile"], nargs=-1, metavar="PROFILE..."),
         click.Option(
             ["--help-recipes", "help_wanted"],
