@@ -1,0 +1,1 @@
+"""Makes `jobs` importable here."""

@@ -1,0 +1,98 @@
+"""Simulated jobs against the simulator's own truth: waits and transfers to the nanosecond where clocks are exact."""
+
+from __future__ import annotations
+
+import pytest
+from jobs import written
+
+from stepscope import api
+from stepscope.simulate.run import truth
+from stepscope.simulate.scenario import Scenario
+
+BASE = {"layers": 4, "micro_batches": 4, "steps": 2, "seed": 5}
+JOBS = {
+    "dualpipev": Scenario(pp=2, ep=4, nodes=2, faults=("straggler:rank=3",), **BASE),
+    "1f1b": Scenario(schedule="1f1b", pp=4, ep=1, dp=2, nodes=4, **BASE),
+    "interleaved": Scenario(schedule="interleaved", pp=2, ep=1, tp=2, dp=2, nodes=2, **BASE),
+    "fsdp": Scenario(schedule="fsdp", pp=1, ep=1, dp=8, nodes=2, **BASE),
+    "ring": Scenario(schedule="ddp", pp=1, ep=2, dp=2, cp=2, nodes=2, **BASE),
+}
+TIMES = ("transfer_ns", "max_wait_ns", "skew_ns")
+
+
+def key(row):
+    return row["op"], row["ranks"], row["seq"], row["bytes"]
+
+
+def by_key(rows):
+    """Rows by what identifies a communication; two groups of the same ranks are told apart by their order."""
+    found: dict = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+def test_waits_and_transfers_are_the_truth(name, form):
+    with written(JOBS[name], (form,)) as (job, folder):
+        want = truth(job)["collectives"]["rows"]
+        result = api.analyse(api.open(folder, cache=False), "collectives")
+    rows = result.rows.to_dicts()
+    assert len(rows) == len(want) > 0
+    mine, theirs = by_key(rows), by_key(want)
+    assert mine.keys() == theirs.keys()
+    for k, expected in theirs.items():
+        for row, truth_row in zip(mine[k], expected, strict=True):
+            for column in (*TIMES, "last_rank"):
+                assert row[column] == truth_row[column], (k, column)
+            assert row["busbw_gbps"] == pytest.approx(truth_row["busbw_gbps"], rel=1e-12)
+    if form == "nsys":
+        assert {r["group"] for r in rows} == {r["group"] for r in want}
+
+
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+def test_a_clock_offset_changes_nothing(form):
+    """500 µs between two hosts, and drift: where other tools blame the wrong rank."""
+    faults = ("straggler:rank=1", "clock:node=1,offset_us=500,drift_ppm=20")
+    with written(Scenario(pp=2, ep=4, nodes=2, faults=faults, **BASE), (form,)) as (job, folder):
+        told = truth(job)
+        profile = api.open(folder, cache=False)
+        rows, raw = (by_key(api.analyse(profile, "collectives", align=a).rows.to_dicts()) for a in ("auto", "none"))
+        named = api.analyse(profile, "stragglers").summary["stragglers"]
+        clocks = api.analyse(profile, "clocks").rows.to_dicts()
+    assert [s["rank"] for s in named] == [1]
+    want = by_key(told["collectives"]["rows"])
+    assert rows.keys() == want.keys()
+    worst = max(abs(a[c] - b[c]) for k in want for a, b in zip(rows[k], want[k], strict=True) for c in TIMES)
+    assert worst < 1000  # ends of one collective are up to 900 ns apart in the simulation
+    assert max(abs(a[c] - b[c]) for k in want for a, b in zip(raw[k], want[k], strict=True) for c in TIMES) > 400_000
+    span = 0.125e9
+    for row in clocks:
+        truth_row = next(c for c in told["clocks"]["rows"] if c["host"] == ("node1" if row["clock"] else "node0"))
+        end = row["offset_ns"] + row["drift_ppm"] * span / 1e6
+        assert abs(row["offset_ns"] - truth_row["offset_ns"]) < 1000
+        assert abs(end - truth_row["offset_ns"] - truth_row["drift_ppm"] * span / 1e6) < 1000
+
+
+def test_offsets_of_a_second_over_many_hosts():
+    faults = tuple(f"clock:node={n},offset_us={(-1) ** n * 990_000 / (n + 1)},drift_ppm={5 * n}" for n in range(8))
+    scenario = Scenario(schedule="1f1b", pp=4, ep=1, dp=4, nodes=8, layers=4, micro_batches=8, steps=3, faults=faults)
+    with written(scenario) as (job, folder):
+        told = {row["host"]: row for row in truth(job)["clocks"]["rows"]}
+        result = api.analyse(api.open(folder, cache=False), "clocks")
+    assert result.rows["offset_ns"][0] == 0
+    for row in result.rows.to_dicts():
+        assert abs(row["offset_ns"] - told[row["host"]]["offset_ns"]) < 1500, row
+        assert row["residual_p95_ns"] < 1500
+
+
+@pytest.mark.parametrize("name", ["dualpipev", "fsdp"])
+def test_blame_is_the_truth(name):
+    with written(JOBS[name]) as (job, folder):
+        want = {row["rank"]: row for row in truth(job)["stragglers"]["rows"]}
+        rows = api.analyse(api.open(folder, cache=False), "stragglers").rows.to_dicts()
+    for row in rows:
+        assert (row["raw_ns"], row["times_last"]) == (want[row["rank"]]["raw_ns"], want[row["rank"]]["times_last"])
+        assert row["late_ns"] == pytest.approx(want[row["rank"]]["late_ns"], rel=0.02, abs=20_000)
+    assert sum(r["share_pct"] for r in rows) == pytest.approx(100)
