@@ -50,7 +50,7 @@ def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None
         raise click.UsageError("Missing argument 'PROFILE...'.")
     recipe = recipes.find(asked)
     own = {key: given.pop(key) for key, _, _ in _OWN}
-    args = {key: value for key, value in own.items() if value not in (None, False)}
+    args = {key: value for key, value in own.items() if value is not None and value is not False}
     folder = _folder(recipe.name, given["output"], given["force"])
     target = output.Target.of(None, given["format"])
     recipe.parse(args)
