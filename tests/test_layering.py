@@ -13,11 +13,11 @@ ROOT = Path(stepscope.__file__).parent
 
 #: From left to right. A package may import those of the layers before its own, and itself.
 LAYERS = (
-    {"errors", "progress"},
-    {"model"},
+    {"errors", "progress", "_recorder"},
+    {"model", "annotate"},
     {"capture", "sources", "store", "intervals", "simulate", "nsysreports"},
     {"analyses"},
-    {"findings", "compare", "parallel", "recipes"},
+    {"findings", "compare", "parallel", "recipes", "verify"},
     {"render", "api"},
     {"cli", "web", "agent"},
     {"__init__", "__main__"},

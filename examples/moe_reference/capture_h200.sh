@@ -65,7 +65,7 @@ PORT=29600
 one() {  # BACKEND NAME
   local backend=$1 name=$2 dir=$WORK/$1/$2 faults steps=1 under=()
   faults=$(fault_of "$name") || return
-  case $name in dataloader | late-node) steps=2 ;; esac     # what happens between steps needs two of them
+  case $name in dataloader | late-node) steps=3 ;; esac     # what happens between steps needs several; odd: the median is steady
   PORT=$((PORT + 1)); mkdir -p "$dir"
   export STEPSCOPE_CAPTURE_BACKEND=$backend STEPSCOPE_CAPTURE_WARMUP=$WARMUP STEPSCOPE_CAPTURE_STEPS=$steps STEPSCOPE_CAPTURE_OUT=$dir
   if [ "$backend" = nsys ]; then

@@ -80,6 +80,8 @@ class Recorder:
 
     def begin(self, number: int, label: str | None) -> Emitter | None:
         """A step begins. What to write ranges to in it; None outside the profiled ones."""
+        if self._seen == 0:
+            self._log({"about": {"label": label, **_about()}})
         if self._seen == self._set.warmup and not self._over:
             self._start(label)
         elif self._set.backend == "torch" and self._seen == self._set.warmup - 1 and self._traced:
@@ -231,6 +233,19 @@ def _synchronize() -> None:
         cuda.synchronize()
 
 
+def _about() -> dict[str, Any]:
+    """What ran, for the manifest."""
+    torch, cuda = sys.modules.get("torch"), _cuda()
+    if torch is None:
+        return {}
+    found = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    if cuda is not None:
+        found["gpu"] = cuda.get_device_name()
+        with contextlib.suppress(Exception):
+            found["nccl"] = ".".join(map(str, cuda.nccl.version()))
+    return found
+
+
 def _torch_profiler(warm: bool) -> Any:
     import torch
 
@@ -261,6 +276,31 @@ def _nsys_stop(trigger: str, opened: Any) -> None:
     import torch
 
     torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call, unused-ignore]
+
+
+class _CommonStop:
+    """The CUDA runtime as torch shows it, with a stop that waits for the device and for all ranks."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def cudaProfilerStop(self) -> Any:
+        _synchronize()
+        _meet("stop")
+        stopped = self._runtime.cudaProfilerStop()
+        _meet("stopped")
+        return stopped
+
+
+def make_stop_common() -> None:
+    """Put `_CommonStop` in the place of torch.cuda.cudart()."""
+    import torch
+
+    plain = torch.cuda.cudart
+    torch.cuda.cudart = lambda: _CommonStop(plain())
 
 
 def _meet(name: str) -> None:

@@ -184,5 +184,15 @@ def finish() -> None:
         _emit = _recorder.finish()
 
 
+def common_stop() -> None:
+    """For a trainer that calls cudaProfilerStop itself: from now on that call waits for all ranks first.
+
+    Under one profiler, the first rank to stop ends the capture for all of them.
+    """
+    from stepscope._recorder import make_stop_common
+
+    make_stop_common()
+
+
 if "torch" in sys.modules:
     _bind()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.capture.slurm import Allocation
@@ -17,6 +17,7 @@ class Launch:
     argv: tuple[str, ...]
     env: dict[str, str]
     files: dict[Path, str]
+    cwd: Path | None = None
 
     def text(self) -> str:
         """Ready to paste."""
@@ -25,13 +26,16 @@ class Launch:
             for p, t in self.files.items()
         ]
         variables = [f"{k}={shlex.quote(v)}" for k, v in sorted(self.env.items())]
-        return "\n".join([*made, " ".join(["env", *variables, shlex.join(self.argv)])])
+        where = [f"cd {shlex.quote(str(self.cwd))}"] if self.cwd else []
+        return "\n".join([*made, *where, " ".join(["env", *variables, shlex.join(self.argv)])])
 
 
 def launch(spec: Spec, backend: str, out: Path, token: str, job: Allocation | None) -> Launch:
     """How to run `spec` under one backend; files are written to `out`."""
     env = spec.environment(backend, out, token)
-    command, files = list(spec.command), {}
+    spec = replace(spec, command=tuple(word.replace("{out}", str(out)) for word in spec.command))
+    command = list(spec.command)
+    files = {out / name: text for name, text in spec.scripts.items()}
     if spec.nproc:
         command = torchrun(spec, job)
     several = job is not None and not spec.nproc and not _starts_ranks(spec.command)
@@ -49,11 +53,10 @@ def launch(spec: Spec, backend: str, out: Path, token: str, job: Allocation | No
             node = "%q{SLURM_NODEID}" if job is not None else "0"
             command = [*nsys_profile(spec, out / f"node{node}.%h"), *command]
     if job is not None:
-        count = [f"--ntasks-per-node={spec.nproc or 1}"] if not several else []
-        if spec.nproc or not several:
-            count = ["--ntasks-per-node=1"]
+        # One launcher per node; a command that launches no ranks is itself one, as often as the allocation says.
+        count = [] if several else ["--ntasks-per-node=1"]
         command = ["srun", f"--nodes={job.nodes}", *count, "--kill-on-bad-exit=1", "--export=ALL", *command]
-    return Launch(tuple(command), env, files)
+    return Launch(tuple(command), env, files, spec.cwd)
 
 
 def torchrun(spec: Spec, job: Allocation | None) -> list[str]:

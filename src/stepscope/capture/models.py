@@ -67,9 +67,8 @@ def _read(file: Path) -> Model:
         what = f"no key {unknown[0]!r}" if unknown else f"{missing[0]} is missing"
         raise BadInput(f"--model {file}: {what}", f"the keys are {', '.join(known)}")
     for key, value in data.items():
-        wanted = str if key in ("name", "source") else int
-        if not isinstance(value, wanted) or isinstance(value, bool) or (wanted is int and value < 0):
-            raise BadInput(
-                f"--model {file}: {key} = {value!r}", f"give {key} a {'text' if wanted is str else 'number'}"
-            )
+        text = key in ("name", "source")
+        number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not (isinstance(value, str) if text else number):
+            raise BadInput(f"--model {file}: {key} = {value!r}", f"give {key} a {'text' if text else 'number'}")
     return Model(**data)

@@ -19,13 +19,15 @@ _POLL_S = 0.2
 class Run:
     """A command in a session of its own, its output in a file."""
 
-    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], log: Path, token: str) -> None:
+    def __init__(
+        self, argv: tuple[str, ...], env: Mapping[str, str], log: Path, token: str, cwd: Path | None = None
+    ) -> None:
         self._token = token
         self._log = log.open("ab")
         try:
             self._process = subprocess.Popen(
                 argv, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True, cwd=cwd,
             )  # fmt: skip
         except FileNotFoundError:
             self._log.close()

@@ -1,7 +1,7 @@
 """How large a capture will be: a model of the events of a step.
 
-Figures per layer and micro-batch, forward and backward together, are those of DualPipeV with grouped GEMMs; bytes per event
-are measured on our H200 captures (docs/capture.md). A factor of two either way is what to expect.
+Figures per layer and micro-batch, forward and backward together, are those of DualPipeV with grouped GEMMs. Bytes per
+event are measured on our H200 captures (docs/capture.md). Expect a factor of two either way.
 """
 
 from __future__ import annotations

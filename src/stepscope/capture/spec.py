@@ -32,6 +32,8 @@ class Spec:
     #: ranks in all, where known
     world: int | None = None
     ranks: tuple[int, ...] | None = None
+    #: ranks may share a GPU
+    share_gpu: bool = False
     nsys: str = "nsys"
     trace: str = "cuda,nvtx"
     port: int = 29500
@@ -41,7 +43,10 @@ class Spec:
     need_s: float = 600.0
     max_size: int = 200_000_000
     inputs: tuple[Path, ...] = ()
-    extra: dict[str, str] = field(default_factory=dict)  # variables that a preset sets
+    #: files to write beside the capture first, by name; the command may name them as {out}/NAME
+    scripts: dict[str, str] = field(default_factory=dict)
+    #: where to run the command; None: here
+    cwd: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -60,7 +65,6 @@ class Spec:
             PREFIX + "STEPS": str(self.steps),
             PREFIX + "OUT": str(out),
             PREFIX + "ID": token,
-            **self.extra,
         }
         if backend == "nsys":
             found[PREFIX + "TRIGGER"] = self.trigger

@@ -1,0 +1,156 @@
+"""What is missing before anything starts, on this node: one row per check, with what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stepscope.capture import manifest
+from stepscope.capture.size import show_size
+from stepscope.capture.spec import Spec
+from stepscope.errors import BadInput
+
+#: The first nsys whose reports we have read.
+_OLDEST = (2021, 5)
+#: Capturing ranges of several processes by NVTX, and graph nodes, work from here on.
+_GOOD = (2023, 1)
+
+
+@dataclass(frozen=True)
+class Check:
+    """`status` is ok, warning or missing; `fix` says what to do where it is not ok."""
+
+    node: str
+    check: str
+    status: str
+    found: str
+    needed: str
+    fix: str = ""
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def examine(spec: Spec, gpus: int | None = None) -> list[Check]:
+    """Every check on this node; `gpus` is how many it must have."""
+    made: list[Check] = []
+    if "nsys" in spec.backends:
+        made.append(_nsys(spec))
+    made.append(_gpus(spec, gpus))
+    made += [_permission(spec), _disk(spec), _temporary()]
+    made += list(_inputs(spec))
+    if spec.nproc:
+        made.append(_port(spec.port))
+    return made
+
+
+def require(checks: list[Check]) -> None:
+    """Refuse to start with something missing."""
+    missing = [c for c in checks if c.status == "missing"]
+    if missing:
+        first = missing[0]
+        more = f" (and {len(missing) - 1} more: stepscope capture doctor)" if len(missing) > 1 else ""
+        raise BadInput(f"{first.check}: {first.found}, need {first.needed}{more}", first.fix)
+
+
+def _check(check: str, ok: bool, found: str, needed: str, fix: str = "", soft: bool = False) -> Check:
+    status = "ok" if ok else "warning" if soft else "missing"
+    return Check(socket.gethostname().split(".")[0], check, status, found, needed, "" if ok else fix)
+
+
+def nsys_version(program: str) -> tuple[int, ...] | None:
+    """The version of an nsys; None where it cannot be run."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"version (\d+(?:\.\d+)+)", done.stdout)
+    return tuple(map(int, found[1].split("."))) if done.returncode == 0 and found else None
+
+
+def _nsys(spec: Spec) -> Check:
+    needed = "nsys " + ".".join(map(str, _GOOD)) + " or newer"
+    fix = "install Nsight Systems and put it on the PATH, give --nsys PATH, or take --backend torch"
+    where = shutil.which(spec.nsys)
+    if where is None:
+        there = Path(spec.nsys).exists()
+        return _check(
+            "nsys", False, f"{spec.nsys} {'cannot be run (no permission)' if there else 'not found'}", needed, fix
+        )
+    version = nsys_version(where)
+    if version is None:
+        return _check("nsys", False, f"{spec.nsys} --version fails", needed, fix)
+    shown = ".".join(map(str, version[:3]))
+    return _check("nsys", version >= _GOOD, shown, needed, "take a newer one", soft=version >= _OLDEST)
+
+
+def _gpus(spec: Spec, need: int | None) -> Check:
+    have = len(manifest.gpus())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and have:
+        have = min(have, len([d for d in visible.split(",") if d.strip()]))
+    if spec.trigger != "cuda" and need is None:
+        return _check("GPUs", True, str(have), "none: the capture is of the host")
+    if need is None:
+        need = 1 if spec.share_gpu else max(1, spec.nproc)
+    fix = f"plan for them (stepscope capture plan --gpus {have})" if have else "--trigger nvtx captures the host alone"
+    # torch.profiler works without a GPU: it records the host
+    soft = have == 0 and spec.backends == ("torch",)
+    return _check("GPUs", have >= need, f"have {have}", str(need), fix, soft)
+
+
+def _permission(spec: Spec) -> Check:
+    """Can the capture be written where it was asked to?"""
+    folder = spec.out.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    needed = "a folder to write to"
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return _check("output", True, str(spec.out), needed, "")
+    except OSError as error:
+        return _check("output", False, f"{folder}: {error.strerror}", needed, "choose another -o DIR")
+
+
+def _disk(spec: Spec) -> Check:
+    folder = spec.out.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    need = 3 * spec.max_size * len(spec.backends)  # raw data, report and export stand side by side for a while
+    fix = "free some, choose another -o DIR, or a smaller --max-size"
+    return _check("disk", free >= need, f"have {show_size(free)} free", show_size(need), fix)
+
+
+def _temporary() -> Check:
+    """nsys collects in the temporary folder before it writes the report."""
+    try:
+        with tempfile.TemporaryFile():
+            return _check("temporary folder", True, tempfile.gettempdir(), "writable", "")
+    except OSError as error:
+        return _check("temporary folder", False, str(error.strerror), "writable", "set TMPDIR to a folder with space")
+
+
+def _inputs(spec: Spec) -> Iterator[Check]:
+    for path in spec.inputs:
+        there = path.exists()
+        yield _check(f"input {path.name}", there, str(path) if there else f"{path} is not there", "a file or folder",
+                     "make it first")  # fmt: skip
+
+
+def _port(port: int) -> Check:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return _check("rendezvous port", False, f"{port}: {error.strerror}", "a free port", "give another --port")
+    return _check("rendezvous port", True, f"{port} is free", "a free port", "")

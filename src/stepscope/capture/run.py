@@ -1,0 +1,191 @@
+"""Run the command under the profiler, watch its steps, export, and put the result in place: all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from stepscope import progress
+from stepscope.capture import doctor, manifest, watch
+from stepscope.capture.launch import Launch, launch
+from stepscope.capture.process import Run
+from stepscope.capture.slurm import Allocation
+from stepscope.capture.spec import Spec
+from stepscope.errors import BadInput, StepscopeError
+
+#: Makes the SQLite export of a report in a folder: (report, folder, nsys).
+Export = Callable[[Path, Path, str], Path]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One backend's files, in place."""
+
+    backend: str
+    folder: Path
+    files: tuple[Path, ...]
+    manifest: dict[str, Any]
+
+
+def folders(spec: Spec) -> dict[str, Path]:
+    """Where each backend's files will lie."""
+    return {b: spec.out / b if len(spec.backends) > 1 else spec.out for b in spec.backends}
+
+
+def launches(spec: Spec, job: Allocation | None) -> list[Launch]:
+    """The commands of a dry run."""
+    return [launch(spec, backend, folder, "dry-run", job) for backend, folder in folders(spec).items()]
+
+
+def capture(spec: Spec, job: Allocation | None, export: Export) -> list[Captured]:
+    """Run under each backend. What fails leaves nothing behind."""
+    if spec.out.exists() and (not spec.out.is_dir() or any(spec.out.iterdir())):
+        raise BadInput(f"-o {spec.out}: is there already", "name another folder, or remove it")
+    part = spec.out.absolute().with_name(f".{spec.out.name}.part")
+    try:
+        try:
+            shutil.rmtree(part, ignore_errors=True)
+            made = {b: part / b if len(spec.backends) > 1 else part for b in spec.backends}
+            found = [_one(spec, backend, folder, job, export) for backend, folder in made.items()]
+            if spec.out.is_dir():
+                spec.out.rmdir()
+            part.replace(spec.out)
+        except OSError as error:
+            what = f"{error.filename or spec.out}: {error.strerror}"
+            raise BadInput(f"cannot write the capture ({what})", "free some space, or choose another -o") from None
+        final = folders(spec)
+        return [
+            Captured(c.backend, final[c.backend], tuple(final[c.backend] / f.name for f in c.files), c.manifest)
+            for c in found
+        ]
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export: Export) -> Captured:
+    folder.mkdir(parents=True)
+    token = secrets.token_hex(8)
+    what = launch(spec, backend, folder, token, job)
+    for path, text in what.files.items():
+        path.write_text(text, "utf-8")
+        path.chmod(0o755)
+    log = folder / "log.txt"
+    began = time.time()
+    status, ended = _follow(spec, backend, what, folder, log, token)
+    steps = watch.read(folder)
+    _judge(spec, backend, folder, log, steps, status, ended)
+    files = _collect(spec, backend, folder, export)
+    for path in what.files:
+        path.unlink(missing_ok=True)
+    content = _manifest(spec, backend, folder, steps, files, time.time() - began, ended)
+    manifest.write(folder, content)
+    return Captured(backend, folder, tuple(files), content)
+
+
+def _follow(spec: Spec, backend: str, what: Launch, folder: Path, log: Path, token: str) -> tuple[int | None, bool]:
+    """Until the command ends, or has had its grace after the capture: (exit status, whether we ended it)."""
+    run = Run(what.argv, what.env, log, token, what.cwd)
+    total = spec.warmup + spec.steps
+    over_at: list[float] = []
+
+    def tick() -> bool:
+        steps = watch.read(folder)
+        done = min(steps.done, total)
+        progress.report(
+            f"{backend}: waiting for the first step" if not done else f"{backend}: step", done or None, total
+        )
+        if steps.stopped and steps.stopped == steps.ranks and not over_at:
+            over_at.append(time.monotonic())
+        return bool(over_at) and time.monotonic() - over_at[0] > spec.grace_s
+
+    status = run.wait(tick)
+    run.end()  # whatever a command that has ended left running, or one that goes on after the capture
+    return status, status is None
+
+
+def _judge(
+    spec: Spec, backend: str, folder: Path, log: Path, steps: watch.Steps, status: int | None, ended: bool
+) -> None:
+    """Whether there is a capture at all; if not, why, in one line."""
+    if not ended and status:
+        where = f" in step {steps.done}" if steps.ranks else " before its first step"
+        why = watch.reason(log)
+        if watch.no_space(log):
+            raise BadInput(f"no space left on the device{where} ({why})", "free some, or choose another -o and TMPDIR")
+        raise BadInput(f"the command failed with status {status}{where}: {why}", "run it without capture first")
+    need = spec.warmup + spec.steps
+    if steps.ranks and steps.stopped < steps.ranks:
+        raise BadInput(
+            f"the command ended after {steps.done} steps, need {need} ({spec.warmup} warm-up, {spec.steps} profiled)",
+            "let it run longer, or give --warmup and --steps",
+        )
+    if not steps.ranks and not _reports(folder, backend):
+        raise BadInput(
+            "nothing was captured: the command called no stepscope.annotate.step, and no cudaProfilerStart",
+            "annotate the training loop (docs/capture.md), with stepscope importable there",
+        )
+
+
+def _reports(folder: Path, backend: str) -> list[Path]:
+    return sorted(folder.glob("*.nsys-rep" if backend == "nsys" else "*.pt.trace.json.gz"))
+
+
+def _collect(spec: Spec, backend: str, folder: Path, export: Export) -> list[Path]:
+    found = _reports(folder, backend)
+    if not found:
+        tool = "nsys wrote no report" if backend == "nsys" else "torch.profiler wrote no trace"
+        raise BadInput(f"{tool}: {watch.reason(folder / 'log.txt')}", "see stepscope capture doctor")
+    if backend != "nsys":
+        return found
+    made = []
+    for i, report in enumerate(found):
+        progress.report("exporting", i, len(found))
+        try:
+            made.append(export(report, folder, spec.nsys))
+        except StepscopeError as error:
+            raise BadInput(f"the report is damaged: {error.message}", error.hint) from None
+    return made
+
+
+def _manifest(
+    spec: Spec, backend: str, folder: Path, steps: watch.Steps, files: list[Path], took_s: float, ended: bool
+) -> dict[str, Any]:
+    nsys = doctor.nsys_version(spec.nsys) if backend == "nsys" else None
+    about = {k: v for k, v in steps.about.items() if k not in ("label", "gpu")}
+    machine = manifest.machine()
+    return {
+        "scenario": {
+            "backend": backend,
+            "command": manifest.safe_command(spec.command),
+            "environment": manifest.safe_environment({**os.environ, **spec.environment(backend, folder, "")}),
+            "versions": {
+                "stepscope": version("stepscope"),
+                "nsys": ".".join(map(str, nsys)) if nsys else None,
+                "python": machine.pop("python"),
+                **about,
+            },
+            "machine": machine,
+            "mesh": {axis: size for axis, (_, size) in steps.axes.items()},
+            "shape": steps.shape,
+            "ranks": spec.world or steps.ranks or None,
+            "warmup": spec.warmup,
+            "steps": spec.steps,
+            "per": spec.per if backend == "nsys" else "rank",
+            "git": manifest.git_state(Path.cwd()),
+        },
+        "captured": {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "took_s": round(took_s, 1),
+            "ended_after_capture": ended,
+            "files": [{"name": f.name, "bytes": f.stat().st_size} for f in files],
+            "step_ns": steps.times,
+        },
+    }

@@ -1,0 +1,95 @@
+"""The steps of a run, from the lines that `stepscope.annotate` writes: for progress, and for what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepscope.model.labels import parse_setup
+
+_TELLING = re.compile(r"error|fail|exception|fatal|cannot|no space|denied|died|exit|--die-at", re.IGNORECASE)
+#: Lines of launchers that only say that something failed elsewhere.
+_NOISE = re.compile(
+    r"ChildFailedError|torch\.distributed\.elastic|Traceback|^\s*File |={5,}|-{5,}|traceback : |error_file|"
+    r"^\s*(time|host|rank|exitcode)\s*:|Root Cause|FAILED$|\[W\d+|^Failures:|NO_OTHER_FAILURES|^\s*\^+",
+)
+
+
+@dataclass
+class Steps:
+    """Of all ranks together. `done` is what the slowest rank has finished."""
+
+    ranks: int = 0
+    done: int = 0
+    stopped: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+    #: by rank: [ns, profiled] of every step in order
+    times: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> dict[str, tuple[int, int]]:
+        setup = parse_setup(self.about.get("label") or "")
+        return setup.axes if setup else {}
+
+    @property
+    def shape(self) -> dict[str, str]:
+        setup = parse_setup(self.about.get("label") or "")
+        return setup.extra if setup else {}
+
+
+def read(folder: Path) -> Steps:
+    """What the ranks have written so far; lines that are being written are left for later."""
+    found = Steps()
+    done = []
+    for file in sorted((folder / "steps").glob("rank*.jsonl"), key=lambda f: int(re.sub(r"\D", "", f.stem) or 0)):
+        found.ranks += 1
+        mine: list[tuple[int, bool]] = []
+        for line in file.read_text("utf-8", "replace").splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                record = json.loads(line)
+                if "about" in record:
+                    found.about = found.about or record["about"]
+                elif record.get("stopped"):
+                    found.stopped += 1
+                else:
+                    mine.append((int(record["ns"]), bool(record["profiled"])))
+        found.times[re.sub(r"\D", "", file.stem)] = mine
+        done.append(len(mine))
+    found.done = min(done, default=0)
+    return found
+
+
+def slowdown(times: dict[str, list[tuple[int, bool]]]) -> float | None:
+    """Profiled steps against unprofiled ones after the first two, as a ratio of medians; None where too few."""
+    plain = [ns for mine in times.values() for ns, profiled in mine[2:] if not profiled]
+    under = [ns for mine in times.values() for ns, profiled in mine if profiled]
+    if not plain or not under:
+        return None
+    return _median(under) / max(1.0, _median(plain))
+
+
+def _median(values: list[int]) -> float:
+    ordered, n = sorted(values), len(values)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+
+
+def reason(log: Path) -> str:
+    """The line of a log that says most about a failure."""
+    try:
+        lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    except OSError:
+        return "no log"
+    lines = [line for line in lines[-400:] if not _NOISE.search(line)]
+    telling = [line for line in lines if _TELLING.search(line)]
+    return (telling or lines or ["it said nothing"])[-1][:200]
+
+
+def no_space(log: Path) -> bool:
+    """Whether the disk was full."""
+    with contextlib.suppress(OSError):
+        return "No space left on device" in log.read_text("utf-8", "replace")
+    return False

@@ -1,0 +1,77 @@
+"""Options that several commands of `capture` share, and what they make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepscope.capture import models, size
+from stepscope.capture.plan import Plan, Request, plan
+from stepscope.capture.schedule import SCHEDULES
+
+_PLAN = ("pp", "ep", "cp", "tp", "dp", "world", "seq", "mbs", "layers", "schedule", "gpus_per_node", "gpus", "nodes",
+         "micro_batches", "warmup", "steps")  # fmt: skip
+
+
+def plan_options() -> list[click.Parameter]:
+    """The mesh, the model and the machine."""
+    axes = {"pp": "Pipeline stages.", "ep": "Expert-parallel ranks.", "cp": "Context-parallel ranks.",
+            "tp": "Tensor-parallel ranks."}  # fmt: skip
+    return [
+        *(click.Option([f"--{axis}"], type=int, default=1, help=text) for axis, text in axes.items()),
+        click.Option(["--dp"], type=int, help="Data-parallel replicas; as few as possible by default."),
+        click.Option(["--world"], type=int, help="Ranks in all; by default as many as the axes need."),
+        click.Option(["--model"], metavar="NAME|FILE", help=f"Shape of a model: {', '.join(models.names())}, or TOML."),
+        click.Option(["--layers"], type=int, help="Layers; by default the model's."),
+        click.Option(["--seq"], type=int, default=4096, help="Sequence length."),
+        click.Option(["--mbs"], type=int, default=1, help="Size of a micro-batch."),
+        click.Option(["--schedule"], type=click.Choice(SCHEDULES), default="dualpipev", help="Pipeline schedule."),
+        click.Option(["--micro-batches"], type=int, help="By default as few as reach the steady state."),
+        click.Option(["--gpus-per-node"], type=int, default=8, help="GPUs of a node."),
+        click.Option(["--gpus"], type=int, help="GPUs that there are."),
+        click.Option(["--nodes"], type=int, help="Nodes that there are."),
+        *step_options(),
+    ]
+
+
+def step_options() -> list[click.Parameter]:
+    return [
+        click.Option(["--warmup"], type=int, default=5, help="Steps before the profiled ones."),
+        click.Option(["--steps"], type=int, default=1, help="Steps to profile."),
+        click.Option(["--max-size"], default="200MB", metavar="SIZE", help="Budget of one file."),
+    ]
+
+
+def planned(given: dict[str, Any], backend: str) -> Plan:
+    """The plan that the options ask for."""
+    model = models.load(given["model"]) if given.get("model") else None
+    fields = {k: given[k] for k in _PLAN if k in given}
+    return plan(Request(model=model, backend=backend, max_size=size.parse_size(given["max_size"]), **fields))
+
+
+def backends(text: str) -> tuple[str, ...]:
+    """`both` is one after the other."""
+    return ("nsys", "torch") if text == "both" else (text,)
+
+
+def run_options() -> list[click.Parameter]:
+    """How to launch, for `run` and `doctor`."""
+    return [
+        click.Option(["--backend"], type=click.Choice(["nsys", "torch", "both"]), default="nsys", help="Profiler."),
+        click.Option(["--nsys"], default="nsys", metavar="PATH", help="The nsys to use."),
+        click.Option(
+            ["--trigger"],
+            type=click.Choice(["cuda", "nvtx"]),
+            default="cuda",
+            help="What starts nsys: cudaProfilerStart, or an NVTX range where there is no GPU.",
+        ),
+        click.Option(["--nproc"], type=int, default=0, help="Start the command by torchrun, so many ranks a node."),
+        click.Option(["--share-gpu"], is_flag=True, help="Ranks may share a GPU."),
+        click.Option(["--port"], type=int, default=29500, help="Rendezvous port, with --nproc."),
+        click.Option(
+            ["--input", "inputs"], multiple=True, type=click.Path(path_type=Path), help="What the command reads."
+        ),
+        click.Option(["-o", "--output"], metavar="DIR", help="Where to put it; by default stepscope-capture-TIME."),
+    ]

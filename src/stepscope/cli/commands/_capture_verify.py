@@ -1,0 +1,83 @@
+"""`capture verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepscope import api
+from stepscope.capture import manifest
+from stepscope.capture.size import parse_size
+from stepscope.cli import progress
+from stepscope.cli.analysis import profile_argument
+from stepscope.cli.output import Target
+from stepscope.errors import BadInput, GateFailed
+from stepscope.model.result import Result
+from stepscope.render import FORMATS
+from stepscope.verify import expected_of, verify
+
+DESCRIPTION = """Is a capture any good: all ranks, exactly the profiled steps, steady, nothing lost?
+
+Exit status 1 with the list of what to fix where a check failed. What the capture was meant to be comes from the
+manifest that `capture run` puts beside it, and from the options."""
+
+
+def check(
+    paths: list[str], *, nsys: str | None = None, max_size: str = "200MB", against: Path | None = None,
+    cache: bool = True, **known: Any,
+) -> Result:  # fmt: skip
+    """The result of all checks; `GateFailed` where one failed."""
+    profile = api.open(*paths, nsys=nsys, cache=cache)
+    folders = [Path(p) for p in paths if Path(p).is_dir()] + [p.parent for p in profile.paths]
+    given = {k: v for k, v in known.items() if v is not None}
+    if against is not None:
+        given["plain_ns"] = _plain(against)
+    return verify(profile, profile.paths, expected_of(folders, max_size=parse_size(max_size), **given))
+
+
+def _plain(folder: Path) -> float:
+    """The median unprofiled step of another run."""
+    other = manifest.read(folder)
+    times = (other or {}).get("captured", {}).get("step_ns", {})
+    plain = sorted(ns for mine in times.values() for ns, profiled in mine[2:] if not profiled)
+    if not plain:
+        raise BadInput(f"--against {folder}: no times of unprofiled steps in it", "name a folder of capture run")
+    return float(plain[len(plain) // 2])
+
+
+def _verify(profile: tuple[str, ...], **given: Any) -> None:
+    target = Target.of(given.pop("output"), given.pop("format"))
+    cache = not given.pop("no_cache")
+    with progress.shown():
+        try:
+            result = check(list(profile), cache=cache, **given)
+        except GateFailed as failed:
+            target.write(failed.result)
+            raise
+    target.write(result)
+
+
+command = click.Command(
+    "verify",
+    callback=_verify,
+    help=DESCRIPTION,
+    params=[
+        profile_argument(),
+        click.Option(["--ranks"], type=int, help="Ranks that there should be; by default the manifest's."),
+        click.Option(["--steps"], type=int, help="Steps that there should be; by default the manifest's."),
+        click.Option(["--max-size"], default="200MB", metavar="SIZE", help="Budget of one file."),
+        click.Option(
+            ["--against"],
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="An unprofiled run to compare steps with.",
+        ),
+        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
+        click.Option(["-o", "--output"], metavar="FILE", help="File to write the answer to."),
+    ],
+    context_settings={"show_default": True},
+)

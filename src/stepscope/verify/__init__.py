@@ -1,0 +1,7 @@
+"""Is a capture any good? Checks of a profile, each with what was found, what was expected, and what to do."""
+
+from __future__ import annotations
+
+from stepscope.verify.verify import COLUMNS, Expected, expected_of, verify
+
+__all__ = ["COLUMNS", "Expected", "expected_of", "verify"]

@@ -1,0 +1,138 @@
+"""Who and when: ranks, setup labels, steps, steady state."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._rank import RankData
+from stepscope.model.labels import SETUP_PATTERN, parse_setup
+from stepscope.model.profile import Profile
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
+
+_STEP = r"^(?:ProfilerStep#|step |iteration[ _])\d+$"
+_CHUNK = r"^(?:forward|backward) chunk "
+_BOTH = r"^forward chunk .* backward chunk "
+#: More than this share of the GPU's work before the profiled steps is a capture of something else, too.
+_BEFORE = 0.01
+
+
+def ranks(profile: Profile, expected: int | None) -> Check:
+    """All of them, without a gap."""
+    have = profile.rank_ids()
+    labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"] if t) if s]
+    product = max((math.prod(size for _, size in s.axes.values()) for s in labels), default=None)
+    world = expected or next((int(w) for w in profile.ranks["world_size"] if w), None)
+    found = f"{len(have)} ranks ({spans(have)})"
+    fix = "were all of them traced, and is every file given? ranks that write to one name overwrite each other"
+    if world is not None:
+        missing = sorted(set(range(world)) - set(have))
+        return Check(
+            "ranks", FAILED if missing else OK, spans(missing), found, f"{world} ranks", fix if missing else ""
+        )
+    gaps = sorted(set(range(max(have, default=-1) + 1)) - set(have))
+    if gaps:
+        return Check("ranks", FAILED, spans(gaps), found, f"0 to {max(have)}", fix)
+    if product is not None and len(have) < product:
+        # dp and ep may overlap, so that the product of the axes is more than the world
+        return Check("ranks", WARNING, "", found, f"up to {product}, by the mesh of the labels", fix)
+    return Check("ranks", OK, "", found, f"{product} by the labels" if product else "not known")
+
+
+def setup(profile: Profile) -> Check:
+    without = profile.ranks.filter(pl.col("setup").is_null())["rank"].to_list()
+    found = f"{profile.ranks.height - len(without)} of {profile.ranks.height} ranks"
+    fix = "call stepscope.annotate.setup before the first step" if without else ""
+    return Check("setup label", FAILED if without else OK, spans(without), found, "on every rank", fix)
+
+
+def steps(data: list[RankData], expected: int | None) -> Check:
+    """Exactly the profiled ones."""
+    counts = {d.rank: _texts(d, _STEP).height for d in data}
+    families = {d.rank: _texts(d, r"^ProfilerStep#\d+$").height for d in data}
+    counts = {r: n - families[r] if families[r] and n > families[r] else n for r, n in counts.items()}
+    seen = sorted(set(counts.values()))
+    found = f"{' to '.join(map(str, dict.fromkeys([seen[0], seen[-1]])))} step ranges" if seen else "none"
+    if not any(seen):
+        why = "no step ranges in the capture" + (f"; {expected} were profiled" if expected else "")
+        return Check("steps", SKIPPED, "", why, f"{expected or 'the same number'} on every rank")
+    want = expected if expected is not None else max(seen, key=lambda n: sum(c == n for c in counts.values()))
+    wrong = [r for r, n in counts.items() if n != want]
+    fix = "start and stop the profiler at the same steps on every rank: stepscope.annotate.step does" if wrong else ""
+    return Check("steps", FAILED if wrong else OK, spans(wrong), found, f"{want} on every rank", fix)
+
+
+def nothing_before(data: list[RankData], profile: Profile) -> Check:
+    """No warm-up: GPU work before the setup label, which stands around the profiled steps."""
+    name = "nothing before the steps"
+    setup = profile.names.str.contains(SETUP_PATTERN).to_numpy()
+    early: dict[int, float] = {}
+    labelled = False
+    for d in data:
+        mine = d.ranges.filter(pl.Series(setup[d.ranges["name"].to_numpy()])) if d.ranges.height else d.ranges
+        if mine.height == 0 or len(d.start) == 0:
+            continue
+        labelled = True
+        share = float((d.launched_at < int(mine["start_ns"].min())).mean())  # type: ignore[arg-type]
+        if share > _BEFORE:
+            early[d.rank] = share
+    if not labelled:
+        return Check(name, SKIPPED, "", "no rank has both a setup label and GPU work", "")
+    if not early:
+        return Check(name, OK, "", "GPU work begins with the setup label", "no warm-up")
+    found = f"{max(early.values()):.0%} of the GPU work comes before the setup label"
+    return Check(name, FAILED, spans(early), found, "no warm-up", "start the profiler at the first profiled step")
+
+
+def steady(data: list[RankData]) -> Check:
+    """The median chunk lies between others like it: in warm-up and drain, overlapped chunks stand alone."""
+    alone, counts = [], []
+    for d in data:
+        chunks = _texts(d, _CHUNK).sort("start_ns")
+        both = [bool(re.search(_BOTH, t)) for t in chunks["text"]]
+        places = [i for i, b in enumerate(both) if b]
+        if not places:
+            continue
+        counts.append(len(places))
+        at = places[len(places) // 2]
+        if not (0 < at < len(both) - 1 and both[at - 1] and both[at + 1]):
+            alone.append(d.rank)
+    if not counts:
+        return _steady_steps(data)
+    found = f"{min(counts)} to {max(counts)} overlapped chunks" if min(counts) < max(counts) else f"{counts[0]} chunks"
+    if alone:
+        found += "; the median one has no neighbour like it"
+    several = max((_texts(d, r"^step \d+$").height for d in data), default=0)
+    # With an even number of steps, the median chunk is the first of one of them.
+    fix = (
+        "more micro-batches (stepscope capture plan says how many)" if several % 2 else "profile an odd number of steps"
+    )
+    fix = fix if alone else ""
+    return Check("steady state", FAILED if alone else OK, spans(alone), found, "the median chunk among its like", fix)
+
+
+def _steady_steps(data: list[RankData]) -> Check:
+    """Without chunks: no step far longer than the median."""
+    slow = []
+    several = False
+    for d in data:
+        found = _texts(d, _STEP)
+        length = (found["end_ns"] - found["start_ns"]).to_numpy()
+        if len(length) < 3:
+            continue
+        several = True
+        if length[0] > 1.5 * float(np.median(length)):
+            slow.append(d.rank)
+    if not several:
+        return Check("steady state", SKIPPED, "", "no chunks, and fewer than three steps", "")
+    fix = "warm up for longer (--warmup)" if slow else ""
+    found_text = "the first step is over 1.5 times the median" if slow else "steps are alike"
+    return Check("steady state", WARNING if slow else OK, spans(slow), found_text, "steps of like length", fix)
+
+
+def _texts(d: RankData, pattern: str) -> pl.DataFrame:
+    table = d.anchor_ranges()
+    return table.filter(pl.col("text").str.contains(pattern))

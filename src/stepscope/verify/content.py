@@ -1,0 +1,72 @@
+"""What is in it: kernels, ranges, sane times, a bearable size, and a step that profiling did not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepscope.analyses._rank import RankData
+from stepscope.capture import watch
+from stepscope.capture.size import show_size
+from stepscope.model.nesting import NONE
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
+
+#: A GPU op that starts this long before its launch was not launched by it: the clocks disagree.
+_EARLY_NS = 100_000
+_SLOWER = 1.10
+
+
+def kernels(data: list[RankData], gpu: bool) -> Check:
+    if not gpu and not any(len(d.start) for d in data):
+        return Check("kernels", SKIPPED, "", "the machine had no GPU: the capture is of the host", "")
+    counts = {d.rank: int(d.is_kernel.sum()) for d in data}
+    none = [r for r, n in counts.items() if n == 0]
+    found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
+    fix = "trace CUDA (nsys --trace=cuda,nvtx; torch ProfilerActivity.CUDA) while the GPU works" if none else ""
+    return Check("kernels", FAILED if none else OK, spans(none), found, "on every rank", fix)
+
+
+def ranges(data: list[RankData]) -> Check:
+    counts = {d.rank: len(d.own_ranges) for d in data}
+    none = [r for r, n in counts.items() if n == 0]
+    found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
+    fix = "annotate steps, chunks and stages (stepscope.annotate), and trace NVTX" if none else ""
+    return Check("ranges", FAILED if none else OK, spans(none), found, "on every rank", fix)
+
+
+def clock(data: list[RankData]) -> Check:
+    """Ops end after they start, and start after they were launched."""
+    wrong: dict[int, int] = {}
+    linked_any = 0
+    for d in data:
+        linked = d.launch != NONE
+        linked_any += int(linked.sum())
+        bad = int((d.end < d.start).sum()) + int((d.start[linked] < d.launched_at[linked] - _EARLY_NS).sum())
+        if bad > 0.001 * max(1, len(d.start)):
+            wrong[d.rank] = bad
+    if not linked_any:
+        return Check("clock", SKIPPED, "", "no op is linked to its launch", "")
+    found = f"{sum(wrong.values())} ops start before their launch, or end before their start" if wrong else "in order"
+    fix = "an old driver or a virtual machine's clock: another node, or a newer profiler" if wrong else ""
+    return Check("clock", FAILED if wrong else OK, spans(wrong), found, "launch, start, end", fix)
+
+
+def size(files: list[Path], most: int) -> Check:
+    sizes = {f: f.stat().st_size if f.is_file() else sum(p.stat().st_size for p in f.rglob("*")) for f in files}
+    largest = max(sizes.values(), default=0)
+    found = f"{show_size(largest)} the largest of {len(sizes)} file{'s' * (len(sizes) != 1)}"
+    fix = "fewer steps or micro-batches, or one report per rank (stepscope capture plan)" if largest > most else ""
+    return Check("size", FAILED if largest > most else OK, "", found, f"at most {show_size(most)}", fix)
+
+
+def slowdown(times: dict[str, list[tuple[int, bool]]] | None, plain_ns: float | None) -> Check:
+    """The profiled steps against unprofiled ones: of the same run, or of another."""
+    expected = f"below {_SLOWER:g} times an unprofiled step"
+    ratio = watch.slowdown(times) if times else None
+    if times and plain_ns:
+        under = sorted(ns for mine in times.values() for ns, profiled in mine if profiled)
+        ratio = under[len(under) // 2] / plain_ns if under else None
+    if ratio is None:
+        why = "no times of unprofiled steps after the first two (a manifest of capture run has them)"
+        return Check("slowdown", SKIPPED, "", why, expected)
+    fix = "shares stand, absolute times do not: trace less (no OS runtime, no stacks)" if ratio > _SLOWER else ""
+    return Check("slowdown", WARNING if ratio > _SLOWER else OK, "", f"{ratio:.2f} times", expected, fix)

@@ -1,0 +1,94 @@
+"""Is the capture any good: all ranks, exactly the profiled steps, a steady state, nothing lost?
+
+A check is `ok`, `warning` (the figures stand, with this in mind), `failed` (capture again), or `skipped`, with why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stepscope.analyses._rank import ranks_of
+from stepscope.capture import manifest
+from stepscope.capture.size import parse_size
+from stepscope.errors import GateFailed
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+from stepscope.verify import about, content, whole
+from stepscope.verify.check import FAILED, WARNING, Check
+
+COLUMNS = (
+    Col("check", "what was checked"),
+    Col("status", "ok, warning, failed or skipped"),
+    Col("ranks", "ranks that it is about; empty for all"),
+    Col("found", "what the capture has"),
+    Col("expected", "what it should have"),
+    Col("fix", "what to do"),
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a capture was meant to be, as far as is known."""
+
+    ranks: int | None = None
+    steps: int | None = None
+    max_size: int = parse_size("200MB")
+    #: False where the machine had no GPU: the capture is of the host
+    gpu: bool = True
+    #: unprofiled and profiled steps, by rank: [ns, profiled]
+    times: dict[str, list[tuple[int, bool]]] | None = None
+    #: nanoseconds of an unprofiled step of another run
+    plain_ns: float | None = None
+
+
+def expected_of(folders: list[Path], **known: Any) -> Expected:
+    """From the manifests beside the files; what is given counts more."""
+    for folder in dict.fromkeys(folders):
+        found = manifest.read(folder)
+        if found is None:
+            continue
+        scenario, captured = found["scenario"], found["captured"]
+        given = {
+            "ranks": scenario.get("ranks"),
+            "steps": scenario.get("steps"),
+            "gpu": bool(scenario.get("machine", {}).get("gpus")),
+            "times": captured.get("step_ns"),
+        }
+        return Expected(**{**given, **known})
+    return Expected(**known)
+
+
+def verify(profile: Profile, files: list[Path], expected: Expected | None = None) -> Result:
+    """Every check, in order; `GateFailed`, with the result, where one failed."""
+    want = expected or Expected()
+    ranks = list(ranks_of(profile))
+    checks: list[Check] = [
+        about.ranks(profile, want.ranks),
+        about.setup(profile),
+        about.steps(ranks, want.steps),
+        about.nothing_before(ranks, profile),
+        about.steady(ranks),
+        content.kernels(ranks, want.gpu),
+        content.ranges(ranks),
+        whole.cut(ranks),
+        whole.launches(ranks, profile),
+        whole.closed(ranks, profile),
+        whole.warnings(profile),
+        content.clock(ranks),
+        content.size(files, want.max_size),
+        content.slowdown(want.times, want.plain_ns),
+    ]
+    count = Counter(c.status for c in checks)
+    failed = [c for c in checks if c.status == FAILED]
+    result = Result(rows(COLUMNS, [asdict(c) for c in checks]), summary=dict(sorted(count.items())))
+    result.command, result.ranks, result.sources = "capture verify", len(ranks), profile.sources
+    if count[WARNING]:
+        result.notes.append(f"{count[WARNING]} warnings: the figures stand, with them in mind")
+    if failed:
+        first = f"{failed[0].check}: {failed[0].found}"
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise GateFailed(f"the capture is not good: {first}{more}", failed[0].fix or None, result)
+    return result

@@ -1,0 +1,101 @@
+"""Is all of it there? A capture that was cut off, or lost events, looks like a fast run."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._rank import RankData
+from stepscope.analyses._window import WHOLE, WindowSpec, windows
+from stepscope.capture.spec import NVTX_TRIGGER
+from stepscope.model.profile import Profile
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
+
+_LAUNCH = r"^(cuda|cu|hip)(Launch(Cooperative)?Kernel|ModuleLaunchKernel)"
+#: Launches that may be without an op: some APIs launch nothing when there is nothing to do.
+_UNMATCHED = 0.002
+
+
+def cut(data: list[RankData]) -> Check:
+    """Ranges go on to the end on every rank; so must CUDA calls. Where they end early, one stop ended the capture."""
+    name = "not cut off"
+    ended: dict[int, tuple[int, int]] = {}
+    judged = False
+    for d in data:
+        anchors = _busy(d)
+        if anchors is None:
+            continue
+        judged = True
+        empty, total = anchors
+        if empty:
+            ended[d.rank] = (empty, total)
+    if not judged:
+        return Check(name, SKIPPED, "", "no chunk or step ranges with GPU work to compare", "")
+    if not ended:
+        return Check(name, OK, "", "every chunk and step has GPU work, on every rank", "GPU work to the end")
+    rank, (empty, total) = max(ended.items(), key=lambda e: e[1][0])
+    mine = next(d for d in data if d.rank == rank)
+    last = int(mine.calls["end_ns"].max()) if mine.calls.height else 0  # type: ignore[arg-type]
+    others = max((int(d.calls["end_ns"].max()) for d in data if d.rank not in ended and d.calls.height), default=0)  # type: ignore[arg-type]
+    found = f"rank {rank}: {empty} of {total} chunks or steps have ranges but no GPU work"
+    if others > last:
+        found += f"; its CUDA events end at {last / 1e6:.0f} ms, those of others at {others / 1e6:.0f} ms"
+    fix = (
+        "one rank's stop ended the capture for all: ranks under one profiler need a common stop (a barrier before"
+        " cudaProfilerStop; stepscope.annotate.step has one), or a profiler each (capture run --per rank)"
+    )
+    return Check(name, FAILED, spans(ended), found, "GPU work to the end", fix)
+
+
+def _busy(d: RankData) -> tuple[int, int] | None:
+    """Windows of the rank in which nothing was launched, and all of its windows; None where it cannot be told."""
+    if len(d.start) == 0:
+        return None
+    found = [w for w in windows(d._profile.select([d.rank]), WindowSpec(index="all")).spans if w.label != WHOLE]
+    if not found:
+        return None
+    return sum(len(w.ops) == 0 for w in found), len(found)
+
+
+def launches(data: list[RankData], profile: Profile) -> Check:
+    """Every launch has its op: those of the last moments are missing where the capture stopped before the GPU did."""
+    name = "nothing dropped"
+    is_launch = profile.names.str.contains(_LAUNCH).to_numpy()
+    lost: dict[int, int] = {}
+    total = 0
+    for d in data:
+        if d.calls.height == 0 or len(d.start) == 0:
+            continue
+        made = d.calls.filter(pl.Series(is_launch[d.calls["name"].to_numpy()]))
+        total += made.height
+        missing = int((~np.isin(made["correlation"].to_numpy(), d.ops["correlation"].drop_nulls().to_numpy())).sum())
+        if missing > _UNMATCHED * max(1, made.height):
+            lost[d.rank] = missing
+    if not total:
+        return Check(name, SKIPPED, "", "no launch calls recorded", "")
+    if not lost:
+        return Check(name, OK, "", f"all of {total} launches have their op", "an op for every launch")
+    fix = "synchronize the device before the profiler stops (stepscope.annotate.step does)"
+    return Check(name, FAILED, spans(lost), f"{sum(lost.values())} of {total} launches have no op", "an op each", fix)
+
+
+def closed(data: list[RankData], profile: Profile) -> Check:
+    """Ranges that the capture's end closed, not the program."""
+    ours = profile.names.str.contains(f"^{re.escape(NVTX_TRIGGER)}$").to_numpy()  # it ends the capture itself
+    open_ = {d.rank: int((~d.ranges["closed"].to_numpy() & ~ours[d.ranges["name"].to_numpy()]).sum()) for d in data}
+    open_ = {r: n for r, n in open_.items() if n}
+    if not open_:
+        return Check("ranges closed", OK, "", "every range ends in the capture", "")
+    fix = "stop the profiler between steps, not in one"
+    return Check("ranges closed", WARNING, spans(open_), f"{sum(open_.values())} ranges were open at the end", "", fix)
+
+
+def warnings(profile: Profile) -> Check:
+    """What the profiler itself says was lost."""
+    said = [n for n in profile.notes if "the profiler warned" in n or "the profiler gave" in n]
+    if not said:
+        return Check("profiler's own warnings", OK, "", "none", "")
+    more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""
+    return Check("profiler's own warnings", WARNING, "", said[0] + more, "none")
