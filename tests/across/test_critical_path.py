@@ -173,7 +173,7 @@ REAL = (
     "h200/train/eager.sqlite",
     "h200/train/eager.pt.trace.json.gz",
     "h200/train/slow_dataloader.sqlite",
-    "public/dlrm8",
+    "public/dlrm8/*",
     "public/h100x2_before.sqlite",
     "public/h100_qwen.json.gz",
     "public/a100_lm2.7b_nvtx.sqlite",

@@ -76,10 +76,12 @@ def _releases(data: RankData) -> Releases:
         data.calls[c].to_numpy()[data.launch[linked]] for c in ("start_ns", "end_ns")
     )
     lat = _latency(data, stream, s_end, e_end, call_start, call_end)
+    # An op that started before its call returned (as a synchronous copy does) was launched some time within the call.
+    launched = np.where(call_end <= data.start, call_end + lat.launch, call_start)
     by_event = np.full(n, lat.any_event)
     for s, ns in lat.event.items():
         by_event[data.stream == s] = ns
-    ready = np.stack([np.minimum(t, data.start) for t in (s_end + lat.stream, e_end + by_event, call_end + lat.launch)])
+    ready = np.stack([np.minimum(t, data.start) for t in (s_end + lat.stream, e_end + by_event, launched)])
     why = ready.argmax(axis=0).astype(np.int8) if n else np.empty(0, np.int8)
     best = ready.max(axis=0) if n else np.empty(0, np.int64)
     source = np.where(why == BY_STREAM, stream, np.where(why == BY_EVENT, event, NONE))
@@ -99,6 +101,7 @@ def _releases(data: RankData) -> Releases:
 
 def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I64, call_end: I64) -> Latency:
     linked = call_start > _NEVER
+    linked &= call_end <= data.start
     launch = _median((data.start - call_end)[linked & (s_end <= call_start) & (e_end <= call_start)])
     ready = np.where(linked, call_end + launch, np.iinfo(np.int64).max)
     began = np.where(stream != NONE, data.start[np.maximum(stream, 0)] if len(stream) else _NEVER, _NEVER)

@@ -216,7 +216,7 @@ class _Waits:
         launch = data.launch[ops]
         if data.calls.height == 0 or len(ops) == 0:
             return np.zeros(len(ops))
-        called = data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)]
+        called = np.minimum(data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)], data.start[ops])
         since = np.where(epoch != NONE, self.returned[np.maximum(epoch, 0)] if len(self.returned) else 0, self._begin)
         host = np.maximum(self._clock(called) - self._clock(since), 0) / self._factor
         lag = np.minimum(data.start[ops] - called, usual)
