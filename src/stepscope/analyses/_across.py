@@ -181,11 +181,12 @@ def _origin(profile: Profile, sides: pl.DataFrame) -> int:
 
 def _presence(a: Across) -> list[str]:
     """Notes on communication that not all its ranks recorded."""
-    part = a.meetings.filter(pl.col("present") < pl.col("size"))
+    part = a.meetings.filter((pl.col("present") < pl.col("size")) | pl.col("size").is_null())
     notes = []
     if part.height:
+        unsure = " (or may: nothing tells the size of their groups)" if part["size"].null_count() else ""
         notes.append(
-            f"{part.height} of {a.meetings.height} communications lack a rank: their wait is a lower bound, their "
+            f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower bound, their "
             "transfer an upper one, and last_rank the last of those recorded"
         )
     apart = a.last > np.minimum.reduceat(a.end, a.first)

@@ -38,7 +38,7 @@ class Matched:
 def match(sides: pl.DataFrame, groups: pl.DataFrame, ranks: pl.DataFrame) -> Matched:
     """Match the sides of all ranks. `sides` and `groups` are those of `_commlink`, of every rank; times rebased."""
     notes: list[str] = []
-    known = communicators(groups, sides)
+    known = communicators(groups, sides, ranks)
     sides = sides.with_columns(pl.col("kind").fill_null(_UNKNOWN)).with_row_index("side")
     named = sides.filter(pl.col("communicator").is_not_null())
     rest = sides.filter(pl.col("communicator").is_null())

@@ -23,20 +23,30 @@ class Communicator:
     id: str
     label: str  # how to show it
     members: tuple[int, ...]
-    size: int  # ranks it has, of which the profile may lack some
+    size: int | None  # ranks it has, of which the profile may lack some; None where nothing tells
     numbering: dict[int, int]  # communicator rank -> global rank
     known_by: str
     name: str | None = None  # what the framework calls it
 
 
-def communicators(groups: pl.DataFrame, sides: pl.DataFrame) -> dict[str, Communicator]:
-    """All communicators, from what the ranks say (`_commlink.GROUPS`) and from who used them."""
+def communicators(groups: pl.DataFrame, sides: pl.DataFrame, ranks: pl.DataFrame) -> dict[str, Communicator]:
+    """All communicators, from what the ranks say (`_commlink.GROUPS`) and from who used them.
+
+    NCCL states a size only where it makes a communicator. Without, it has the ranks that used it, if the profile lacks
+    none of the job's, or they are a whole group of the setup labels, of the axis that ranges say it serves; else nobody
+    knows.
+    """
+    whole = None if not missing_ranks(ranks) else _whole_groups(setups(ranks))
     used = (
         sides.drop_nulls("communicator")
         .group_by("communicator")
-        .agg(pl.col("rank").unique().sort(), pl.col("peer").filter(pl.col("send").is_not_null()).max().alias("peer"))
+        .agg(
+            pl.col("rank").unique().sort(),
+            pl.col("peer").filter(pl.col("send").is_not_null()).max().alias("peer"),
+            pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String).unique().alias("axes"),
+        )
     )
-    seen = {c: (ranks, peer) for c, ranks, peer in used.iter_rows()}
+    seen = {c: (users, peer, axes) for c, users, peer, axes in used.iter_rows()}
     told = groups.group_by("communicator", maintain_order=True).agg(
         pl.col("rank"),
         pl.col("comm_rank"),
@@ -46,10 +56,18 @@ def communicators(groups: pl.DataFrame, sides: pl.DataFrame) -> dict[str, Commun
         pl.col("known_by").first(),
     )
     found: dict[str, Communicator] = {}
-    for text, ranks, numbers, size, lists, name, known_by in told.iter_rows():
-        users, peer = seen.get(text, (sorted(set(ranks)), None))
-        found[text] = _communicator(text, users, peer, ranks, numbers, size, lists, name, known_by)
+    for text, members, numbers, size, lists, name, known_by in told.iter_rows():
+        users, peer, axes = seen.get(text, (sorted(set(members)), None, []))
+        if size is None and (whole is None or (len(axes) == 1 and (axes[0], frozenset(users)) in whole)):
+            size = len(set(users) | set(members))
+        found[text] = _communicator(text, users, peer, members, numbers, size, lists, name, known_by)
     return found
+
+
+def _whole_groups(labels: dict[int, Setup]) -> set[tuple[str, frozenset[int]]]:
+    """Groups of the setup labels that have all their members, with their axis."""
+    sizes = {a: n for s in labels.values() for a, (_, n) in s.axes.items() if n > 1}
+    return {(axis, frozenset(g)) for axis, n in sizes.items() for g in label_groups(labels, axis) if len(g) == n}
 
 
 def _communicator(
@@ -75,7 +93,7 @@ def _communicator(
             return Communicator(text, label, members, len(members), numbering, known_by, name)
     given = {n: r for r, n in zip(ranks, numbers, strict=True) if n is not None}
     everyone = tuple(sorted({*users, *ranks}))
-    size = max(size or 0, len(everyone))
+    size = None if size is None else max(size, len(everyone))
     if len(given) == len(everyone):
         return Communicator(text, label, tuple(given[n] for n in sorted(given)), size, given, known_by, name)
     # No rank says which number it has: frameworks number in the order of global ranks, if nobody is missing.

@@ -51,14 +51,18 @@ def _axis(
 ) -> Axis | None:
     if comm.known_by == "labels" and comm.name:
         return Axis(comm.name, "labels")
-    fitting = [axis for axis, found in groups.items() if any(set(g) == set(comm.members) for g in found)]
+    fitting = [
+        axis
+        for axis, found in groups.items()
+        if comm.size == len(comm.members) and any(set(g) == set(comm.members) for g in found)
+    ]
     if len(fitting) == 1:
         return Axis(fitting[0], "labels")
     if len(purposes & set(fitting)) == 1:
         return Axis((purposes & set(fitting)).pop(), "labels")
     if comm.name and (named := _named(comm.name)):
         return Axis(named, "name")
-    if comm.size >= world > 1:
+    if comm.size is not None and comm.size >= world > 1:
         return Axis(WORLD, "communication")
     if len(purposes) == 1:
         return Axis(purposes.pop(), "ranges")

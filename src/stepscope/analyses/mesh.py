@@ -23,7 +23,7 @@ ACROSS = True
 COLUMNS = (
     Col("axis", "tp, pp, dp, ep, cp, several joined by +, world; null where nothing tells"),
     Col("ranks", "its ranks"),
-    Col("size", "ranks it has"),
+    Col("size", "ranks it has; null where nothing tells"),
     Col("present", "ranks of it that the profile holds"),
     Col("hosts", "hosts they are on"),
     Col("group", "its communicators, as the trace names them"),
@@ -50,14 +50,14 @@ def mesh(profile: Profile, *, align: Align = "auto") -> Result:
     axes = {row["axis"]: 0 for row in table if row["axis"]}
     for row in table:
         if row["axis"]:
-            axes[row["axis"]] = max(axes[row["axis"]], row["size"])
+            axes[row["axis"]] = max(axes[row["axis"]], row["size"] or row["present"])
     return Result(rows(COLUMNS, table), summary={"ranks": ranks.height, "axes": axes}, notes=notes)
 
 
 _Groups = dict[tuple[tuple[str], tuple[int, ...]], dict[str, Any]]
 
 
-def _about(size: int) -> dict[str, Any]:
+def _about(size: int | None) -> dict[str, Any]:
     return {"size": size, "group": [], "ops": set(), "n": 0, "known_by": [], "axis_by": None}
 
 
