@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stepscope.capture.slurm import Allocation
-from stepscope.capture.spec import NVTX_TRIGGER, Spec
+from stepscope.capture.spec import NVTX_TRIGGER, PREFIX, Spec
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Launch:
             for p, t in self.files.items()
         ]
         variables = [f"{k}={shlex.quote(v)}" for k, v in sorted(self.env.items())]
+        made.insert(0, f"mkdir -p {shlex.quote(self.env[PREFIX + 'OUT'])}")
         where = [f"cd {shlex.quote(str(self.cwd))}"] if self.cwd else []
         return "\n".join([*made, *where, " ".join(["env", *variables, shlex.join(self.argv)])])
 

@@ -89,7 +89,7 @@ def plan(want: Request) -> Plan:
     schedules.check_micro_batches(want.schedule, n, want.pp)
     dense = want.model.dense_layers / want.pp if want.model else 0.0 if want.ep > 1 else layers / want.pp
     count = size.events(layers / want.pp, dense, n, want.ep, want.cp, want.tp).total * want.steps
-    ranks, why = _ranks(want, dp, world, on_node, count)
+    ranks, why = _ranks(want, dp, world, count)
     in_file = 1 if want.backend == "torch" else min(len(ranks), on_node)
     kind = "torch" if want.backend == "torch" else "report"
     report = size.file_bytes(count * in_file, kind)
@@ -194,17 +194,16 @@ def _layers(want: Request) -> int:
     return layers
 
 
-def _ranks(want: Request, dp: int, world: int, on_node: int, count: int) -> tuple[tuple[int, ...], str]:
-    """All, where they fit the budget; else one replica: its groups are still complete."""
+def _ranks(want: Request, dp: int, world: int, count: int) -> tuple[tuple[int, ...], str]:
+    """All, where their files together fit the budget; else one replica: its groups are still whole.
+
+    A node's report holds all ranks of the node, so that only torch.profiler can leave ranks out.
+    """
     everyone = tuple(range(world))
-    in_file = 1 if want.backend == "torch" else on_node
-    kind = "torch" if want.backend == "torch" else "export"
-    if dp == 1 or size.file_bytes(count * in_file, kind) <= want.max_size:
+    if dp == 1 or want.backend != "torch" or size.file_bytes(count, "torch") * world <= want.max_size:
         return everyone, "all ranks: questions across ranks need whole groups"
     inner = want.cp * want.ep * want.tp
     one = tuple(r for r in everyone if r // inner % dp == 0)
-    if want.backend != "torch" and len({r // on_node for r in one}) == world // on_node and inner < on_node:
-        return everyone, "all ranks: a node's report holds several replicas"
     return one, f"the first of {dp} data-parallel replicas: its pipeline and expert groups are whole"
 
 

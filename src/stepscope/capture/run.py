@@ -42,7 +42,7 @@ def folders(spec: Spec) -> dict[str, Path]:
 
 def launches(spec: Spec, job: Allocation | None) -> list[Launch]:
     """The commands of a dry run."""
-    return [launch(spec, backend, folder, "dry-run", job) for backend, folder in folders(spec).items()]
+    return [launch(spec, backend, folder.absolute(), "dry-run", job) for backend, folder in folders(spec).items()]
 
 
 def capture(spec: Spec, job: Allocation | None, export: Export) -> list[Captured]:

@@ -38,9 +38,8 @@ def _plan(**given: Any) -> None:
         ("all files", show_size(made.total_bytes), "reports and exports" if given["backend"] == "nsys" else "traces"),
     ]
     cells = [dict(zip(("what", "value", "why"), row, strict=True)) for row in table]
-    target.write(
-        Result(rows(COLUMNS, cells), summary={"plan": made.as_dict()}, command="capture plan", ranks=made.world)
-    )
+    summary = {"plan": made.as_dict()} if target.format == "json" else {}
+    target.write(Result(rows(COLUMNS, cells), summary=summary, command="capture plan", ranks=made.world))
 
 
 command = click.Command(

@@ -28,12 +28,13 @@ fails."""
 def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
     time = datetime.now().strftime("%Y%m%d-%H%M%S")
     chosen = backends(given["backend"])
-    planned_ranks = None
+    planned_ranks = traced = None
     nproc = given["nproc"]
     if given["model"] or given["layers"]:
         plans = [planned(given, backend) for backend in chosen]
         made = plans[0]
         planned_ranks = made.world
+        traced = plans[-1].ranks if len(plans[-1].ranks) < made.world else None
         nproc = nproc or made.ranks_per_node
     spec = Spec(
         command=command or ("python3",),
@@ -45,6 +46,7 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
         trigger=given["trigger"],
         nproc=nproc,
         world=given["world"] or planned_ranks,
+        ranks=traced,
         share_gpu=given["share_gpu"],
         nsys=given["nsys"],
         trace=given["trace"] or ("cuda,nvtx" if given["trigger"] == "cuda" else "nvtx,osrt"),
