@@ -1,4 +1,4 @@
-"""Our own traces, decompressed once, and profiles of them. Profiles by hand come from the tests of the analyses."""
+"""Our own traces, decompressed once, and profiles of them. What other tests make profiles of is used here too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recipe_data import DATA
 
 from stepscope import api
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analyses"))
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("analyses", "nsysreports")]
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +33,17 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def train(trace: Callable[[str], Path]) -> api.Profile:
     """Two files with one process each, as if they were two ranks."""
     return api.open(trace("train/eager"), trace("train/slow_dataloader"))
+
+
+@pytest.fixture(scope="session")
+def other(trace: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> api.Profile:
+    """One rank with random records of MPI and of the OS runtime added."""
+    from other_traces import add_traces
+
+    path = tmp_path_factory.mktemp("other") / "other.sqlite"
+    path.write_bytes(trace("train/eager").read_bytes())
+    add_traces(path)
+    return api.open(path)
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,13 @@ def test_api_calls_of_what_is_no_rank_are_left_out(payloads):
     assert any("no rank" in note for note in payloads.notes)
 
 
+@pytest.mark.parametrize("recipe", ["mpi_sum", "osrt_sum", "cuda_gpu_mem_size_sum"])
+def test_traces_that_none_of_our_files_has(other, recipe):
+    """Random records, added to a trace and given to nsys."""
+    compared = same(recipes.run(other, recipe).tables["rank_stats"], golden("other", recipe, "rank_stats"), ["name"])
+    assert len(compared) >= 9
+
+
 @pytest.mark.parametrize("recipe", ["cuda_gpu_time_util_map", "nccl_gpu_time_util_map"])
 def test_maps(payloads, recipe):
     theirs = golden("payloads", recipe, "analysis")
@@ -134,6 +141,6 @@ def test_diff_of_two_profiles(train):
 
 
 def test_goldens_are_all_used():
-    walked = {*SUMS, *TEXTS, *NCCL, *PACE, "gpu_gaps", "gpu_time_util", "diff"}
+    walked = {*SUMS, *TEXTS, *NCCL, *PACE, "gpu_gaps", "gpu_time_util", "diff", "mpi_sum", "osrt_sum"}
     walked |= {"cuda_gpu_time_util_map", "nccl_gpu_time_util_map"}
     assert {Path(f).name.split(".")[1] for f in GOLDEN.glob("*.csv.gz")} == walked

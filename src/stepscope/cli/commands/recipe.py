@@ -101,7 +101,8 @@ def _make(
 def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
     from stepscope import api
 
-    profile = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"], taxonomy=given["taxonomy"])
+    opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
+    profile = api.open(*paths, cache=not given["no_cache"], **opening)
     return profile.select(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
 
 
@@ -209,6 +210,8 @@ command = click.Command(
         click.Option(["--table"], metavar="TABLE", help="Which table to print; default: the one over all ranks."),
         *_own_options(),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
+        click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
