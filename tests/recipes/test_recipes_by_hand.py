@@ -210,3 +210,27 @@ def test_no_such_recipe_and_no_such_option():
         recipes.run(make(ops=[op(0, 1)]), "cuda_gpu_kern_sum", bins=3)
     with pytest.raises(BadInput, match="not before"):
         recipes.run(make(ops=[op(0, 1)]), "cuda_gpu_kern_sum", start=3, end=2)
+
+
+def test_network_cards_of_an_export(trace, tmp_path):
+    path = tmp_path / "nic.sqlite"
+    path.write_bytes(trace("train/eager").read_bytes())
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            """
+            CREATE TABLE NET_NIC_METRIC (start, end, globalId, portId, metricsListId, metricsIdx, value);
+            CREATE TABLE TARGET_INFO_NETWORK_METRICS (metricsListId, metricsIdx, name, description, unit);
+            CREATE TABLE NIC_ID_MAP (globalId, nicId);
+            INSERT INTO TARGET_INFO_NETWORK_METRICS VALUES (1, 0, 'IB: Bytes sent', '', 'B'),
+              (1, 1, 'IB: Send waits', '', '');
+            INSERT INTO NIC_ID_MAP VALUES (72057594037927936, 3);
+            INSERT INTO NET_NIC_METRIC VALUES (10, 20, 72057594037927936, 1, 1, 0, 100),
+              (20, 30, 72057594037927936, 1, 1, 0, 300), (20, 30, 72057594037927936, 1, 1, 1, 7);
+            """
+        )
+    database.close()
+    tables = recipes.run(recipes_profile(path), "network_sum").tables
+    rows = tables["rank_stats"].select("device", "name", "n", "avg", "max").rows()
+    assert rows == [(3, "NIC IB: Bytes sent", 2, 200.0, 300.0), (3, "NIC IB: Send waits", 1, 7.0, 7.0)]
+    with pytest.raises(CannotAnswer, match="GPU metrics"):
+        recipes.run(recipes_profile(path), "gpu_metric_util_sum")

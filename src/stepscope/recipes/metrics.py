@@ -35,10 +35,10 @@ class _Kind:
 _GPU = _Kind(
     r"(?i)^(SMs? Active|SM Issue|Tensor Active)", "GPU metrics", "capture with nsys profile --gpu-metrics-devices=all"
 )
-_EVERY = _Kind("", "GPU metrics", _GPU.how)
+_EVERY = _Kind(r"^([^N]|N[^I]|NI[^C])", "GPU metrics", _GPU.how)
 _NVLINK = _Kind(r"(?i)nvlink|nvl\b", "NVLink metrics", _GPU.how)
 _NETWORK = _Kind(
-    r"(?i)^(NIC|IB|InfiniBand|Ethernet|RoCE|EFA|NET)\b|\b(port|packets?) (sent|received|rcv|xmit)",
+    r"^NIC ",
     "network metrics",
     "capture with nsys profile --nic-metrics=true",
 )

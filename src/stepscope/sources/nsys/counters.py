@@ -1,4 +1,4 @@
-"""Sampled GPU metrics."""
+"""Sampled metrics: of GPUs, and of network cards."""
 
 from __future__ import annotations
 
@@ -12,11 +12,24 @@ from stepscope.sources.nsys.strings import Names
 from stepscope.sources.nsys.tables import Value, field
 
 GPU_METRICS = "GPU_METRICS"
+NIC_METRICS = "NET_NIC_METRIC"
+#: Before the name of what a network card counted: the card is the sample's device.
+_NIC = "NIC "
+
+
+_COLUMNS = {"proc": pl.Int32, "start_ns": pl.Int64, "device": pl.Int32, "name": pl.UInt32, "value": pl.Float64}
 
 
 def read_counters(export: Export, part: Part) -> Chunk:
-    """Samples are the device's, whoever runs on it: every process of a GPU has them all."""
+    """Samples are the device's, whoever runs on it: every process of a GPU has all, of a host those of cards."""
     names = Names()
+    frames = [f for f in (_of_gpus(export, names), _of_cards(export, names)) if f.height]
+    if not frames:
+        return Chunk(empty("counters", part))
+    return chunk(pl.concat(frames, how="diagonal_relaxed"), "counters", part, names)
+
+
+def _of_gpus(export: Export, names: Names) -> pl.DataFrame:
     samples = export.tables.frame(
         GPU_METRICS,
         {
@@ -35,8 +48,36 @@ def read_counters(export: Export, part: Part) -> Chunk:
     # The lowest byte of the type is the GPU.
     samples = samples.with_columns(gpu=pl.col("type") & 0xFF)
     users = pl.DataFrame(_users(export), schema={"gpu": pl.Int64, "proc": pl.Int32, "device": pl.Int32}, orient="row")
-    frame = samples.join(users, on="gpu", how="inner", maintain_order="left")
-    return chunk(frame, "counters", part, names) if frame.height else Chunk(empty("counters", part))
+    return samples.join(users, on="gpu", how="inner", maintain_order="left").select(list(_COLUMNS))
+
+
+def _of_cards(export: Export, names: Names) -> pl.DataFrame:
+    """What network cards counted, at the start of each sample; `device` is nsys's number of the card."""
+    samples = export.tables.frame(
+        NIC_METRICS,
+        {
+            "start_ns": field("start"),
+            "card": field("globalId"),
+            "list": field("metricsListId"),
+            "metric": field("metricsIdx"),
+            "value": field("value", kind="real"),
+        },
+    ).drop_nulls(["start_ns", "card"])
+    if samples.is_empty():
+        return pl.DataFrame(schema=_COLUMNS)
+    metrics = [
+        (of, metric, names.intern(f"{_NIC}{name}"))
+        for of, metric, name in export.tables.rows("TARGET_INFO_NETWORK_METRICS", "metricsListId", "metricsIdx", "name")
+    ]
+    known = pl.DataFrame(metrics, schema={"list": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
+    cards = pl.DataFrame(
+        export.tables.rows("NIC_ID_MAP", "globalId", "nicId"), schema={"card": pl.Int64, "nic": pl.Int64}, orient="row"
+    )
+    samples = samples.join(known.unique(["list", "metric"]), on=["list", "metric"], maintain_order="left")
+    samples = samples.join(cards.unique("card"), on="card", how="left", maintain_order="left")
+    samples = samples.with_columns(pl.coalesce("nic", pl.col("card") & 0xFF).cast(pl.Int32).alias("device"))
+    processes = pl.DataFrame({"proc": range(len(export.keys))}, schema={"proc": pl.Int32})
+    return samples.join(processes, how="cross").select(list(_COLUMNS))
 
 
 def _users(export: Export) -> list[tuple[Value, int, int]]:

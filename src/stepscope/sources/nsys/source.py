@@ -13,7 +13,7 @@ from stepscope.model.schema import TABLES, Part, empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys import mapping
 from stepscope.sources.nsys.comms import has_comms, read_comms
-from stepscope.sources.nsys.counters import GPU_METRICS, read_counters
+from stepscope.sources.nsys.counters import GPU_METRICS, NIC_METRICS, read_counters
 from stepscope.sources.nsys.events import Export
 from stepscope.sources.nsys.extras import has_extras, read_extras
 from stepscope.sources.nsys.meta import note_diagnostics, source_info
@@ -36,7 +36,7 @@ _READERS: dict[str, tuple[tuple[str, ...], Reader]] = {
     "records": ((), read_extras),
     "stacks": ((), read_stacks),
     "syncs": ((mapping.SYNC.table, mapping.RECORD.table), read_syncs),
-    "counters": ((GPU_METRICS,), read_counters),
+    "counters": ((GPU_METRICS, NIC_METRICS), read_counters),
     "host": (tuple(event.table for event in mapping.HOST), read_host),
 }
 #: An nsys export has at least one of these.
