@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit demo bench bench-tools docs clean
+.PHONY: setup test lint types unit demo bench bench-tools bench-across reliability docs clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,14 @@ bench-tools:
 	  $(PY) -m venv .bench/venvs/$${tool%%==*} && \
 	  .bench/venvs/$${tool%%==*}/bin/python -m pip install --quiet --disable-pip-version-check $$tool || exit 1; \
 	done
+
+# Time and memory of questions across ranks, up to 512 of them.
+bench-across: setup
+	$(BIN)/python bench/across.py $(ARGS)
+
+# The planted straggler is named, and nobody else, in 220 seeded jobs of 8 to 512 ranks.
+reliability: setup
+	$(BIN)/python tests/across/reliability.py $(ARGS)
 
 # What is generated from the code: pages of docs/, the tables of the README, the pinned columns.
 docs: setup
