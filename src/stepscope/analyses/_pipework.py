@@ -7,7 +7,7 @@ forward pass, `drain` until the end of the last chunk, and `after` (gradients, o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._purpose import purpose_of
-from stepscope.analyses._rank import COMM, COMPUTE, RankData
+from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
 from stepscope.analyses._schedule import LABEL, pieces
-from stepscope.analyses._window import Window
+from stepscope.analyses._step import step
+from stepscope.analyses._window import Window, Windows, WindowSpec
 from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.model.labels import parse_setup
 from stepscope.model.nesting import NONE
@@ -51,7 +52,8 @@ CHUNKS: dict[str, pl.DataType | type[pl.DataType]] = {
 class Work:
     """One rank's step."""
 
-    data: RankData
+    rank: int
+    pid: int
     stage: int | None
     stages: int | None
     start: int
@@ -73,7 +75,7 @@ class Work:
         for name, length, free in zip(names, np.diff(at).tolist(), idle.tolist(), strict=True):
             total[name][0] += length
             total[name][1] += free
-        who = {"rank": self.data.rank, "pid": self.data.pid, "stage": self.stage}
+        who = {"rank": self.rank, "pid": self.pid, "stage": self.stage}
         return [
             {**who, "phase": p, "phase_ns": n, "bubble_ns": b, "bubble_pct": 100.0 * b / n if n else None}
             for p, (n, b) in total.items()
@@ -87,6 +89,18 @@ def _cuts(chunks: pl.DataFrame) -> list[int]:
     first, last = int(chunks["start_ns"].min()), int(chunks["end_ns"].max())  # type: ignore[arg-type]
     turn = int(back.min()) if len(back) else last  # type: ignore[arg-type]
     return [first, turn, max(turn, int(ahead.max()) if len(ahead) else turn), last]  # type: ignore[arg-type]
+
+
+def works(part: Profile, spec: WindowSpec) -> tuple[list[Work], Windows]:
+    """The work of every rank of one part of a profile, in its step; and the windows, without their ops."""
+    chosen = step(part, spec)
+    found = [
+        work_of(part, data, span)
+        for data in ranks_of(part)
+        for span in chosen.of(data.rank)
+        if span.gpu_start_ns is not None
+    ]
+    return found, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], chosen.notes)
 
 
 def work_of(profile: Profile, data: RankData, span: Window) -> Work:
@@ -107,7 +121,7 @@ def work_of(profile: Profile, data: RankData, span: Window) -> Work:
         pl.lit(stage, pl.Int64).alias("stage"),
     )
     chunks = chunks.select([pl.col(k).cast(t) for k, t in CHUNKS.items()])
-    return Work(data, stage, stages, lo, hi, free, chunks, int(piped.sum()))
+    return Work(data.rank, data.pid, stage, stages, lo, hi, free, chunks, int(piped.sum()))
 
 
 def _chunks(profile: Profile, data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFrame:

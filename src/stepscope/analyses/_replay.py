@@ -46,6 +46,7 @@ def what_if(profile: Profile, path: Path, clock: Clock, asked: tuple[str, ...]) 
                 "bound_ns": bound,
                 "saves_ns": saved,
                 "saves_pct": 100.0 * saved / plain if plain else None,
+                "at_most_ns": max(total - bound, 0),
             }
         )
     return found

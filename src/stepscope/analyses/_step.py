@@ -27,8 +27,3 @@ def step(profile: Profile, spec: WindowSpec) -> Windows:
             chosen = windows(profile, replace(spec, whole=True))
             chosen.notes.append("the trainer marks chunks, but no steps: the step is the whole capture")
     return chosen
-
-
-def common_label(labels: list[str]) -> str | None:
-    """The label that all ranks should have: None where they agree already, or share none."""
-    return None if len(set(labels)) <= 1 else max(sorted(set(labels)), key=labels.count)

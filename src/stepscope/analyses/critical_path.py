@@ -21,7 +21,8 @@ from stepscope.analyses import _replay
 from stepscope.analyses._across import Align
 from stepscope.analyses._comm import need_ops
 from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._walk import KINDS, Clock, Path, walk
+from stepscope.analyses._stretches import KINDS
+from stepscope.analyses._walk import Clock, Path, walk
 from stepscope.analyses._window import WHOLE, WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
@@ -46,8 +47,8 @@ VARIANTS = {
     "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
 }
 _BOUND = (
-    "what-if: bound is a lower bound of the step, and saves an upper bound of the gain: the recorded dependencies are "
-    "replayed, and whatever else held an op up is left out (replay is the same without the change)"
+    "what-if: bound is a lower bound of the step, at_most what could be gained at most: recorded dependencies are "
+    "replayed, and whatever else held an op up is left out; saves compares that with the same replay without the change"
 )
 #: A rank that enters the step later than this share of it is worth a note.
 _LATE = 0.01
@@ -98,9 +99,10 @@ def segments(path: Path) -> pl.DataFrame:
     return frame.select([pl.col(c.name) for c in COLUMNS]).with_columns(pl.col("order").cast(pl.Int64))
 
 
-def _by(table: pl.DataFrame, key: str) -> dict[str, int]:
+def _by(table: pl.DataFrame, key: str) -> dict[str, dict[str, Any]]:
+    total = max(int(table["dur_ns"].sum()), 1)
     found = table.group_by(key).agg(pl.col("dur_ns").sum()).sort(["dur_ns", key], descending=[True, False])
-    return {str(k): int(ns) for k, ns in found.iter_rows()}
+    return {str(k): {"total_ns": int(ns), "share_pct": 100.0 * ns / total} for k, ns in found.iter_rows()}
 
 
 def _totals(table: pl.DataFrame, columns: tuple[Col, ...], total: int) -> pl.DataFrame:

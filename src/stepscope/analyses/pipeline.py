@@ -24,10 +24,9 @@ import polars as pl
 
 from stepscope.analyses import _twostage
 from stepscope.analyses._comm import need_ops
-from stepscope.analyses._pipework import CHUNKS, Work, work_of
-from stepscope.analyses._rank import ranks_of
+from stepscope.analyses._pipework import CHUNKS, Work
+from stepscope.analyses._pipework import works as works_of
 from stepscope.analyses._schedule import Schedule, Shape, ideal, infer
-from stepscope.analyses._step import step
 from stepscope.analyses._window import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.profile import Profile
@@ -164,13 +163,9 @@ def _micro_batches(
     profile: Profile, window: WindowSpec, by: str, schedule: str | None, micro_batches: int | None, stages: int | None
 ) -> Result:
     need_ops(profile)
-    chosen = step(profile, window)
-    works = [
-        work_of(profile, data, span)
-        for data in ranks_of(profile)
-        for span in chosen.of(data.rank)
-        if span.gpu_start_ns is not None
-    ]
+    parts = profile.map(works_of, window)
+    works = sorted((w for found, _ in parts for w in found), key=lambda w: w.rank)
+    spans = sorted((span for _, chosen in parts for span in chosen.spans), key=lambda span: span.rank)
     chunks = pl.concat([w.chunks for w in works]) if works else pl.DataFrame(schema=CHUNKS)
     labelled = max((w.stages or 1 for w in works), default=1)
     if labelled < 2 and (stages or 1) < 2 and not any(w.piped for w in works):
@@ -183,7 +178,7 @@ def _micro_batches(
     shape = infer(chunks, labelled if labelled > 1 else None, schedule, micro_batches, stages)
     times = _times(chunks)
     share = ideal(shape, times)
-    notes = [*chosen.notes, *_notes(shape, share, works, times)]
+    notes = [*dict.fromkeys(n for _, chosen in parts for n in chosen.notes), *_notes(shape, share, works, times)]
     ranks = [_row(w, share) for w in works]
     table = {
         "rank": lambda: rows(VARIANTS["by=rank"], ranks),
@@ -200,15 +195,15 @@ def _micro_batches(
         "bubble_pct": 100.0 * sum(r["bubble_ns"] for r in ranks) / max(sum(r["step_ns"] for r in ranks), 1),
         "slowest": _slowest(chunks),
     }
-    return Result(table, chosen.rows(), {k: v for k, v in summary.items() if v is not None}, notes)
+    return Result(table, [span.row() for span in spans], {k: v for k, v in summary.items() if v is not None}, notes)
 
 
 def _row(w: Work, share: float | None) -> dict[str, Any]:
     length, free = w.end - w.start, w.bubble.length()
     pct = 100.0 * free / length if length else None
     return {
-        "rank": w.data.rank,
-        "pid": w.data.pid,
+        "rank": w.rank,
+        "pid": w.pid,
         "stage": w.stage,
         "step_ns": length,
         "bubble_ns": free,
