@@ -1,4 +1,4 @@
-"""Write docs/cli.md, docs/model.md and the generated parts of README.md. `--check` only says whether they are fresh."""
+"""Write cli.md, model.md and recipes.md, and the generated parts of README.md. `--check` only says if they are fresh."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
 from stepscope.model.ranks import RANKS, RANKS_DOC
 from stepscope.model.schema import TABLES, Column, Table
+from stepscope.recipes import recipes
 
 HERE = Path(__file__).parent
 #: The step of the demo that the README shows.
@@ -138,6 +139,30 @@ def _type(dtype: pl.DataType | type[pl.DataType]) -> str:
     return str(dtype)
 
 
+# -- recipes.md --------------------------------------------------------------------------------------------------------
+
+
+def recipes_md() -> str:
+    out = [GENERATED, "# Recipes", ""]
+    out += [
+        "`stepscope recipe NAME PROFILE... [-o DIR]`: questions over many ranks, as `nsys recipe` asks them. Without",
+        "`-o` the first table is printed (`--table` chooses another); with it, every table is written as Parquet and",
+        "CSV under nsys's column names, beside `analysis.html`, a page with the picture that needs no network, and",
+        "`recipe.json`, which says what was run. Where we differ from nsys is in [differences.md](differences.md).",
+        "All but `diff` take `--start` and `--end` (ns): a part of the capture.",
+        "",
+    ]
+    for recipe in recipes().values():
+        out += [f"## {recipe.name}", "", f"*{recipe.title}.* {recipe.doc}", ""]
+        options = [(f"`--{a.name}`", a.help, _default(a.default)) for a in recipe.args]
+        out += table(("option", "meaning", "default"), options) if options else []
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _default(value: object) -> str:
+    return "" if value is None or isinstance(value, bool) else f"`{value}`"
+
+
 # -- README.md ---------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +188,7 @@ def _demo_part() -> str:
     return "\n".join(lines[first:last]).strip()
 
 
-PAGES = {"cli.md": cli_md, "model.md": model_md, "../README.md": readme_md}
+PAGES = {"cli.md": cli_md, "model.md": model_md, "recipes.md": recipes_md, "../README.md": readme_md}
 
 
 def main() -> int:
