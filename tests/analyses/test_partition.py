@@ -100,6 +100,34 @@ def test_a_gap_is_split_at_the_launch_and_by_the_innermost_call():
     ]
 
 
+def test_a_queued_op_is_of_the_range_that_launched_it():
+    p = make(
+        ops=[op(100, 110, call=1), op(130, 140, call=2)],
+        calls=[call(0, 1, 1), call(12, 13, 2)],
+        ranges=[nvtx(0, 10, "forward"), nvtx(10, 20, "backward"), nvtx(105, 150, "checkpoint")],
+    )
+    rows = idle(p, WHOLE).rows.select("gap_start_ns", "gap_ns", "cause", "range").rows()
+    assert rows == [(110, 20, "queue", "backward")]
+
+
+def test_time_between_steps_is_said_where_it_is_most_of_the_period():
+    tables = {
+        "ops": [op(1000 * k + 5, 1000 * k + 405, call=k + 1) for k in range(3)],
+        "calls": [call(1000 * k + 1, 1000 * k + 2, k + 1) for k in range(3)],
+        "ranges": [nvtx(1000 * k, 1000 * k + 900, f"step {k}") for k in range(3)],
+    }
+    said = "the window covers 0.0004 ms of a 0.001 ms period (rank 0): --period includes the rest"
+    for question in (breakdown, idle):
+        assert any(n.startswith(said) for n in question(make(**tables), WHOLE).notes), question
+        assert not any("period" in n for n in question(make(**tables), WindowSpec(period=True)).notes), question
+        last = question(make(**tables), WindowSpec(period=True, index=-1)).notes
+        assert last == ["rank 0: nothing follows the last instance, so its window ends with its last op"]
+    for row in tables["ops"]:
+        row["end_ns"] += 200
+    assert breakdown(make(**tables), WHOLE).notes == []
+    assert breakdown(make(**tables), WindowSpec(start=0, end=50)).notes == []
+
+
 def test_no_answer_without_gpu_work_or_calls():
     with pytest.raises(CannotAnswer):
         breakdown(make(calls=[call(0, 1)]), WHOLE)

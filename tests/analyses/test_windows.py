@@ -108,9 +108,30 @@ def test_the_pace_and_its_outliers():
         "gpu_p50_ns": 7,
         "gpu_p90_ns": 186,
         "gpu_p99_ns": 829,
+        "period_p50_ns": 10,
+        "period_p90_ns": 10,
+        "period_p99_ns": 10,
     }
     with pytest.raises(CannotAnswer, match="no step"):
         iterations(make(ops=[op(0, 1)]), WindowSpec())
+
+
+def test_a_stall_between_two_steps_is_an_outlier():
+    tables = _steps(9)
+    for k in range(5, 9):
+        for row in (tables["ops"][k], tables["calls"][k], tables["ranges"][k]):
+            row["start_ns"] += 500
+            row["end_ns"] += 500
+    r = iterations(make(**tables), WindowSpec())
+    assert r.rows["gpu_ns"].to_list() == [7] * 9
+    assert r.rows["outlier"].to_list() == [k == 4 for k in range(9)]
+
+
+def test_the_text_of_an_anchor_without_its_numbers():
+    tables = _steps(2)
+    for k, row in enumerate(tables["ranges"]):
+        row["name"] = f"ProfilerStep#{1234567 + k}"
+    assert set(iterations(make(**tables), WindowSpec()).rows["anchor"]) == {"ProfilerStep#"}
 
 
 def test_streams_are_communication_only_if_all_their_kernels_are():

@@ -103,3 +103,18 @@ def test_lines_are_aligned_whatever_the_texts(columns, budget):
     widest = layout.width(head[-1])
     assert len(body) == height
     assert all(layout.width(line) <= widest for line in [*head, *body])
+
+
+def test_a_tree_is_indented_and_needs_no_paths():
+    rows = pl.DataFrame(
+        {"depth": [0, 1], "path": ["step", "step > forward"], "range": ["step", "forward"], "n": [1, 2]}
+    )
+    lines = to_text(Result(rows)).splitlines()
+    assert lines[2:6] == ["range      n", "─────────  ─", "step       1", "  forward  2"]
+
+
+def test_numbers_that_repeat_a_column_are_named_where_room_is_short():
+    rows = pl.DataFrame({"host_ns": [5, 6], "mean_ns": [5, 6], "max_ns": [5, 6], "gpu_ns": [7, 8]})
+    assert "mean" in to_text(Result(rows)).splitlines()[2]
+    narrow = to_text(Result(rows), width=14)
+    assert "mean, max: as host\n  in every row" in narrow

@@ -43,7 +43,7 @@ class Pieces:
     call: I64  # row of the rank's calls that covers it longest; the launch for `queue`
     tid: I64  # the launching thread
     next_op: I64  # row of the rank's ops that ended the gap
-    within: I64  # row of the rank's ranges that the launching thread was in; a `host` piece lies in one range
+    within: I64  # row of the rank's ranges: of the launching thread before the launch, of the launch from then on
 
 
 def causes(data: RankData, idle: Spans) -> Pieces:
@@ -84,10 +84,15 @@ def _plain(
     next_op: I64,
     rows: npt.NDArray[np.bool_],
 ) -> Pieces:
-    """Pieces that need no cutting: some `rows` of the gaps."""
-    return Pieces(
-        start[rows], end[rows], cause[rows], call[rows], tid[rows], next_op[rows], data.range_at(tid[rows], start[rows])
-    )
+    """Pieces that need no cutting: some `rows` of the gaps.
+
+    The host has long moved on: a range is that of the op which is waited for, at its launch (semantics §3).
+    """
+    start, end, cause, call, tid, next_op = (column[rows] for column in (start, end, cause, call, tid, next_op))
+    within = data.range_at(tid, start)
+    ended = next_op != NONE
+    within[ended] = data.enclosing(next_op[ended])
+    return Pieces(start, end, cause, call, tid, next_op, within)
 
 
 def _nothing() -> Pieces:

@@ -89,6 +89,8 @@ class Windows:
 
     spans: list[Window]
     notes: list[str]
+    #: rank -> instances of its anchor, where windows are instances
+    anchors: dict[int, Anchors] = field(default_factory=dict)
 
     def rows(self) -> list[dict[str, Any]]:
         return [w.row() for w in self.spans]
@@ -98,7 +100,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class _Anchors:
+class Anchors:
     """Instances of the anchor on one rank, by start."""
 
     label: list[str]
@@ -110,7 +112,7 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     """The windows that `spec` chooses, for every rank of the profile."""
     notes: list[str] = []
     spans: list[Window] = []
-    chosen: list[tuple[RankData, _Anchors | None, list[int]]] = []
+    chosen: list[tuple[RankData, Anchors | None, list[int]]] = []
     for data in ranks_of(profile):
         anchors = None if spec.start is not None or spec.whole else _anchors(data, spec.anchor)
         chosen.append((data, anchors, _pick(anchors, spec, data.rank)))
@@ -121,9 +123,9 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     whole = [d.rank for d, a, _ in chosen if a is None]
     if whole and spec.start is None and not spec.whole:
         if spec.anchor is None:
-            notes.append(f"no step or chunk range on {_ranks(whole)}: the window is the whole capture")
+            notes.append(f"no step or chunk range on {some_ranks(whole)}: the window is the whole capture")
         else:
-            notes.append(f"no range matches --anchor {spec.anchor!r} on {_ranks(whole)}: left out")
+            notes.append(f"no range matches --anchor {spec.anchor!r} on {some_ranks(whole)}: left out")
     for data, anchors, picks in chosen:
         if spec.start is not None and spec.end is not None:
             spans.append(_by_gpu_time(data, spec.start, spec.end))
@@ -134,14 +136,16 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
             spans += [_by_launch(data, anchors, k, spec.period) for k in picks]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
     if idle:
-        notes.append(f"{_ranks(idle)}: no GPU work in the window (the capture may have ended early there)")
+        notes.append(f"{some_ranks(idle)}: no GPU work in the window (the capture may have ended early there)")
     unlinked = sum(d.unlinked for d, _, _ in chosen)
     if unlinked:
         notes.append(f"{unlinked} GPU ops have no launch record: placed by their GPU start")
-    return Windows(spans, notes)
+    if spec.period and (last := [w.rank for w in spans if w.label != WHOLE and w.index + 1 == w.count]):
+        notes.append(f"{some_ranks(last)}: nothing follows the last instance, so its window ends with its last op")
+    return Windows(spans, notes, {d.rank: a for d, a, _ in chosen if a is not None})
 
 
-def _pick(anchors: _Anchors | None, spec: WindowSpec, rank: int) -> list[int]:
+def _pick(anchors: Anchors | None, spec: WindowSpec, rank: int) -> list[int]:
     if anchors is None:
         return []
     n = len(anchors.label)
@@ -154,8 +158,8 @@ def _pick(anchors: _Anchors | None, spec: WindowSpec, rank: int) -> list[int]:
 
 
 def _match(
-    chosen: list[tuple[RankData, _Anchors | None, list[int]]], notes: list[str]
-) -> list[tuple[RankData, _Anchors | None, list[int]]]:
+    chosen: list[tuple[RankData, Anchors | None, list[int]]], notes: list[str]
+) -> list[tuple[RankData, Anchors | None, list[int]]]:
     """The same label on every rank: the common one nearest to the first rank's median."""
     have = [(d, a) for d, a, _ in chosen if a is not None]
     if not have:
@@ -174,7 +178,7 @@ def _match(
     return [(d, a, [a.label.index(label)] if a else []) for d, a, _ in chosen]
 
 
-def _anchors(data: RankData, pattern: str | None) -> _Anchors | None:
+def _anchors(data: RankData, pattern: str | None) -> Anchors | None:
     """Instances of the given anchor, or of the first default that this rank has; None where it has none."""
     table = data.anchor_ranges()
     if table.height == 0:
@@ -187,12 +191,12 @@ def _anchors(data: RankData, pattern: str | None) -> _Anchors | None:
     return None if pattern is not None else _numbered(table)
 
 
-def _instances(found: pl.DataFrame) -> _Anchors:
+def _instances(found: pl.DataFrame) -> Anchors:
     found = found.sort("start_ns", "end_ns", maintain_order=True)
-    return _Anchors(found["text"].to_list(), found["start_ns"].to_numpy(), found["end_ns"].to_numpy())
+    return Anchors(found["text"].to_list(), found["start_ns"].to_numpy(), found["end_ns"].to_numpy())
 
 
-def _numbered(table: pl.DataFrame) -> _Anchors | None:
+def _numbered(table: pl.DataFrame) -> Anchors | None:
     """Ranges whose texts differ in a running number: the shallowest family; of several, the one with most host time.
 
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
@@ -218,7 +222,7 @@ def _numbered(table: pl.DataFrame) -> _Anchors | None:
     return _instances(numbered.filter(pl.col("family") == families["family"][0]))
 
 
-def _by_launch(data: RankData, anchors: _Anchors, k: int, period: bool) -> Window:
+def _by_launch(data: RankData, anchors: Anchors, k: int, period: bool) -> Window:
     if period and k + 1 < len(anchors.label):
         return _by_period(data, anchors, k)
     lo, hi = int(anchors.start[k]), int(anchors.end[k])
@@ -226,7 +230,7 @@ def _by_launch(data: RankData, anchors: _Anchors, k: int, period: bool) -> Windo
     return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, hi, gpu[0], gpu[1], ops)
 
 
-def _by_period(data: RankData, anchors: _Anchors, k: int) -> Window:
+def _by_period(data: RankData, anchors: Anchors, k: int) -> Window:
     """From the first op launched in the instance to the first op launched in the next one."""
     lo, then, hi = int(anchors.start[k]), int(anchors.start[k + 1]), int(anchors.end[k + 1])
     ops, (first, last) = data.launched_between(lo, then)
@@ -248,5 +252,6 @@ def _by_gpu_time(data: RankData, start: int, end: int) -> Window:
     return Window(data.rank, data.pid, f"[{start}, {end})", 0, 1, None, None, start, end, ops, clipped=True)
 
 
-def _ranks(ranks: list[int]) -> str:
+def some_ranks(ranks: list[int]) -> str:
+    """Ranks as notes name them."""
     return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ",".join(map(str, ranks))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+from stepscope.analyses._between import between_notes
 from stepscope.analyses._comm import need_ops
 from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._partition import Partition, partition
@@ -58,7 +59,10 @@ def breakdown(
                 table.append(_row(span, parts))
     columns = TREE_COLUMNS if tree else VARIANTS["by=step"] if by == "step" else COLUMNS
     return Result(
-        rows(columns, table), chosen.rows(), summary=_summary(table, tree), notes=[*chosen.notes, *graph_notes(profile)]
+        rows(columns, table),
+        chosen.rows(),
+        summary=_summary(table, tree),
+        notes=[*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)],
     )
 
 

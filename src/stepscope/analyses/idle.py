@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 import polars as pl
 
+from stepscope.analyses._between import between_notes
 from stepscope.analyses._causes import CAUSES, Pieces, causes
 from stepscope.analyses._comm import need_ops
 from stepscope.analyses._graphs import graph_notes
@@ -25,13 +26,14 @@ from stepscope.model.result import Col, Result
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _CAUSE = Col("cause", "sync, alloc, load, api, host, queue; tail: no op ends it; unlinked: the op has no launch record")
+_RANGE = Col("range", "range the launching thread was in; for `queue`, the range that launched the op")
 
 COLUMNS = (
     *_WHO,
     Col("gap_start_ns", "start of the stretch, GPU time"),
     Col("gap_ns", "its length"),
     _CAUSE,
-    Col("range", "range the launching thread was in"),
+    _RANGE,
     Col("call", "CUDA call that covers the stretch longest; the launch for `queue`"),
     Col("next_op", "op that ended the gap"),
     Col("doing", "what else the trace says of the host meanwhile: OS-runtime call, torch op or Python function"),
@@ -39,7 +41,7 @@ COLUMNS = (
 _TOTALS = (Col("n", "stretches"), Col("total_ns", "their length"), Col("share_pct", "share of the window"))
 VARIANTS = {
     "by=cause": (*_WHO, _CAUSE, *_TOTALS),
-    "by=range": (*_WHO, Col("range", "range the launching thread was in"), *_TOTALS),
+    "by=range": (*_WHO, _RANGE, *_TOTALS),
 }
 
 
@@ -72,7 +74,7 @@ def idle(
             frames.append(frame)
     columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
     table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    return Result(table, chosen.rows(), notes=[*chosen.notes, *graph_notes(profile)])
+    return Result(table, chosen.rows(), notes=[*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)])
 
 
 def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:

@@ -2,11 +2,12 @@
 
 One slow step is another bug than a slow run: a garbage collection, a recompile or a checkpoint shows as an outlier, a
 slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its rank's
-steps.
+steps, by its own time on the GPU or by its period: a stall between two steps is in neither's own time.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -27,7 +28,9 @@ COLUMNS = (
     Col("label", "its text"),
     Col("cpu_ns", "length of the range on the host"),
     Col("gpu_ns", "first start to last end of the ops launched in it; null where there are none"),
-    Col("outlier", "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work)"),
+    Col(
+        "outlier", "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work) or by period"
+    ),
     Col("period_ns", "from its start on the GPU to the next one's; null for the last"),
 )
 _FEWEST = 4  # quartiles of fewer steps say nothing
@@ -49,14 +52,15 @@ def iterations(
     summary: list[dict[str, Any]] = []
     for data in ranks_of(profile):
         spans = [w for w in chosen.of(data.rank) if w.cpu_start_ns is not None and w.cpu_end_ns is not None]
-        cpu = np.array([w.cpu_end_ns - w.cpu_start_ns for w in spans if w.cpu_end_ns and w.cpu_start_ns is not None])
+        cpu = np.array([(w.cpu_end_ns or 0) - (w.cpu_start_ns or 0) for w in spans], np.int64)
         gpu = [None if w.gpu_start_ns is None else w.gpu_ns for w in spans]
-        known = np.array([g for g in gpu if g is not None])
-        paced = known if len(known) == len(spans) else cpu
-        flags = _outliers(paced)
-        starts = [w.gpu_start_ns for w in spans] + [None]
+        known = np.array([g for g in gpu if g is not None], np.int64)
+        starts = [w.gpu_start_ns for w in spans]
+        period = [None if a is None or b is None else b - a for a, b in zip(starts, [*starts[1:], None], strict=False)]
+        paced = np.array([p for p in period if p is not None], np.int64)
+        flags = _outliers(known if len(known) == len(spans) else cpu)
+        flags[[i for i, p in enumerate(period) if p is not None]] |= _outliers(paced)
         for i, w in enumerate(spans):
-            here, then = starts[i], starts[i + 1]
             table.append(
                 {
                     "rank": w.rank,
@@ -67,15 +71,16 @@ def iterations(
                     "cpu_ns": int(cpu[i]),
                     "gpu_ns": gpu[i],
                     "outlier": bool(flags[i]),
-                    "period_ns": None if here is None or then is None else then - here,
+                    "period_ns": period[i],
                 }
             )
-        summary.append({"rank": data.rank, "n": len(spans), **_percentiles("cpu", cpu), **_percentiles("gpu", known)})
+        pace = {**_percentiles("cpu", cpu), **_percentiles("gpu", known), **_percentiles("period", paced)}
+        summary.append({"rank": data.rank, "n": len(spans), **pace})
     return Result(rows(COLUMNS, table), chosen.rows(), {"pace": summary, "plot": plot}, chosen.notes)
 
 
 def _fold(label: str) -> str:
-    return "".join("#" if c.isdigit() else c for c in label).replace("##", "#").replace("##", "#")
+    return re.sub(r"#?\d+", "#", label)
 
 
 def _outliers(times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

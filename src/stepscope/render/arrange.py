@@ -21,6 +21,10 @@ def arrange(columns: list[Column], width: int) -> tuple[list[str], list[str], li
         if moved:
             below.append("in every row: " + ", ".join(f"{c.title} {c.full[0]}" for c in moved))
         gap = layout.fit(columns, width)
+    if gap == 1:
+        columns, twins = _without_twins(columns)
+        below += [f"{', '.join(again)}: as {title} in every row" for title, again in twins.items()]
+        gap = layout.fit(columns, width)
     under = _squeezed(columns, width) if gap == 1 else None
     if under is None:
         return *layout.lines(columns, gap), below
@@ -41,6 +45,22 @@ def _without_constants(columns: list[Column], width: int) -> tuple[list[Column],
         if layout.fit(columns, width) == 2:
             break
     return columns, moved
+
+
+def _without_twins(columns: list[Column]) -> tuple[list[Column], dict[str, list[str]]]:
+    """Columns of numbers that repeat an earlier one on every row (a mean of single values) are left out, and named."""
+    seen: dict[tuple[str, ...], str] = {}
+    twins: dict[str, list[str]] = {}
+    kept = []
+    for column in columns:
+        cells = tuple(column.full)
+        if column.number and len(cells) > 1 and cells in seen:
+            twins.setdefault(seen[cells], []).append(column.title)
+            continue
+        if column.number:
+            seen[cells] = column.title
+        kept.append(column)
+    return kept, twins
 
 
 def _squeezed(columns: list[Column], width: int) -> Column | None:

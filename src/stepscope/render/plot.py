@@ -10,21 +10,23 @@ from stepscope.render.units import duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST_WIDTH = 20
+_SHOWN = {"period_ns": "the period", "gpu_ns": "the time on the GPU", "cpu_ns": "the time on the host"}
 
 
 def pace(rows: pl.DataFrame, width: int) -> list[str]:
-    """Time on the GPU (on the host where there is none) of every instance, by rank, on one scale from 0."""
-    timed = rows.with_columns(pl.coalesce("gpu_ns", "cpu_ns").alias("took")).drop_nulls("took")
-    if timed.height == 0:
+    """Period of every instance (else its time on the GPU, else on the host), by rank, on one scale from 0."""
+    what = next((c for c in ("period_ns", "gpu_ns", "cpu_ns") if rows[c].count()), None)
+    if what is None:
         return []
+    timed = rows.rename({what: "took"}).drop_nulls("took")
     most = int(timed["took"].to_numpy().max())
     room = max(_LEAST_WIDTH, width - len("rank 0000  "))
-    lines = [f"each bar is one instance, full height {duration(most)}"]
+    lines = [f"each bar is {_SHOWN[what]} of one instance, full height {duration(most)}"]
     for (rank,), mine in timed.group_by(["rank"], maintain_order=True):
         took = _squeezed(mine["took"].to_list(), room)
         lines.append(f"rank {rank!s:<5} {''.join(_bar(t, most) for t in took)}")
     if timed.group_by("rank").len()["len"].to_numpy().max() > room:
-        lines[0] = f"each bar is the slowest of several instances, full height {duration(most)}"
+        lines[0] = f"each bar is {_SHOWN[what]} of the slowest of several instances, full height {duration(most)}"
     return lines
 
 

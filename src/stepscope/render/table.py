@@ -89,6 +89,7 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
     columns = []
     names = rows.columns
     skip = set()
+    tree = {"depth", "path", "range"} <= set(names)
     for name in names:
         if name in skip:
             continue
@@ -106,8 +107,12 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
         elif base and name.endswith(INSTANTS):
             values = [None if v is None else v - base for v in values]
         number = rows.schema[name].is_numeric() or rows[name].null_count() == rows.height
-        columns.append(layout.Column(header(name), [show(name, v) for v in values], number))
-    return columns
+        cells = [show(name, v) for v in values]
+        if tree and name == "range":
+            # Rows are in the tree's order: indented texts say what paths would, which are long.
+            cells = ["  " * depth + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
+        columns.append(layout.Column(header(name), cells, number))
+    return [c for c in columns if not (tree and c.title in ("depth", "path"))]
 
 
 def _summary(summary: dict[str, Any], width: int, pen: _Pen) -> list[str]:

@@ -2,7 +2,7 @@
 
 A gap is split at the launch of the op that ends it. Before it, each instant belongs to the call that the launching
 thread is in, or to the host; neighbours of one cause are one row, except that the host's own time is one row per range.
-A row's call is the one that covers it longest.
+A row's call is the one that covers it longest. From the launch on the op is queued, and the range is the launch's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def idle_rows(f: Facts, p: Partition) -> list[dict[str, Any]]:
     for t in np.unique(thread).tolist():
         mine = thread == t
         rows += _before(f, t, start[mine], split[mine], op[mine])
-        rows += _queued(f, t, split[mine], end[mine], op[mine])
+        rows += _queued(f, split[mine], end[mine], op[mine])
     return sorted(rows, key=lambda row: int(row["gap_start_ns"]))
 
 
@@ -55,10 +55,10 @@ def _row(f: Facts, start: int, end: int, cause: str, within: int, call: int, op:
     }
 
 
-def _queued(f: Facts, thread: int, start: I64, end: I64, op: I64) -> list[dict[str, Any]]:
+def _queued(f: Facts, start: I64, end: I64, op: I64) -> list[dict[str, Any]]:
     some = start < end
     start, end, op = start[some], end[some], op[some]
-    within = f.range_at(thread, start)
+    within = f.range[op]
     return [
         _row(f, a, b, "queue", r, int(f.launch[o]), o)
         for a, b, r, o in zip(start.tolist(), end.tolist(), within.tolist(), op.tolist(), strict=True)

@@ -114,8 +114,7 @@ def iteration_rows(f: Facts) -> list[dict[str, Any]]:
     np.minimum.at(first, owner[inside], f.start[inside])
     np.maximum.at(last, owner[inside], f.end[inside])
     gpu = last - first
-    low, high = np.percentile(gpu, [25, 75]) if len(gpu) >= _FEWEST else (-np.inf, np.inf)
-    fence = 3 * (high - low)
+    outlier = _beyond(gpu) | np.append(_beyond(np.diff(first)), False)
     rows = []
     for i, row in enumerate(every):
         text = f.text(row) or ""
@@ -127,8 +126,16 @@ def iteration_rows(f: Facts) -> list[dict[str, Any]]:
                 "label": text,
                 "cpu_ns": int(hi[i] - lo[i]),
                 "gpu_ns": int(gpu[i]),
-                "outlier": bool(gpu[i] < low - fence or gpu[i] > high + fence),
+                "outlier": bool(outlier[i]),
                 "period_ns": int(first[i + 1] - first[i]) if i + 1 < len(every) else None,
             }
         )
     return rows
+
+
+def _beyond(ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Beyond Tukey's outer fences."""
+    low, high = np.percentile(ns, [25, 75]) if len(ns) >= _FEWEST else (-np.inf, np.inf)
+    fence = 3 * (high - low)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (ns < low - fence) | (ns > high + fence)
+    return found
