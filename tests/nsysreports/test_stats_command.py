@@ -77,7 +77,8 @@ def test_nothing_to_answer_with(stepscope, eager):
         (["-r", "cuda_api_sum", "--timeunit", "weeks"], "no such unit"),
         (["-r", "cuda_api_sum", "--filter-time", "later"], "--filter-time"),
         (["-r", "cuda_api_sum", "--filter-nvtx", "nowhere"], "no NVTX range 'nowhere'"),
-        (["-r", "cuda_api_sum", "-o", "/nonexistent/base"], "make it first"),
+        (["-r", "cuda_api_sum", "-o", "/proc/nonexistent/base"], "make it first"),
+        (["-r", "cuda_api_sum", "-o", "@nonexistent-command"], "cannot run it"),
     ],
 )
 def test_bad_usage(stepscope, eager, arguments, said):
@@ -101,6 +102,16 @@ def test_files(stepscope, eager, tmp_path):
 def test_into_a_command(stepscope, eager):
     ran = stepscope("stats", "-r", "cuda_api_sum", "-o", "@grep cudaMemcpyAsync", eager)
     assert ran.out.count("\n") == 1
+
+
+def test_whole_graphs_and_what_was_left_out_are_said(stepscope, shared):
+    graphs = shared / "traces/public/a100_cuda_graphs.sqlite"
+    ran = stepscope("rules", "-r", "gpu_gaps,cuda_api_sync", graphs)
+    assert (
+        ran.err == "stepscope: gpu_gaps: 10 CUDA graphs recorded whole are left out, as in nsys: the GPU looks idle\n"
+    )
+    ran = stepscope("stats", "-r", "cuda_api_sum", shared / "traces/h200/payloads/overlapped.sqlite")
+    assert ran.err == "stepscope: CUPTI_ACTIVITY_KIND_RUNTIME: left out 1 row of processes that are no rank\n"
 
 
 def test_help_lists_and_explains(stepscope):

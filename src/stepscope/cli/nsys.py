@@ -143,6 +143,9 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
                 _say(given, f"{order.text}: {note}")
     if refused and len(refused) == len(asked):
         raise refused[0]
+    for note in profile.notes:
+        if "left out" in note:  # rows that nsys counts; what it says of ranks and warnings is not of these reports
+            _say(given, note)
     for reason in refused:
         _say(given, f"skipped {reason}")
 
@@ -163,7 +166,10 @@ def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
     if order.to == "-":
         click.echo(text, nl=bool(text))
     elif order.to.startswith("@"):
-        subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)
+        try:
+            subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)
+        except (OSError, ValueError) as error:
+            raise BadInput(f"-o {order.to}: cannot run it ({error})", "give a command that reads a report") from None
     elif text:
         from stepscope.nsysreports.formats import SUFFIXES
 

@@ -47,9 +47,16 @@ class Asker:
         frame = report.query(view, args)
         if len(frame.columns) != len(report.columns):
             raise AssertionError(f"{report.name}: {frame.columns} are not its columns")
-        return Answer(report, frame, self._notes(report, args, frame))
+        return Answer(report, frame, [*self._graphs(report), *self._torch(report, args, frame)])
 
-    def _notes(self, report: Report, args: Args, frame: pl.DataFrame) -> list[str]:
+    def _graphs(self, report: Report) -> list[str]:
+        """nsys knows no CUDA graph that was recorded whole: to its reports the GPU idles meanwhile."""
+        if "gpu" not in report.name and "kern" not in report.name:
+            return []
+        whole = int((self.profile.ops["kind"] == "graph").sum())
+        return [f"{whole} CUDA graphs recorded whole are left out, as in nsys: the GPU looks idle"] if whole else []
+
+    def _torch(self, report: Report, args: Args, frame: pl.DataFrame) -> list[str]:
         """What a torch trace cannot say: it has fewer kinds of records than nsys, and fewer columns in them."""
         if frame.height == 0 or all(s.format != "kineto" for s in self.profile.sources):
             return []

@@ -23,7 +23,6 @@ class Part:
     start: int | None = None
     end: int | None = None
     rank: int | None = None
-    pid: int | None = None
     tid: int | None = None
 
     @property

@@ -96,8 +96,6 @@ class Report:
     query: Query
     doc: str = ""
     args: tuple[Argument, ...] = ()
-    #: What the trace must have for the report to mean anything: named in the message where it does not.
-    needs: tuple[str, ...] = ()
     #: Only rules have advice: what the rows mean, and what to try.
     advice: str = ""
 
