@@ -63,6 +63,19 @@ def blame(a: Across) -> Blame:
     return Blame(ranks, late, raw, times)
 
 
+def late_hosts(a: Across) -> dict[str, int]:
+    """By host, for how long everyone else waited for all of its ranks: they share what made them late."""
+    hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), "host")
+    frame = pl.DataFrame({"meeting": a.meeting, "rank": a.rank, "start": a.start}).join(hosts, on="rank", how="left")
+    came = frame.group_by("meeting", "host").agg(pl.col("start").min().alias("lo"), pl.col("start").max().alias("hi"))
+    came = came.sort("meeting", "lo", "host").filter(pl.len().over("meeting") > 1)
+    last = came.group_by("meeting", maintain_order=True).agg(
+        pl.col("host").last(), (pl.col("lo").last() - pl.col("hi").head(pl.len() - 1).max()).alias("ns")
+    )
+    late = last.filter(pl.col("ns") > round(a.clocks.residual)).group_by("host").agg(pl.col("ns").sum())
+    return dict(late.iter_rows())
+
+
 def _unclear(a: Across, last: I64, second: I64) -> I64:
     """Differences that the clocks do not resolve: up to the residual, where two clocks are compared."""
     source = a.matched.sides["source"].cast(pl.Int64).to_numpy()

@@ -65,7 +65,8 @@ def _beyond(values: F64) -> F64:
     if len(values) < 2:
         return np.zeros(len(values))
     ordered = np.sort(values)
-    usual = ordered[(len(ordered) - 1) // 4]
+    # Of two, the better one; of more, never the best itself: its distance to the usual says how much is chance.
+    usual = ordered[max((len(ordered) - 1) // 4, min(1, len(ordered) - 2))]
     spread = usual - ordered[0]
     excess = values - usual
     beyond: F64 = np.where(excess > _SPREADS * spread, excess, np.minimum(excess, 0))

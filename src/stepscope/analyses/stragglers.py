@@ -3,8 +3,8 @@
 `late_ns` is blame: at every communication the last to arrive is blamed for the time after the last but one; where it
 was itself held up by an earlier communication, the blame passes on to whoever was late there, and so on to the root.
 What a schedule makes ranks wait (a pipeline's next stage) is blame too, but nobody's fault: a rank has a `cause` only
-where it took longer than ranks that do the same work: compute, host (it launched late), data (late in getting input) or
-network (its links, not its arrival, are slow). Victims have none.
+where others waited for it and it took longer than ranks that do the same work: compute, host (it launched late), data
+(late in getting input) or network (its links, not its arrival, are slow). Victims have none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses._across import Across, Align, across
-from stepscope.analyses._blame import Blame, blame
-from stepscope.analyses._excess import own_excess, slow_links
+from stepscope.analyses._blame import Blame, blame, late_hosts
+from stepscope.analyses._excess import MATERIAL, own_excess, slow_links
 from stepscope.analyses._lateness import facts
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -37,6 +37,8 @@ COLUMNS = (
 )
 #: An excess of data alone is input; a host that is slow everywhere is slow in getting input too.
 _ELSEWHERE = 0.1
+#: A rank with more of the lateness than this (per cent) is worth a word, also where nothing explains it.
+_MOST = 50.0
 
 
 def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
@@ -47,7 +49,13 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     table = _table(found, who, own, links)
     notes = list(found.notes)
     named = [r for r in table if r["cause"]]
-    if not named:
+    worst = max(table, key=lambda r: r["late_ns"])
+    if worst["cause"] is None and worst["share_pct"] > _MOST:
+        notes.append(
+            f"rank {worst['rank']} has {worst['share_pct']:.0f} % of the lateness, but nothing recorded took longer "
+            "there than on its peers: it came late from before the capture, or from work that was not recorded"
+        )
+    elif not named:
         notes.append("no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread")
     lone = int((own["peers"] == 0).sum())
     if lone:
@@ -67,11 +75,15 @@ def _table(a: Across, who: Blame, own: pl.DataFrame, links: list[dict[str, Any]]
     hosts = dict(a.ranks.select("rank", "host").iter_rows())
     network = _network(links, hosts)
     shared = _shared_by_host(a, own)
+    together = late_hosts(a)
+    least = MATERIAL * max(a.facts["own"]["span_ns"].to_list())
     table = []
     for row in own.iter_rows(named=True):
         rank, i = row["rank"], place.get(row["rank"])
         late = int(who.late[i]) if i is not None else 0
         excess = row["compute_ns"] + max(row["host_ns"], row["data_ns"])
+        if min(excess, max(late, together.get(hosts[rank], 0))) < least:  # nobody waited for it
+            row, excess = {**row, "compute_ns": 0, "host_ns": 0, "data_ns": 0}, 0
         table.append(
             {
                 "rank": rank,
