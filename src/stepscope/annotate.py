@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from stepscope._recorder import Emitter, Recorder, Settings, nvtx_emitter
@@ -85,7 +86,8 @@ def _never() -> bool:
     return False
 
 
-#: torch's, once torch is there. torch.compile folds it to True, so that nothing below it is traced or guarded on.
+#: torch's, once torch is there. torch.compile folds it to True, so that nothing below it is traced or guarded on; what
+#: stands for a range there is made in the compiled region, as torch.compile enters no object made outside of it.
 _compiling: Callable[[], bool] = _never
 
 
@@ -133,7 +135,7 @@ def step(number: int) -> Any:
     Steps are counted from the first that this process runs: a job resumed at step 5000 is captured too.
     """
     if _compiling():
-        return _NOTHING
+        return nullcontext()
     if not _ready:
         _bind()
     if _recorder is not None:
@@ -143,7 +145,9 @@ def step(number: int) -> Any:
 
 def chunk(forward: Place | None = None, backward: Place | None = None) -> Any:
     """A chunk of the pipeline: forward and/or backward of (micro-batch, phase); neither is deferred weights."""
-    if _compiling() or _emit is None:
+    if _compiling():
+        return nullcontext()
+    if _emit is None:
         return _NOTHING
     parts = [f"{way} chunk {at[0]} (phase{at[1]})" for way, at in (("forward", forward), ("backward", backward)) if at]
     return _Range(_emit, " ".join(parts) or "weight chunk")
@@ -151,28 +155,36 @@ def chunk(forward: Place | None = None, backward: Place | None = None) -> Any:
 
 def stage(layer: int, number: int, way: str) -> Any:
     """Stage 1 to 5 of a layer; way is `f`, `b` or `w`: `layer03.stage2_f`."""
-    if _compiling() or _emit is None:
+    if _compiling():
+        return nullcontext()
+    if _emit is None:
         return _NOTHING
     return _Range(_emit, f"layer{layer:02d}.stage{number}_{way}")
 
 
 def fused(before: int, layer: int, way: str) -> Any:
     """The end of one layer with the beginning of the next: `layer03_stage5_f_layer04_stage1_f`."""
-    if _compiling() or _emit is None:
+    if _compiling():
+        return nullcontext()
+    if _emit is None:
         return _NOTHING
     return _Range(_emit, f"layer{before:02d}_stage5_{way}_layer{layer:02d}_stage1_{way}")
 
 
 def pipeline() -> Any:
     """Sends and receives between pipeline stages: `pipeline send/recv`."""
-    if _compiling() or _emit is None:
+    if _compiling():
+        return nullcontext()
+    if _emit is None:
         return _NOTHING
     return _Range(_emit, "pipeline send/recv")
 
 
 def region(text: str) -> Any:
     """Anything else: `prolog_f`, `optimizer`, `data`."""
-    if _compiling() or _emit is None:
+    if _compiling():
+        return nullcontext()
+    if _emit is None:
         return _NOTHING
     return _Range(_emit, text)
 

@@ -47,8 +47,6 @@ class Run:
         except BaseException:
             self.end()
             raise
-        finally:
-            self._log.flush()
 
     def end(self) -> None:
         """End everything that carries our token: the profiler's helpers leave the process group, but not that."""

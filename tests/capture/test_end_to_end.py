@@ -1,0 +1,65 @@
+"""The reference workload on two CPU ranks (gloo), under a real nsys and torch.profiler: run, verified, analysed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.capture import manifest
+from stepscope.cli.main import run
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPE = ["--pp=2", "--layers=2", "--micro-batches=8", "--width=16", "--hidden=16", "--seq=16", "--steps=4"]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return str(probe.getsockname()[1])
+
+
+def test_run_verify_analyse(torch_python, tmp_path, monkeypatch, capsys):
+    if shutil.which("nsys") is None:
+        pytest.skip("no nsys on the PATH")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("SECRET_TOKEN", "hf_0123456789abcdef")
+    monkeypatch.chdir(tmp_path)
+    train = str(ROOT / "examples" / "moe_reference" / "train.py")
+    options = ["--backend", "both", "--trigger", "nvtx", "--warmup", "3", "--nproc", "2", "--port", free_port()]
+    status = run(["capture", "run", *options, "-o", "cap", "--", torch_python, train, *SHAPE])
+    said = capsys.readouterr()
+    assert status == 0, said.err + said.out
+    assert not list(tmp_path.glob(".cap*"))
+
+    for backend in ("nsys", "torch"):
+        folder = tmp_path / "cap" / backend
+        written = (folder / "manifest.json").read_text()
+        assert "hf_0123456789abcdef" not in written
+        scenario = json.loads(written)["scenario"]
+        assert scenario["mesh"] == {"pp": 2, "dp": 1, "cp": 1, "ep": 1} and scenario["ranks"] == 2
+        assert scenario["versions"]["torch"].startswith("2.")
+        assert run(["capture", "verify", str(folder), "--format", "json"]) == 0
+        checks = {r["check"]: r["status"] for r in json.loads(capsys.readouterr().out)["rows"]}
+        assert checks["ranks"] == checks["setup label"] == checks["steps"] == checks["steady state"] == "ok"
+        assert checks["kernels"] == "skipped"  # there is no GPU here
+
+        profile = stepscope.open(folder)
+        assert profile.setup().rows["pp_size"].to_list() == [2, 2]
+        window = profile.window().rows
+        assert window["label"].str.contains("forward chunk . .phase0. backward chunk").all()
+        assert window["count"].to_list() == [5, 7]  # 8 + 2s − 2·2 + 1
+        ranges = set(profile.names.gather(profile.ranges["name"]).to_list())
+        assert {"step 3", "pipeline send/recv", "layer00.stage2_f", "layer01.stage3_w", "optimizer"} <= ranges
+        assert not {"step 0", "step 2"} & ranges
+
+    a, b = (manifest.read(tmp_path / "cap" / backend) for backend in ("nsys", "torch"))
+    assert a is not None and b is not None
+    assert {k for k, _, _ in manifest.differences(a, b)} <= {
+        "backend", "per", "versions.nsys", "environment.STEPSCOPE_CAPTURE_TRIGGER",
+    }  # fmt: skip

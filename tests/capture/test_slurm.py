@@ -1,0 +1,126 @@
+"""SLURM by stand-ins for srun and scontrol on the PATH."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from stepscope.capture import slurm
+from stepscope.cli.main import run
+
+SCONTROL = """#!/bin/sh
+if [ "$2" = hostnames ]; then printf 'n01\\nn02\\n'; exit 0; fi
+[ "$4" = 77 ] || {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
+echo "JobId=77 JobName=x RunTime={run} TimeLimit={limit} NodeList=n[01-02] NumNodes={nodes} NumCPUs=64"
+"""
+#: Runs the command once per node, one after the other.
+SRUN = """#!{python}
+import os, subprocess, sys
+argv = sys.argv[1:]
+open({log!r}, "a").write(" ".join(argv) + "\\n")
+nodes = int(next(a for a in argv if a.startswith("--nodes=")).split("=")[1])
+while argv[0].startswith("-"):
+    argv.pop(0)
+for node in range(nodes):
+    here = dict.fromkeys(("SLURM_NODEID", "SLURM_PROCID", "RANK"), str(node))
+    env = {{**os.environ, **here, "SLURM_STEP_ID": "0"}}
+    status = subprocess.run(argv, env=env).returncode
+    if status > 1:
+        sys.exit(status)
+"""
+
+
+@pytest.fixture
+def job(script, tmp_path, monkeypatch):
+    """An allocation of two nodes; a function that changes it."""
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.delenv("SLURM_STEP_ID", raising=False)
+    monkeypatch.chdir(tmp_path)
+    script("srun", SRUN.format(python=sys.executable, log=str(tmp_path / "srun.log")))
+
+    def change(run: str = "00:10:00", limit: str = "01:00:00", nodes: int = 2) -> None:
+        script("scontrol", SCONTROL.format(run=run, limit=limit, nodes=nodes))
+
+    change()
+    return change
+
+
+def test_what_the_allocation_is(job, monkeypatch):
+    assert slurm.allocation() == slurm.Allocation("77", 2, 3000.0, "n01")
+    job(limit="UNLIMITED")
+    assert slurm.allocation().left_s is None
+    job(limit="2-00:00:00", run="1-23:30:00")
+    assert slurm.allocation().left_s == 1800.0
+    monkeypatch.setenv("SLURM_STEP_ID", "0")  # srun has started us: there is nothing left to start
+    assert slurm.allocation() is None
+
+
+def test_dry_run_prints_what_to_paste(job, capsys, tmp_path):
+    asked = ["capture", "run", "--dry-run", "--nproc", "8", "-o", "cap", "--", "python", "train.py", "--lr", "1 2"]
+    assert run(asked) == 0
+    text = capsys.readouterr().out
+    folder = tmp_path / "cap"
+    assert text.splitlines()[0] == f"mkdir -p {folder}"
+    assert text.splitlines()[1] == (
+        f"env STEPSCOPE_CAPTURE_BACKEND=nsys STEPSCOPE_CAPTURE_ID=dry-run STEPSCOPE_CAPTURE_OUT={folder} "
+        "STEPSCOPE_CAPTURE_STEPS=1 STEPSCOPE_CAPTURE_TRIGGER=cuda STEPSCOPE_CAPTURE_WARMUP=5 "
+        "srun --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL "
+        "nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --cuda-graph-trace=node "
+        "--capture-range=cudaProfilerApi --capture-range-end=stop --kill=none --force-overwrite=false "
+        f"'--output={folder}/node%q{{SLURM_NODEID}}.%h' "
+        "python -m torch.distributed.run --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=n01:29500 "
+        "--rdzv-id=77 train.py --lr '1 2'"
+    )
+    assert not folder.exists()
+
+
+def test_a_command_that_is_a_rank_itself(job, capsys):
+    assert run(["capture", "run", "--dry-run", "-o", "cap", "--", "python", "train.py"]) == 0
+    text = capsys.readouterr().out
+    assert "srun --nodes=2 --kill-on-bad-exit=1" in text and "rank%q{SLURM_PROCID}.%h" in text
+
+
+def test_short_and_small_allocations_are_refused(job, capsys):
+    job(run="00:56:00")
+    assert run(["capture", "run", "--dry-run", "--", "python", "train.py"]) == 2
+    assert "SLURM job 77: have 4 min left, need 10 min" in capsys.readouterr().err
+    job()
+    options = ["--pp", "2", "--ep", "16", "--layers", "16", "--max-size", "1GB"]
+    assert run(["capture", "run", "--dry-run", *options, "--", "python", "train.py"]) == 2
+    assert "SLURM job 77: have 2 nodes, need 4" in capsys.readouterr().err
+    job(limit="00:15:00", run="00:00:00")  # enough for one backend, not for two
+    assert run(["capture", "run", "--dry-run", "--backend", "both", "--", "python", "train.py"]) == 2
+    assert "need 20 min" in capsys.readouterr().err
+
+
+def test_a_job_that_is_gone(job, monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_JOB_ID", "78")
+    assert run(["capture", "run", "--dry-run", "--", "true"]) == 2
+    assert "Invalid job id" in capsys.readouterr().err
+
+
+def test_a_run_on_two_nodes(job, nsys, train, tmp_path, capsys):
+    nsys()
+    asked = ["capture", "run", "--trigger", "nvtx", "--no-verify", "-o", "cap", "--", "torchrun-stand-in"]
+    command = train()
+    stand_in = tmp_path / "tools" / "torchrun"
+    stand_in.write_text(f'#!/bin/sh\nexec {command[0]} {command[1]} "$@"\n')
+    stand_in.chmod(0o755)
+    asked[-1] = "torchrun"
+    assert run(asked) == 0, capsys.readouterr().err
+    names = {p.name for p in (tmp_path / "cap").glob("*.sqlite")}
+    assert names == {"node0.host0.sqlite", "node1.host0.sqlite"}
+    assert "--nodes=2 --ntasks-per-node=1" in (tmp_path / "srun.log").read_text()
+
+
+def test_doctor_looks_at_every_node(job, nsys, capsys, monkeypatch):
+    nsys()
+    asked = ["capture", "doctor", "--trigger", "nvtx", "--input", "corpus"]
+    monkeypatch.setattr(sys, "argv", ["stepscope", *asked])
+    assert run([*asked, "--format", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert [r["check"] for r in answer["rows"]].count("nsys") == 2
+    assert {r["status"] for r in answer["rows"] if r["check"] == "input corpus"} == {"missing"}
+    assert answer["notes"] == ["SLURM job 77: 2 nodes, 50 min left"]

@@ -1,0 +1,103 @@
+"""`capture verify`: a real capture gone wrong, its healthy siblings, and simulated ones with one thing missing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stepscope.capture import manifest
+from stepscope.cli.main import run
+from stepscope.simulate.run import simulate_to
+from stepscope.simulate.scenario import Scenario
+
+
+def verified(capsys, *arguments: str) -> tuple[int, dict[str, dict[str, str]], str]:
+    """Exit status, checks by name, and what was said on stderr."""
+    status = run(["capture", "verify", *arguments, "--format", "json"])
+    said = capsys.readouterr()
+    return status, {row["check"]: row for row in json.loads(said.out)["rows"]}, said.err
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory) -> Path:
+    """Two nodes, four ranks, one step."""
+    folder = tmp_path_factory.mktemp("sim")
+    simulate_to(Scenario(pp=2, ep=2, nodes=2, layers=4, micro_batches=10, steps=1), folder, ("nsys",))
+    return folder
+
+
+def test_the_capture_that_one_rank_s_stop_ended(shared, capsys):
+    file = shared / "traces" / "h200" / "moe4mps" / "cut_off.sqlite"
+    status, checks, said = verified(capsys, str(file))
+    assert status == 1
+    assert [c for c, row in checks.items() if row["status"] == "failed"] == ["not cut off"]
+    assert checks["not cut off"]["ranks"] == "2"
+    assert "rank 2: 5 of 8 chunks or steps have ranges but no GPU work" in said
+    assert "one rank's stop ended the capture for all" in said and "common stop" in said
+
+
+@pytest.mark.parametrize("name", ["overlapped", "serialized"])
+def test_its_healthy_siblings(shared, capsys, name):
+    status, checks, _ = verified(capsys, str(shared / "traces" / "h200" / "moe4mps" / f"{name}.sqlite"))
+    assert status == 0
+    assert not [c for c, row in checks.items() if row["status"] == "failed"]
+
+
+def test_warm_up_in_the_capture(shared, capsys):
+    status, checks, _ = verified(capsys, str(shared / "traces" / "h200" / "payloads" / "overlapped.sqlite"))
+    assert status == 1 and "68% of the GPU work comes before" in checks["nothing before the steps"]["found"]
+
+
+def test_a_simulated_capture_is_good(healthy, capsys):
+    status, checks, _ = verified(capsys, str(healthy))
+    assert status == 0, checks
+
+
+def test_a_missing_rank(healthy, capsys):
+    status, checks, _ = verified(capsys, str(healthy / "node1.sqlite"))
+    assert status == 1 and checks["ranks"]["ranks"] == "0-1"
+    status, checks, _ = verified(capsys, str(healthy), "--ranks", "8")
+    assert status == 1 and checks["ranks"]["ranks"] == "4-7"
+
+
+def test_too_large(healthy, capsys):
+    status, checks, _ = verified(capsys, str(healthy), "--max-size", "1kB")
+    assert status == 1 and checks["size"]["status"] == "failed"
+
+
+def test_no_setup_label_no_kernels_lost_ops(healthy, tmp_path, capsys):
+    copy = tmp_path / "node0.sqlite"
+    copy.write_bytes((healthy / "node0.sqlite").read_bytes())
+    with sqlite3.connect(copy) as db:
+        (half,) = db.execute("SELECT (min(start) + max(start)) / 2 FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+        db.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE start > ?", (half,))
+        db.execute("DELETE FROM NVTX_EVENTS WHERE text LIKE 'rank=%'")
+    status, checks, said = verified(capsys, str(copy))
+    assert status == 1
+    assert checks["setup label"]["status"] == checks["nothing dropped"]["status"] == "failed"
+    assert "launches have no op" in checks["nothing dropped"]["found"]
+    assert "(and " in said
+
+
+def test_too_few_micro_batches(tmp_path, capsys):
+    simulate_to(Scenario(pp=4, ep=1, layers=8, micro_batches=8, steps=1), tmp_path, ("nsys",))
+    status, checks, _ = verified(capsys, str(tmp_path))
+    assert status == 1 and checks["steady state"]["status"] == "failed"
+    assert "0" in checks["steady state"]["ranks"].split(",")[0]
+
+
+def test_what_the_manifest_says(healthy, tmp_path, capsys):
+    for file in healthy.glob("*.sqlite"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    times = {"0": [(100, False)] * 3 + [(150, True)]}
+    scenario = {"ranks": 5, "steps": 2, "machine": {"gpus": [{"name": "H200"}]}}
+    manifest.write(tmp_path, {"scenario": scenario, "captured": {"step_ns": times}})
+    status, checks, _ = verified(capsys, str(tmp_path))
+    assert status == 1 and checks["ranks"]["ranks"] == "4"
+    assert checks["slowdown"]["status"] == "warning" and checks["slowdown"]["found"] == "1.50 times"
+    status, checks, _ = verified(capsys, str(tmp_path), "--ranks", "4", "--against", str(tmp_path))
+    assert checks["slowdown"]["found"] == "1.50 times"
+    assert run(["capture", "verify", str(tmp_path), "--against", str(healthy)]) == 2
