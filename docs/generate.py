@@ -1,4 +1,4 @@
-"""Write cli.md, model.md and recipes.md, and the generated parts of README.md. `--check` only says if they are fresh."""
+"""Write cli.md, model.md, recipes.md and the generated parts of README.md. `--check` only says if they are fresh."""
 
 from __future__ import annotations
 

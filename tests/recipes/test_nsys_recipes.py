@@ -112,6 +112,12 @@ def test_rules(request, name, recipe, options):
     assert {"dur_ns", "device", "context"} <= set(same(ours, golden(name, recipe, "analysis"), ["pid", "start_ns"]))
 
 
+@pytest.mark.parametrize("recipe", ["cuda_api_sync", "cuda_memcpy_async"])
+def test_rules_on_calls(train, recipe):
+    ours = recipes.run(train, recipe).tables["analysis"]
+    assert "dur_ns" in same(ours, golden("train", recipe, "analysis"), ["pid", "start_ns", "api"])
+
+
 PACE = {
     "cuda_gpu_kern_pace": "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
     "nvtx_pace": "forward",
@@ -141,6 +147,7 @@ def test_diff_of_two_profiles(train):
 
 
 def test_goldens_are_all_used():
-    walked = {*SUMS, *TEXTS, *NCCL, *PACE, "gpu_gaps", "gpu_time_util", "diff", "mpi_sum", "osrt_sum"}
+    walked = {*SUMS, *TEXTS, *NCCL, *PACE, "gpu_gaps", "gpu_time_util", "cuda_api_sync"}
+    walked |= {"cuda_memcpy_async", "diff", "mpi_sum", "osrt_sum"}
     walked |= {"cuda_gpu_time_util_map", "nccl_gpu_time_util_map"}
     assert {Path(f).name.split(".")[1] for f in GOLDEN.glob("*.csv.gz")} == walked

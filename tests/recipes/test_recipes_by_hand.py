@@ -149,10 +149,28 @@ def test_overlap_trace_against_plain_sql(trace):
     assert sorted(found.select("pid", "start_ns", "dur_ns", "compute_ns").rows()) == expected
 
 
-def recipes_profile(path):
+SETS = {
+    "dlrm8": ("public/dlrm8/dlrm_kineto", "*.json"),
+    "h200_moe4mps_overlapped": ("h200/moe4mps", "overlapped.rank*.gz"),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_overlap_trace_against_traceinsight(shared, name):
+    """Its share of the union of communication is ours of the sum: no two of these kernels run at once on a rank."""
+    folder, files = SETS[name]
+    profile = recipes_profile(*sorted((shared / "traces" / folder).glob(files)))
+    found = recipes.run(profile, "nccl_gpu_overlap_trace").tables["trace"]
+    assert found["comm_ns"].sum() == 0
+    ours = found.group_by("rank").agg(pl.col("compute_ns").sum() * 100 / pl.col("dur_ns").sum()).sort("rank")
+    golden = pl.read_csv(shared / "golden" / "traceinsight-0.6.1" / name / "exact" / "comm_comp_overlap.csv")
+    assert ours["compute_ns"].round(2).to_list() == golden["comp_comm_overlap_pctg"].to_list()
+
+
+def recipes_profile(*paths):
     from stepscope import api
 
-    return api.open(path)
+    return api.open(*paths)
 
 
 def sample(at: int, name: str, value: float, **more: object) -> dict[str, object]:
@@ -192,7 +210,7 @@ def test_bytes_of_nccl_are_those_of_the_payloads(payloads, shared):
 @pytest.mark.parametrize("name", [n for n in recipes.recipes() if n != "diff"])
 def test_a_profile_without_what_it_takes_is_refused(name):
     with pytest.raises(CannotAnswer) as refused:
-        recipes.run(make(calls=[call(0, 1)] if name != "cuda_api_sum" else []), name)
+        recipes.run(make(calls=[call(0, 1)] if not name.startswith("cuda_api") else []), name)
     assert refused.value.hint
 
 

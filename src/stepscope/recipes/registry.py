@@ -6,13 +6,13 @@ import difflib
 from functools import cache
 
 from stepscope.errors import BadInput
-from stepscope.recipes import diff, idle, kernels, maps, metrics, overlap, pace, sums, topdown
+from stepscope.recipes import diff, kernels, maps, metrics, overlap, pace, rules, sums, topdown
 from stepscope.recipes.spec import Recipe
 
 
 @cache
 def recipes() -> dict[str, Recipe]:
-    modules = (sums, overlap, maps, pace, kernels, topdown, idle, metrics)
+    modules = (sums, overlap, maps, pace, kernels, topdown, rules, metrics)
     return {r.name: r for module in modules for r in module.RECIPES} | {diff.NAME: diff.RECIPE}
 
 

@@ -29,7 +29,7 @@ h1{font-size:22px;margin:0 0 2px}h2{font-size:15px;margin:30px 0 8px}h2 .dim{fon
 p{margin:4px 0}.dim{color:var(--dim)}
 code,pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:8px 12px;white-space:pre-wrap;
-overflow-wrap:anywhere;margin:10px 0}
+overflow-wrap:anywhere;margin:10px 0;max-height:170px;overflow-y:auto}
 figure{margin:0;padding:10px 8px 4px;border:1px solid var(--line);border-radius:8px;background:var(--panel)}
 svg{width:100%;height:auto;display:block;font:11px system-ui,sans-serif}
 .tick{fill:var(--ink)}.name{fill:var(--dim)}.axis{stroke:var(--dim)}.grid{stroke:var(--line)}
