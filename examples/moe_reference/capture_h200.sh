@@ -69,8 +69,9 @@ one() {  # BACKEND NAME
   PORT=$((PORT + 1)); mkdir -p "$dir"
   export STEPSCOPE_CAPTURE_BACKEND=$backend STEPSCOPE_CAPTURE_WARMUP=$WARMUP STEPSCOPE_CAPTURE_STEPS=$steps STEPSCOPE_CAPTURE_OUT=$dir
   if [ "$backend" = nsys ]; then
-    under=(nsys_ profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --cuda-graph-trace=node -c cudaProfilerApi
-      --capture-range-end=stop --force-overwrite=true -o "$dir/$name")
+    # shellcheck disable=SC2086
+    under=(nsys_ profile ${NSYS_FLAGS:---trace=cuda,nvtx --cuda-graph-trace=node -c cudaProfilerApi} --sample=none
+      --cpuctxsw=none --capture-range-end=stop --force-overwrite=true -o "$dir/$name")
   fi
   local began=$SECONDS
   # shellcheck disable=SC2086
@@ -78,8 +79,9 @@ one() {  # BACKEND NAME
     "$HERE/train.py" --share-gpu $SHAPE --steps $((WARMUP + steps)) $faults > "$dir/log" 2>&1
   local rc=$?
   if [ "$backend" = nsys ] && [ -f "$dir/$name.nsys-rep" ]; then
-    nsys_ export --type=sqlite --include-blobs=true --include-json=true --force-overwrite=true \
-      -o "$dir/$name.sqlite" "$dir/$name.nsys-rep" >> "$dir/log" 2>&1
+    local export=(nsys_ export --type=sqlite --force-overwrite=true -o "$dir/$name.sqlite")
+    "${export[@]}" --include-blobs=true --include-json=true "$dir/$name.nsys-rep" >> "$dir/log" 2>&1 ||
+      "${export[@]}" "$dir/$name.nsys-rep" >> "$dir/log" 2>&1   # an nsys that knows no payloads
   fi
   say "$backend $name: exit $rc, $((SECONDS - began)) s; $(find "$dir" -name '*.sqlite' -o -name '*.gz' | wc -l) files; $(grep -E '^step ' "$dir/log" | tail -1)"
   if [ $rc -ne 0 ]; then tail -15 "$dir/log" | cut -c1-300 | tee -a "$LOG"; fi
