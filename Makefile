@@ -50,7 +50,7 @@ reliability: setup
 # What is generated from the code: pages of docs/, the tables of the README, the pinned columns.
 docs: setup
 	$(BIN)/python docs/generate.py
-	$(BIN)/pytest tests/test_columns.py --update-golden
+	$(BIN)/pytest tests/test_columns.py tests/recipes/test_recipe_columns.py --update-golden
 
 clean:
 	rm -rf .venv .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from stepscope.errors import BadInput, CannotAnswer, StepscopeError
+from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.nsysreports.spec import Args, Argument
 from stepscope.recipes.picture import Bars
@@ -123,7 +123,7 @@ def _nsys_recipe(analysis: Path) -> str:
 
 
 def _refuse(profile: Profile, args: Args) -> Outcome:
-    raise StepscopeError("diff takes two outputs or two profiles", "see `stepscope recipe --help-recipes diff`")
+    raise BadInput("diff takes two outputs or two profiles", "see `stepscope recipe --help-recipes diff`")
 
 
 RECIPE = Recipe(
