@@ -45,6 +45,21 @@ def test_both_formats_tell_the_same_ranks(call, tmp_path: Path):
     assert ranks == [["0", "1"], ["0", "1"]]
 
 
+def test_simulate_leaves_no_traces_of_another_job_beside_its_truth(call, tmp_path: Path):
+    (tmp_path / "rank7.pt.trace.json.gz").touch()
+    status, out, err = call("simulate", *SMALL, "-o", tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "holds rank7.pt.trace.json.gz, of another job" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["rank7.pt.trace.json.gz"]
+
+
+def test_simulate_refuses_a_folder_that_cannot_be(call, tmp_path: Path):
+    (tmp_path / "file").touch()
+    status, out, err = call("simulate", *SMALL, "-o", tmp_path / "file" / "job")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "cannot be made" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.analyses._comm import need_ops
 from stepscope.analyses._purpose import purpose_of, unanimous
 from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.analyses._window import Window, WindowSpec, windows
-from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -35,8 +35,7 @@ COLUMNS = (
 
 
 def streams(profile: Profile, window: WindowSpec) -> Result:
-    if not profile.has("ops"):
-        raise CannotAnswer("the trace has no GPU activity", "capture with `nsys profile --trace=cuda,nvtx`")
+    need_ops(profile)
     chosen = windows(profile, window)
     table: list[dict[str, Any]] = []
     idle = 0

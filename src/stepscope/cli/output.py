@@ -30,7 +30,7 @@ class Target:
             format = SUFFIXES.get(path.suffix.lower())
             if format is None:
                 raise BadInput(
-                    f"-o {path}: the suffix names no format", f"end it in {', '.join(SUFFIXES)}, or --format"
+                    f"-o {path}: the suffix names no format", f"end it in {', '.join(SUFFIXES)}, or give --format"
                 )
         if path is not None and path.is_dir():
             raise BadInput(f"-o {path}: is a directory", "name a file in it")

@@ -26,9 +26,8 @@ def to_markdown(result: Result) -> bytes:
     """A table for a pull request or a notebook, with its window before it and its notes after it."""
     rows = _flattened(result.rows)
     out = [f"**stepscope {result.command}** · {_cell(heading.source_line(result))}", ""]
-    out += [f"{_cell(line)}  " for line in heading.window_lines(result)]
-    if result.window:
-        out.append("")
+    if windows := heading.window_lines(result):
+        out += [*(f"{_cell(line)}  " for line in windows), ""]
     if rows.width:
         out.append("| " + " | ".join(rows.columns) + " |")
         out.append("|" + "|".join("---:" if t.is_numeric() else "---" for t in rows.dtypes) + "|")

@@ -71,4 +71,4 @@ def _gpu(members: list[dict[str, Any]]) -> str:
     short, long = duration(lengths[0]), duration(lengths[-1])
     if len(known) == 1:
         return f": {short} of GPU time from {instant(known[0][0])}"
-    return f": {short} of GPU time" if short == long else f": {short} to {long} of GPU time"
+    return f": {short} of GPU time" if short == long else f": {short} to {long} of GPU time each"

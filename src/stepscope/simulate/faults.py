@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,11 +9,12 @@ from stepscope.errors import BadInput
 
 
 class Param(NamedTuple):
-    """A parameter of a fault: how to read it, its default (None: required, or "every rank"), and its lower bound."""
+    """A parameter of a fault: how to read it, its default (None: required, or "every rank"), and its bounds."""
 
     kind: str  # "int", "float", "word"
     default: float | str | None = None
     least: float = 0.0
+    most: float = 1e9
     required: bool = False
 
 
@@ -22,20 +22,20 @@ _RANK = Param("int")
 _ONE_RANK = Param("int", required=True)
 #: What can be planted, with its parameters.
 KNOWN: dict[str, dict[str, Param]] = {
-    "straggler": {"rank": _ONE_RANK, "factor": Param("float", 1.5, 1.0)},
-    "slow-host": {"rank": _RANK, "factor": Param("float", 8.0, 1.0)},
-    "dataloader": {"rank": _RANK, "stall_ms": Param("float", 20.0)},
-    "host-syncs": {"rank": _RANK, "per_layer": Param("int", 4, 1)},
+    "straggler": {"rank": _ONE_RANK, "factor": Param("float", 1.5, 1, 1000)},
+    "slow-host": {"rank": _RANK, "factor": Param("float", 8.0, 1, 1000)},
+    "dataloader": {"rank": _RANK, "stall_ms": Param("float", 20.0, 0, 1e6)},
+    "host-syncs": {"rank": _RANK, "per_layer": Param("int", 4, 1, 1000)},
     "serialized": {"rank": _RANK, "how": Param("word", "wait")},
-    "tiny-kernels": {"rank": _RANK, "split": Param("int", 32, 2)},
-    "alloc": {"rank": _RANK, "per_layer": Param("int", 1, 1)},
-    "imbalance": {"rank": _ONE_RANK, "factor": Param("float", 2.0, 1.0)},
-    "slow-link": {"node": Param("int"), "ranks": Param("word"), "factor": Param("float", 4.0, 1.0)},
+    "tiny-kernels": {"rank": _RANK, "split": Param("int", 32, 2, 1000)},
+    "alloc": {"rank": _RANK, "per_layer": Param("int", 1, 1, 1000)},
+    "imbalance": {"rank": _ONE_RANK, "factor": Param("float", 2.0, 1, 1000)},
+    "slow-link": {"node": Param("int"), "ranks": Param("word"), "factor": Param("float", 4.0, 1, 1000)},
     "late-node": {"node": Param("int", required=True), "delay_us": Param("float", 5000.0)},
     "clock": {
         "node": Param("int", required=True),
-        "offset_us": Param("float", 0.0, -math.inf),
-        "drift_ppm": Param("float", 0.0, -math.inf),
+        "offset_us": Param("float", 0.0, -1e12, 1e12),
+        "drift_ppm": Param("float", 0.0, -1e5, 1e5),
     },
 }
 _SERIALIZED = ("wait", "stream")
@@ -86,9 +86,9 @@ def check(fault: Fault, world: int, nodes: int, ep: int) -> None:
     where = f"--fault {fault.name}"
     rank, node = fault.params.get("rank"), fault.params.get("node")
     if rank is not None and not 0 <= rank < world:
-        raise BadInput(f"{where}: rank {rank} of {world}", f"give 0 to {world - 1}")
+        raise BadInput(f"{where}: no rank {rank} among {world}", f"they count from 0 to {world - 1}")
     if node is not None and not 0 <= node < nodes:
-        raise BadInput(f"{where}: node {node} of {nodes}", f"give 0 to {nodes - 1}")
+        raise BadInput(f"{where}: no node {node} with --nodes {nodes}", "they count from 0")
     if fault.name == "imbalance" and ep < 2:
         raise BadInput(f"{where}: there are no experts to balance with ep = 1", "give --ep 2 or more")
     if fault.name == "serialized" and fault.params["how"] not in _SERIALIZED:
@@ -117,8 +117,8 @@ def _value(spec: str, key: str, text: str, param: Param) -> float | int | str:
         value = int(text) if param.kind == "int" else float(text)
     except ValueError:
         raise BadInput(f"--fault {spec}: {key}={text} is not a number", f"give {key} a number") from None
-    if not math.isfinite(value) or value < param.least:
-        raise BadInput(f"--fault {spec}: {key}={text}", f"give at least {param.least:g}")
+    if not param.least <= value <= param.most:
+        raise BadInput(f"--fault {spec}: {key}={text} is out of range", f"give {param.least:g} to {param.most:g}")
     return value
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stepscope import progress
+from stepscope.errors import BadInput
 from stepscope.simulate import assemble, engine
 from stepscope.simulate.engine import Job
 from stepscope.simulate.scenario import Scenario
@@ -31,11 +33,26 @@ def truth(done: Job) -> dict[str, Any]:
     return answers(done)
 
 
+def _prepare(scenario: Scenario, folder: Path) -> None:
+    """Make the folder; refuse one where traces of ranks that this job has not would stay beside its truth."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"-o {folder}: cannot be made ({error.strerror})", "name another directory") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BadInput(f"-o {folder}: no permission to write there", "name another directory")
+    mine = {f"node{n}.sqlite" for n in range(scenario.nodes)}
+    mine |= {f"rank{r}.pt.trace.json.gz" for r in range(scenario.world)}
+    there = {p.name for pattern in ("node*.sqlite", "rank*.pt.trace.json.gz") for p in folder.glob(pattern)}
+    if others := sorted(there - mine):
+        raise BadInput(f"-o {folder}: holds {others[0]}, of another job", "name another directory, or empty it")
+
+
 def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsys",)) -> list[Path]:
     """Simulate a job and write its traces into `folder`, and `truth.json` beside them. Returns what was written."""
     from stepscope.simulate import write_kineto, write_nsys
 
-    folder.mkdir(parents=True, exist_ok=True)
+    _prepare(scenario, folder)
     done = engine.run(scenario)
     written = []
     # One node at a time: a large job's columns are many times the size of its records.

@@ -14,6 +14,8 @@ SCHEDULES = ("dualpipev", "1f1b", "interleaved", "zero-bubble", "fsdp", "ddp")
 #: Mesh axes from outer to inner.
 AXES = ("pp", "dp", "cp", "ep", "tp")
 _MOST_RANKS = 4096
+#: Beyond these a step lasts for years, and nanoseconds no longer fit their 64 bits.
+_MOST_SEQ, _MOST_MBS = 10_000_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def _check(s: Scenario) -> None:
         raise BadInput(f"{s.world} ranks are too many", f"keep pp·dp·cp·ep·tp at {_MOST_RANKS} or below")
     if s.world % s.nodes:
         raise BadInput(f"{s.world} ranks do not spread over {s.nodes} nodes", "give nodes that divide pp·dp·cp·ep·tp")
+    for option, most in (("seq", _MOST_SEQ), ("mbs", _MOST_MBS)):
+        if getattr(s, option) > most:
+            raise BadInput(f"--{option} {getattr(s, option)}: too large", f"give {most} or less")
     if s.seed < 0:
         raise BadInput(f"--seed {s.seed}: negative", "give 0 or more")
     if not 0 <= s.jitter <= 0.2:

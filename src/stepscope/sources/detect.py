@@ -55,7 +55,10 @@ def kind_of(path: Path) -> Kind | None:
 
 def is_parquet_export(path: Path) -> bool:
     """Whether the directory is one that `nsys export --type parquetdir` wrote: StringIds is in every export."""
-    return (path / "StringIds.parquet").is_file()
+    try:
+        return (path / "StringIds.parquet").is_file()
+    except OSError:  # a directory that may not be entered
+        return False
 
 
 def named_like_profile(path: Path) -> bool:

@@ -72,6 +72,8 @@ def natural_key(path: Path) -> tuple[tuple[tuple[int, int | str], ...], ...]:
 
 
 def _expand(given: str | Path) -> list[Path]:
+    if not str(given):
+        raise BadInput("an empty path was given", "is a shell variable unset? Give `.` for this directory")
     path = Path(given).expanduser()
     try:
         if path.exists():  # first: a file may have brackets in its name
@@ -88,7 +90,17 @@ def _expand(given: str | Path) -> list[Path]:
     raise BadInput(f"{path}: no such file", "check the path")
 
 
+def _refuse_odd_name(path: Path) -> None:
+    """Names are shown, and kept in tables: both are UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        raise BadInput(f"{shown}: the name is not UTF-8", "rename it") from None
+
+
 def _profiles_at(path: Path) -> list[tuple[Path, Kind]]:
+    _refuse_odd_name(path)
     if not path.is_file() and not path.is_dir():
         raise BadInput(f"{path}: not a regular file", "write it to a file first: profiles are read more than once")
     kind = kind_of(path) if not path.is_dir() or is_parquet_export(path) else None
@@ -109,14 +121,32 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
     for entry in entries:
         kind = _kind_among_others(entry)
         if kind is not None:
+            _refuse_odd_name(entry)
             found.append((entry, kind))
         elif entry.is_file() and named_like_profile(entry):
             raise refusal(entry)
     if not found:
-        raise BadInput(f"{directory}: no profile in this directory", f"give {KINDS}")
+        raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
     found = _without_twins(found)
     _refuse_mixture(directory, found)
     return found
+
+
+def _instead(entries: list[Path]) -> str:
+    """What to give instead of a directory with these entries and no profile of its own."""
+    if any(entry.suffix == ".parquet" for entry in entries):
+        return "its parquet files are no nsys export without StringIds.parquet: export or copy all of it again"
+    below = [entry for entry in entries if entry.is_dir() and _holds_profiles(entry)]
+    if not below:
+        return f"give {KINDS}"
+    return f"there are some one level down: give {', '.join(map(str, below[:4]))}{' …' if len(below) > 4 else ''}"
+
+
+def _holds_profiles(directory: Path) -> bool:
+    try:
+        return any(_kind_among_others(entry) for entry in directory.iterdir())
+    except (BadInput, OSError):
+        return False
 
 
 def _kind_among_others(entry: Path) -> Kind | None:

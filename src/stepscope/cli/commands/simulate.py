@@ -44,6 +44,10 @@ A discrete-event simulation of host threads, streams, events and collectives. It
 or one torch.profiler trace per rank, and truth.json with the answers that the other commands must give."""
 
 
+def _faults() -> str:
+    return ", ".join(f"{name} ({', '.join(params)})" for name, params in KNOWN.items())
+
+
 def _options() -> list[click.Option]:
     types = get_type_hints(Scenario)
     given = [f for f in fields(Scenario) if f.name != "faults"]
@@ -75,7 +79,8 @@ def describe(scenario: Scenario) -> str:
     axes = " ".join(f"{a}={getattr(scenario, a)}" for a in ("pp", "dp", "cp", "ep", "tp") if getattr(scenario, a) > 1)
     planted = f", planted: {' '.join(scenario.faults)}" if scenario.faults else ""
     nodes = f"{scenario.nodes} node{'s' * (scenario.nodes > 1)}"
-    return f"{scenario.world} ranks on {nodes}, {scenario.schedule}{f' {axes}' if axes else ''}{planted}"
+    ranks = f"{scenario.world} rank{'s' * (scenario.world > 1)}"
+    return f"{ranks} on {nodes}, {scenario.schedule}{f' {axes}' if axes else ''}{planted}"
 
 
 command = click.Command(
@@ -88,7 +93,8 @@ command = click.Command(
             ["--fault"],
             multiple=True,
             metavar="NAME:KEY=VALUE,...",
-            help=f"Plant a fault, such as straggler:rank=3,factor=1.5; may be repeated. Known: {', '.join(KNOWN)}.",
+            help=f"Plant a fault, such as straggler:rank=3,factor=1.5; may be repeated. Known, with their parameters: "
+            f"{_faults()}.",
         ),
         click.Option(["--write"], default="nsys", metavar="FORMATS", help="nsys, kineto, or nsys,kineto."),
         click.Option(["-o", "--output"], required=True, metavar="DIR", help="Directory to write into."),

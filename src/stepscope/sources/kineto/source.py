@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from stepscope import progress
+from stepscope.errors import BadInput
 from stepscope.model import schema
 from stepscope.model.schema import TABLES, Part
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
@@ -74,6 +75,11 @@ class _Trace:
         self.tables = self._assigned(collector, metadata)
         self.texts = collector.names.texts()
         self.processes = processes.describe(self._found, self.tables, self.texts, metadata, self._world)
+        if self.processes.is_empty():
+            raise BadInput(
+                f"{path}: a trace without an event of a GPU or a host",
+                "record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+            )
         self.info = SourceInfo(
             file=path.name,
             format="kineto",
