@@ -250,5 +250,7 @@ def test_network_cards_of_an_export(trace, tmp_path):
     tables = recipes.run(recipes_profile(path), "network_sum").tables
     rows = tables["rank_stats"].select("device", "name", "n", "avg", "max").rows()
     assert rows == [(3, "NIC IB: Bytes sent", 2, 200.0, 300.0), (3, "NIC IB: Send waits", 1, 7.0, 7.0)]
+    bins = recipes.run(recipes_profile(path), "nic_metric_map", bins=2, start=10, end=30).tables["analysis"]
+    assert bins["value"].to_list() == [100.0, 300.0, None, 7.0]
     with pytest.raises(CannotAnswer, match="GPU metrics"):
         recipes.run(recipes_profile(path), "gpu_metric_util_sum")

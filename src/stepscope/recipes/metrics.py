@@ -30,6 +30,8 @@ class _Kind:
     pattern: str
     what: str
     how: str
+    device: str = "GPU"
+    unit: str = "%"
 
 
 _GPU = _Kind(
@@ -41,6 +43,8 @@ _NETWORK = _Kind(
     r"^NIC ",
     "network metrics",
     "capture with nsys profile --nic-metrics=true",
+    "NIC",
+    "",
 )
 
 
@@ -103,8 +107,8 @@ def _map(profile: Profile, args: Args, kind: _Kind) -> Outcome:
     pictures = []
     for (name,), mine in table.group_by("name", maintain_order=True):
         rows = mine.group_by("rank", "device", maintain_order=True).agg("value")
-        labels = [f"rank {rank} · GPU {device}" for rank, device in rows.select("rank", "device").iter_rows()]
-        pictures.append(HeatMap(str(name), labels, rows["value"].to_list(), int(edges[0]), int(edges[-1])))
+        labels = [f"rank {rank} · {kind.device} {device}" for rank, device in rows.select("rank", "device").iter_rows()]
+        pictures.append(HeatMap(str(name), labels, rows["value"].to_list(), int(edges[0]), int(edges[-1]), kind.unit))
     notes.append("samples are the device's, whichever process ran: ranks that share one have the same")
     return Outcome({"ranks": whole, "analysis": table}, pictures, notes)
 
@@ -136,6 +140,14 @@ RECIPES = (
         "GPU Metric Utilization Heatmap",
         partial(_map, kind=_GPU),
         "Sampled metrics in bins of time: SMs active, SM issue, tensor active, or those that --metric names.",
+        (BINS, _METRIC),
+        ("rank", "device", "name"),
+    ),
+    Recipe(
+        "nic_metric_map",
+        "NIC Metric Heatmap",
+        partial(_map, kind=_NETWORK),
+        "Sampled metrics of network cards in bins of time: the mean of what a sample counted.",
         (BINS, _METRIC),
         ("rank", "device", "name"),
     ),

@@ -38,17 +38,25 @@ _NOT_OURS = ("rows", "process", "thread")
 
 def _found(view: View, args: Args, rule: str) -> pl.DataFrame:
     """What the rule finds on each rank of a source, and no more rows than asked for."""
+    profile = view.profile
+    ranks = profile.ranks.select("rank", "pid")
+    if ranks["pid"].n_unique() == ranks.height:
+        joined = _asked(view, args, rule).join(ranks, on="pid", how="left", nulls_equal=True)
+    else:  # rules know processes by their pids, and ranks merged into one file may share one
+        parts = [(rank, _asked(view_of(profile.select([rank]), args), args, rule)) for rank in ranks["rank"]]
+        joined = pl.concat([part.with_columns(pl.lit(rank, pl.Int32).alias("rank")) for rank, part in parts])
+    rows = args.number("rows")
+    joined = _sorted(joined.select([c for c in _HEADERS if c in joined.columns]))
+    return joined.head(rows) if rows >= 0 else joined
+
+
+def _asked(view: View, args: Args, rule: str) -> pl.DataFrame:
+    """All rows of the rule, under our names."""
     asked = all_rules()[rule]
     ours = {nsys: own for own, nsys in _HEADERS.items()}
-    frames = []
-    for rank, pid in view.profile.ranks.select("rank", "pid").iter_rows():
-        frame = asked.query(view_of(view.profile.select([rank]), args), Args({**args, "rows": -1}))
-        frame.columns = [ours.get(c.name, c.name) for c in asked.columns]
-        frame = frame.with_columns(pl.lit(rank, pl.Int32).alias("rank"), pl.lit(pid, pl.Int64).alias("pid"))
-        frames.append(frame.select([c for c in _HEADERS if c in frame.columns]))
-    rows = args.number("rows")
-    joined = _sorted(pl.concat(frames))
-    return joined.head(rows) if rows >= 0 else joined
+    frame = asked.query(view, Args({**args, "rows": -1}))
+    frame.columns = [ours.get(c.name, c.name) for c in asked.columns]
+    return frame
 
 
 def _sorted(frame: pl.DataFrame) -> pl.DataFrame:

@@ -114,7 +114,7 @@ def _heat_map(p: HeatMap) -> str:
     wide = (right - left) / max(len(p.values[0]) if p.values else 1, 1)
     bin_ns = (p.end_ns - p.start_ns) / max(len(p.values[0]) if p.values else 1, 1)
     top = max((v for line in p.values for v in line if v is not None), default=0)
-    most = max(100.0, float(top or 0))
+    most = max(100.0, float(top or 0)) if p.unit == "%" else float(top or 1)
     out = []
     every = max(1, -(-14 // tall))
     for i, (label, line) in enumerate(zip(p.rows, p.values, strict=True)):
@@ -128,11 +128,11 @@ def _heat_map(p: HeatMap) -> str:
     bottom = _TOP + len(p.rows) * tall + 2
     out += _axis_x("start_ns", p.start_ns, p.end_ns, left, right, bottom, p.start_ns)
     below = bottom + 34.0
-    out.append(_text(left, below + 9, "0 %", "start"))
+    out.append(_text(left, below + 9, f"0 {p.unit}", "start"))
     for k in range(40):
         style = f'class="heat" fill-opacity="{k / 39:.3f}"'
         out.append(_rect(left + 30 + k * 4, below, 4.2, 11, style, f"{k / 39 * most:.0f} {p.unit}"))
-    out.append(_text(left + 200, below + 9, f"{most:.0f} {p.unit}"))
+    out.append(_text(left + 200, below + 9, f"{most:,.0f} {p.unit}"))
     out.append(_text(right, below + 9, "time since the left edge", "end", "name"))
     return _svg(below + 20, p.title, out)
 
