@@ -64,6 +64,13 @@ def test_bins_run_from_the_first_to_the_last_kernel_of_any_rank():
     assert bins.filter(pl.col("rank") == 0)["kernel_pct"].to_list() == [100, 0, 0, 0]
 
 
+def test_bins_are_cut_on_the_clock_of_all_ranks(train):
+    """The second capture began 112 s after the first: its times are small, its place on the common clock is not."""
+    later = train.sources[1].epoch_ns - train.sources[0].epoch_ns
+    table = recipes.run(train, "cuda_gpu_time_util_map", bins=4, start=later, end=later + 10**9).tables["ranks"]
+    assert [pct > 0 for pct in table["kernel_max_pct"].to_list()] == [False, True]
+
+
 def test_overlap_of_one_communication_with_compute_and_with_another():
     profile = make(ops=[op(0, 40), comm(10, 60), comm(50, 100, stream=11), op(90, 200), op(0, 999, proc=1)])
     outcome = recipes.run(profile, "nccl_gpu_overlap_trace")

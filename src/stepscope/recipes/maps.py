@@ -35,7 +35,7 @@ def edges_of(profile: Profile, extent: Mapping_, args: Args, clock: Mapping[int,
         raise BadInput(f"--bins {bins}", "give a number from 1 to 10000")
     start, end = args.get("start"), args.get("end")
     if start is None or end is None:
-        found = pl.concat(per_source(profile, extent, args, notes))
+        found = pl.concat(per_source(profile, extent, unbounded(args), notes))
         if found.height == 0:
             raise CannotAnswer("nothing of the kind ran in this part of the capture", "widen --start and --end")
         shift = found["rank"].replace_strict(clock, return_dtype=pl.Int64)
@@ -44,6 +44,11 @@ def edges_of(profile: Profile, extent: Mapping_, args: Args, clock: Mapping[int,
         start, end = first if start is None else start, last if end is None else end
     assert isinstance(start, int) and isinstance(end, int)
     return start + (np.arange(bins + 1, dtype=np.int64) * (max(end, start + 1) - start)) // bins
+
+
+def unbounded(args: Args) -> Args:
+    """Bins are cut on the common clock: no rank may be cut by its own before."""
+    return Args({**args, "start": None, "end": None})
 
 
 def _extent(view: View, args: Args) -> pl.DataFrame:
@@ -93,7 +98,7 @@ def _map(profile: Profile, args: Args, shown: Mapping[str, tuple[str, ...]]) -> 
     clock = offsets(profile, notes)
     edges = edges_of(profile, _extent, args, clock, notes)
     mapping = partial(_used, edges=edges, clock=clock, shown=shown)
-    frames = [f for f in per_source(profile, mapping, args, []) if f.height]
+    frames = [f for f in per_source(profile, mapping, unbounded(args), []) if f.height]
     if not frames:
         raise CannotAnswer("the profile has no kernels", "capture with nsys profile --trace=cuda")
     return _outcome(profile, pl.concat(frames), list(shown), edges, notes)
@@ -132,7 +137,10 @@ def _over_bins(column: str) -> list[pl.Expr]:
     ]
 
 
-_UNION = "A bin is used while any kernel runs; --cumulative adds those side by side, as nsys does with that option."
+_UNION = (
+    "--start and --end are on the clock that all ranks share. A bin is used while any kernel runs; --cumulative adds"
+    " those side by side, as nsys does with that option."
+)
 
 RECIPES = (
     Recipe(

@@ -15,7 +15,7 @@ from stepscope.model.profile import Profile
 from stepscope.nsysreports.spec import Args, Argument, Rows
 from stepscope.nsysreports.view import View
 from stepscope.recipes.clocks import offsets
-from stepscope.recipes.maps import BINS, edges_of
+from stepscope.recipes.maps import BINS, edges_of, unbounded
 from stepscope.recipes.picture import Bars, HeatMap
 from stepscope.recipes.spec import Outcome, Recipe, per_source, with_pid
 from stepscope.recipes.stats import counted, extremes, statistics
@@ -89,7 +89,7 @@ def _map(profile: Profile, args: Args, kind: _Kind) -> Outcome:
     notes: list[str] = []
     clock = offsets(profile, notes)
     edges = edges_of(profile, partial(_extent, kind=kind), args, clock, notes)
-    frames = per_source(profile, partial(_binned, kind=kind, edges=edges, clock=clock), args, [])
+    frames = per_source(profile, partial(_binned, kind=kind, edges=edges, clock=clock), unbounded(args), [])
     found = pl.concat(frames)
     keys = ["rank", "device", "name"]
     lines = found.select(keys).unique()
