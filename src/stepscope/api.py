@@ -211,3 +211,5 @@ def _check(option: registry.Option, value: Any) -> None:
     if allowed is not None and value not in allowed and value != option.default:
         flag = "--" + option.name.replace("_", "-")
         raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
+    if option.name == "top" and value is not None and value < 0:
+        raise BadInput(f"--top {value}", "give how many rows to show; 0 for all")

@@ -73,6 +73,12 @@ def test_stage_and_range_filter_by_launch_not_by_gpu_time():
         kernels(p, WHOLE, stage="(")
 
 
+def test_no_answer_where_nothing_matches():
+    profile = make(ops=[op(0, 5, call=1)], calls=[call(0, 1, 1)], ranges=[nvtx(0, 9, "forward")])
+    with pytest.raises(CannotAnswer, match="no GPU op of the window matches --range 'backward'"):
+        kernels(profile, WindowSpec(), range="backward")
+
+
 def test_no_answer_without_gpu_work_or_ranges():
     with pytest.raises(CannotAnswer):
         kernels(make(ranges=[nvtx(0, 1, "x")]), WHOLE)

@@ -15,9 +15,10 @@ from random_profiles import Tables, profiles, role
 
 from stepscope import api
 from stepscope.analyses._window import WindowSpec
+from stepscope.analyses.breakdown import breakdown
 from stepscope.analyses.exposed import exposed
 from stepscope.analyses.overlap import overlap
-from stepscope.errors import CannotAnswer
+from stepscope.errors import BadInput, CannotAnswer
 
 WHOLE = WindowSpec()
 
@@ -62,6 +63,28 @@ def test_compute_of_another_step_hides_communication():
     )
     row = overlap(p, WindowSpec(index=1)).rows.to_dicts()[0]
     assert (row["comm_ns"], row["exposed_ns"]) == (10, 4)
+
+
+def test_without_compute_to_hide_behind_the_exposure_is_qualified():
+    for question in (overlap, exposed, breakdown):
+        notes = question(make(ops=[comm(0, 5), op(0, 9, proc=1), comm(5, 9, proc=1)]), WHOLE).notes
+        assert any(n.startswith("no compute kernel on rank 0: all communication") for n in notes), question
+
+
+def test_a_stage_pattern_that_cannot_be_read_is_bad_input():
+    profile = make(ops=[op(0, 5), comm(2, 9)])
+    for question in (overlap, exposed):
+        for pattern in ("(", "stage(?=2)"):
+            with pytest.raises(BadInput, match=r"--stage .* is no regular expression"):
+                question(profile, WHOLE, stage=pattern)
+    with pytest.raises(BadInput, match="--top -1"):
+        api.analyse(profile, "exposed", top=-1)
+
+
+def test_ranks_of_merged_torch_traces_have_no_pid():
+    profile = make(ops=[op(0, 5), comm(2, 9)])
+    profile.ranks = profile.ranks.with_columns(pl.lit(None, pl.Int64).alias("pid"))
+    assert exposed(profile, WHOLE).rows["pid"].to_list() == [None]
 
 
 def test_no_answer_without_communication():

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._rank import COMM, COMPUTE, RankData
-from stepscope.analyses._window import Window
+from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
+from stepscope.analyses._window import Window, some_ranks
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import covered
 from stepscope.model.profile import Profile
@@ -51,6 +51,17 @@ def need_communication(profile: Profile) -> None:
             "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
             "profile a step of a multi-GPU run; `stepscope breakdown` answers for one GPU",
         )
+
+
+def bare_notes(profile: Profile) -> list[str]:
+    """A note on ranks that communicate and never compute: nothing can hide their communication."""
+    bare = [d.rank for d in ranks_of(profile) if (d.role == COMM).any() and not (d.role == COMPUTE).any()]
+    if not bare:
+        return []
+    return [
+        f"no compute kernel on {some_ranks(bare)}: all communication there counts as exposed, which says nothing if "
+        "the trace was reduced to communication"
+    ]
 
 
 def need_ops(profile: Profile) -> None:

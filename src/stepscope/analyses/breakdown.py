@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from stepscope.analyses._between import between_notes
-from stepscope.analyses._comm import need_ops
+from stepscope.analyses._comm import bare_notes, need_ops
 from stepscope.analyses._graphs import graph_notes
 from stepscope.analyses._partition import Partition, partition
 from stepscope.analyses._rank import ranks_of
@@ -62,7 +62,7 @@ def breakdown(
         rows(columns, table),
         chosen.rows(),
         summary=_summary(table, tree),
-        notes=[*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)],
+        notes=[*chosen.notes, *between_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)],
     )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._comm import CommOps, comm_ops, need_communication
+from stepscope.analyses._comm import CommOps, bare_notes, comm_ops, need_communication
 from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._pattern import check_pattern
 from stepscope.analyses._rank import COMPUTE, STAGE, RankData, ranks_of
 from stepscope.analyses._window import WindowSpec, windows
 from stepscope.intervals import covered, gaps, union
@@ -48,6 +49,7 @@ def exposed(
     top: Annotated[int, "how many ops, over all ranks; 0 for all"] = 20,
     stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
 ) -> Result:
+    check_pattern("stage", stage)
     need_communication(profile)
     chosen = windows(profile, window)
     frames = [
@@ -59,7 +61,9 @@ def exposed(
         ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
     )
     table = table.head(top) if top else table
-    return Result(rows(COLUMNS, table), chosen.rows(), notes=[*chosen.notes, *graph_notes(profile)])
+    return Result(
+        rows(COLUMNS, table), chosen.rows(), notes=[*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
+    )
 
 
 def _rows(profile: Profile, data: RankData, comm: CommOps, top: int, stage: str) -> pl.DataFrame:
@@ -72,7 +76,7 @@ def _rows(profile: Profile, data: RankData, comm: CommOps, top: int, stage: str)
     return pl.DataFrame(
         {
             "rank": np.full(len(ops), data.rank, dtype=np.int64),
-            "pid": np.full(len(ops), data.pid, dtype=np.int64),
+            "pid": pl.Series([data.pid] * len(ops), dtype=pl.Int64),
             "stage": data.stage_of(ops, stage),
             "range": data.text_of(data.enclosing(ops)),
             "name": names.gather(data.name[ops]),

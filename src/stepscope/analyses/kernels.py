@@ -8,7 +8,6 @@ by rules that a taxonomy file can extend: `null` means that the name does not te
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,10 +16,11 @@ import polars as pl
 
 from stepscope.analyses._comm import need_ops
 from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._pattern import check_pattern
 from stepscope.analyses._rank import COMM, RankData, ranks_of
 from stepscope.analyses._shorten import short_names
 from stepscope.analyses._window import Window, WindowSpec, windows
-from stepscope.errors import BadInput, CannotAnswer
+from stepscope.errors import CannotAnswer
 from stepscope.model.demangle import demangled
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
@@ -78,6 +78,9 @@ def kernels(
             shown = table.head(top or table.height)
             frames.append(shown.select(*_who(data), pl.all()))
             totals.append(_total(span, frame, shown))
+    if (stage is not None or range is not None) and not any(t["n"] for t in totals):
+        asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
+        raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS["by=family"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     return Result(result, chosen.rows(), {"total": totals}, [*chosen.notes, *graph_notes(profile)])
@@ -112,8 +115,7 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
     ns = pl.col("ns")
     whole = [ns.mean(), ns.median(), ns.max()]
     figures = [
-        f.round(0).cast(pl.Int64).alias(f"{n}_ns")
-        for f, n in zip(whole, ("mean", "median", "max"), strict=True)
+        f.round(0).cast(pl.Int64).alias(f"{n}_ns") for f, n in zip(whole, ("mean", "median", "max"), strict=True)
     ]
     keys = ["name", "family", "tensor_core"] if by == "name" else ["family"]
     known, used = pl.col("tensor_core").is_not_null(), pl.col("tensor_core").fill_null(False)
@@ -173,11 +175,7 @@ def _check(profile: Profile, **patterns: str | None) -> None:
     for option, pattern in patterns.items():
         if pattern is None:
             continue
-        try:
-            re.compile(pattern)
-            pl.Series(["x"]).str.contains(pattern)
-        except (re.error, pl.exceptions.ComputeError) as error:
-            raise BadInput(f"--{option} {pattern!r} is no regular expression ({error})", "Rust syntax") from None
+        check_pattern(option, pattern)
         if not profile.has("ranges"):
             raise CannotAnswer(
                 f"the profile has no NVTX ranges, so --{option} has nothing to match",

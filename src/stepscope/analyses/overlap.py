@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._comm import CommOps, comm_ops, need_communication
+from stepscope.analyses._comm import CommOps, bare_notes, comm_ops, need_communication
 from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._pattern import check_pattern
 from stepscope.analyses._purpose import purpose_of
 from stepscope.analyses._rank import NO_STAGE, STAGE, RankData, ranks_of
 from stepscope.analyses._window import WindowSpec, windows
@@ -57,6 +58,7 @@ def overlap(
     by: Annotated[By, "what a row is"] = "stage",
     stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
 ) -> Result:
+    check_pattern("stage", stage)
     need_communication(profile)
     chosen = windows(profile, window)
     table: list[dict[str, Any]] = []
@@ -69,7 +71,7 @@ def overlap(
             table += [{**who, by: k, **_figures(data, comm, (keys == k).to_numpy())} for k in _ordered(keys)]
             totals.append({**who, "index": span.index, **_figures(data, comm, np.ones(len(comm.ops), dtype=bool))})
     result = rows(_columns(by), table)
-    notes = [*chosen.notes, *graph_notes(profile)]
+    notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
         notes.append(
             f"no communication in the window of {len(silent)} of {len(totals)} windows (ranks {_some(silent)})"
