@@ -261,3 +261,23 @@ def test_network_cards_of_an_export(trace, tmp_path):
     assert bins["value"].to_list() == [100.0, 300.0, None, 7.0]
     with pytest.raises(CannotAnswer, match="GPU metrics"):
         recipes.run(recipes_profile(path), "gpu_metric_util_sum")
+
+
+def test_the_tree_has_every_range(payloads):
+    """By their own text, the paths are the summary of ranges; and their own times are the whole."""
+    paths = recipes.run(payloads, "nvtx_cpu_topdown").tables["paths"]
+    leaf = pl.col("path").str.split(" › ").list.last().alias("name")
+    by_text = paths.group_by(leaf).agg(pl.col("n", "total_ns").sum()).sort("name")
+    summed = recipes.run(payloads, "nvtx_sum").tables["all_stats"].select("name", "n", "total_ns").sort("name")
+    assert by_text.equals(summed)
+    assert paths["self_ns"].sum() == paths.filter(pl.col("depth") == 0)["total_ns"].sum()
+
+
+EVERYWHERE = [n for n in recipes.recipes() if "metric" not in n and n not in ("diff", "osrt_sum", "mpi_sum")]
+
+
+@pytest.mark.parametrize("name", [n for n in EVERYWHERE if n not in ("nvlink_sum", "network_sum")])
+def test_parquet_exports_give_the_same_as_sqlite(payloads, shared, name):
+    parquet = recipes_profile(shared / "traces" / "h200" / "payloads" / "overlapped_pqtdir")
+    ours, theirs = (recipes.run(p, name).tables for p in (payloads, parquet))
+    assert all(ours[table].equals(theirs[table]) for table in ours)
