@@ -15,7 +15,8 @@ _TELLING = re.compile(r"error|fail|exception|fatal|cannot|no space|denied|died|e
 #: Lines of launchers that only say that something failed elsewhere.
 _NOISE = re.compile(
     r"ChildFailedError|torch\.distributed\.elastic|Traceback|^\s*File |={5,}|-{5,}|traceback : |error_file|"
-    r"^\s*(time|host|rank|exitcode)\s*:|Root Cause|FAILED$|\[W\d+|^Failures:|NO_OTHER_FAILURES|^\s*\^+",
+    r"^\s*(time|host|rank|exitcode)\s*:|Root Cause|FAILED$|\[W\d+|^Failures:|NO_OTHER_FAILURES|^\s*\^+|^[EWIF]\d{4} |"
+    r"target application|^Generat|^Capture range|^\[\d+/\d+\]|^USDT:|\.nsys-rep$|^The application terminated",
 )
 
 

@@ -1,0 +1,75 @@
+"""The PithTrain preset: a trainer that is a stand-in, and inputs that are missing one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepscope.capture import watch
+from stepscope.cli.main import run
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    trainer = tmp_path / "pith" / "pithtrain" / "tasks" / "pretrain_lm.py"
+    trainer.parent.mkdir(parents=True)
+    trainer.write_text("")
+    return tmp_path / "pith"
+
+
+def dry(clone: Path, *more: str) -> int:
+    options = ["--preset", "pithtrain", "--pithtrain", str(clone), "--model", "qwen3-30b-a3b", "--pp", "2", "--ep", "4"]
+    return run(["capture", "run", "--dry-run", "-o", "cap", *options, *more])
+
+
+def test_what_is_missing_is_named_with_the_step_that_makes_it(clone, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert dry(tmp_path) == 2 and "clone mlc-ai/pith-train" in capsys.readouterr().err
+    assert dry(clone) == 2
+    said = capsys.readouterr().err
+    assert "no checkpoint in" in said and "launch_setup.sh --model qwen3-30b-a3b" in said
+    steps = clone / "workspace" / "checkpoints" / "qwen3-30b-a3b" / "torch-dcp"
+    (steps / "step-00000000").mkdir(parents=True)
+    assert dry(clone) == 2 and "no tokenized corpus" in capsys.readouterr().err
+    corpus = clone / "workspace" / "datasets" / "dclm-baseline" / "toktxt" / "qwen3"
+    corpus.mkdir(parents=True)
+    (corpus / "shard.bin").write_text("")
+    assert dry(clone) == 0
+    text = capsys.readouterr().out
+    assert "--nproc-per-node=8" in text and f"{tmp_path}/cap/pithtrain_capture.py" in text and f"cd {clone}" in text
+    for line in ("nsys_start = 5", "max_steps = 6", "micro_batch_size = 1", "annotate.common_stop()"):
+        assert line in text
+    (steps / "step-00000100").mkdir()
+    assert dry(clone) == 2 and "would resume there, past the step to profile" in capsys.readouterr().err
+
+
+def test_its_script_is_python(clone, tmp_path):
+    from stepscope.capture.pithtrain import prepare
+    from stepscope.capture.plan import Request, plan
+
+    (clone / "c" / "torch-dcp" / "step-00000000").mkdir(parents=True)
+    (clone / "d").mkdir()
+    (clone / "d" / "x.bin").write_text("")
+    made = plan(Request(pp=2, ep=4, layers=48))
+    ready = prepare(clone, "qwen3-30b-a3b", made, clone / "c", clone / "d")
+    compile(ready.script, "pithtrain_capture.py", "exec")
+    assert f"global_batch_size = {made.global_batch}" in ready.script
+
+
+def test_only_nsys(clone, capsys):
+    assert dry(clone, "--backend", "torch") == 2 and "starts nsys only" in capsys.readouterr().err
+
+
+def test_the_telling_line_of_a_log(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        "step 0: loss 5\nrank 1: --die-at 3\n"
+        "W1115 04:13:58.8 32557 torch/distributed/elastic/api.py:1] Sending process 3 closing signal SIGTERM\n"
+        "E1115 04:13:59.1 32557 torch/distributed/elastic/api.py:2] failed (exitcode: 1) local_rank: 0\n"
+        "Traceback (most recent call last):\n  File \"x.py\", line 3, in <module>\n"
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+        "============\ntrain.py FAILED\n------------\nThe target application exited with non-zero code 1\n"
+    )  # fmt: skip
+    assert watch.reason(log) == "rank 1: --die-at 3"
+    assert watch.reason(tmp_path / "none") == "no log"
