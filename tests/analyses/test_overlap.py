@@ -81,6 +81,14 @@ def test_a_stage_pattern_that_cannot_be_read_is_bad_input():
         api.analyse(profile, "exposed", top=-1)
 
 
+def test_stages_of_a_window_in_gpu_time():
+    # No anchor is looked for, so the stage is the first to read the ranges, and their names with them.
+    tables = {"ops": [op(0, 5, call=1), comm(3, 9, call=2)], "calls": [call(0, 1, 1), call(1, 2, 2)]}
+    for question in (overlap, exposed):
+        profile = make(**tables, ranges=[nvtx(0, 3, "layer00.stage2_f")])
+        assert question(profile, WindowSpec(start=4, end=9)).rows["stage"].to_list() == ["stage2_f"]
+
+
 def test_ranks_of_merged_torch_traces_have_no_pid():
     profile = make(ops=[op(0, 5), comm(2, 9)])
     profile.ranks = profile.ranks.with_columns(pl.lit(None, pl.Int64).alias("pid"))

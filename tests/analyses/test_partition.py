@@ -100,6 +100,12 @@ def test_a_gap_is_split_at_the_launch_and_by_the_innermost_call():
     ]
 
 
+def test_a_rank_without_gpu_work_idles_through_a_window_in_gpu_time():
+    profile = make(ops=[op(0, 10, call=1)], calls=[call(0, 1, 1), {**call(0, 1, 1), "proc": 1}])
+    rows = idle(profile, WindowSpec(start=4, end=9)).rows.select("rank", "gap_ns", "cause", "next_op").rows()
+    assert rows == [(1, 5, "tail", None)]
+
+
 def test_a_queued_op_is_of_the_range_that_launched_it():
     p = make(
         ops=[op(100, 110, call=1), op(130, 140, call=2)],

@@ -164,7 +164,7 @@ class RankData:
     def own_ranges(self) -> I64:
         """Rows of the ranges that say what the program was doing: no setup label, no marks, nothing of a tool."""
         frame = self.ranges
-        names = self._profile.names
+        names = self._profile.names  # after the ranges were read
         setup = names.str.contains(SETUP_PATTERN).to_numpy()
         tools = names.str.contains(TOOL_DOMAINS).to_numpy()
         if frame.height == 0:
@@ -280,10 +280,10 @@ class RankData:
 
     def stage_of(self, ops: I64, pattern: str = STAGE) -> pl.Series:
         """Stage of each op: from its enclosing range up to the first name that matches; the last match in it counts."""
-        names = self._profile.names
-        stages = names.str.extract_all(pattern).list.last()
         if self.ranges.height == 0:
             return pl.Series("stage", [NO_STAGE] * len(ops), dtype=pl.String)
+        names = self._profile.names  # grows as tables are read: taken after the ranges
+        stages = names.str.extract_all(pattern).list.last()
         wanted = stages.is_not_null().to_numpy()[self.ranges["name"].to_numpy()]
         at = self.ancestors_until(self.enclosing(ops), wanted)
         found = stages.gather(self.ranges["name"].gather(np.maximum(at, 0)))

@@ -81,7 +81,10 @@ def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
     names = profile.names
     call = np.where(found.call >= 0, found.call, 0)
     op = np.where(found.next_op >= 0, found.next_op, 0)
-    call_name = data.calls["name"].gather(call) if data.calls.height else pl.Series([None] * len(call), dtype=pl.UInt32)
+    call_name, op_name = (
+        table["name"].gather(rows) if table.height else pl.Series([None] * len(rows), dtype=pl.UInt32)
+        for table, rows in ((data.calls, call), (data.ops, op))
+    )
     return pl.DataFrame(
         {
             "rank": pl.Series([data.rank] * len(found.start), dtype=pl.Int64),
@@ -91,7 +94,7 @@ def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
             "cause": pl.Series(CAUSES).gather(found.cause),
             "range": data.text_of(found.within),
             "call": pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series(),
-            "next_op": pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(data.name[op]))).to_series(),
+            "next_op": pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(op_name))).to_series(),
             "doing": doing(profile, data, found),
         }
     )
