@@ -41,7 +41,7 @@ export NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 OMP_NUM_THREA
 export PYTHONPATH=$REPO/src${PYTHONPATH:+:$PYTHONPATH} TORCH_NCCL_USE_COMM_NONBLOCKING=0
 
 # -- what is run -------------------------------------------------------------------------------------------------------
-SHAPE=${SHAPE:-"--pp 2 --ep 2 --layers 4 --width 1024 --hidden 2048 --heads 8 --experts 8 --seq 2048 --vocabulary 4096 --micro-batches 6"}
+SHAPE=${SHAPE:-"--pp 2 --ep 2 --layers 4 --width 1024 --hidden 16384 --heads 8 --experts 8 --seq 4096 --vocabulary 4096 --micro-batches 6"}
 WARMUP=${WARMUP:-3}
 ALL="none serialized straggler slow-host dataloader host-syncs imbalance alloc tiny-kernels slow-link late-node"
 FAULTS=${FAULTS:-$ALL}
@@ -50,14 +50,14 @@ fault_of() {
     none) ;;
     serialized) echo "--fault serialized:how=wait" ;;
     straggler) echo "--fault straggler:rank=3,factor=3" ;;
-    slow-host) echo "--fault slow-host:rank=1,factor=8" ;;
-    dataloader) echo "--fault dataloader:stall_ms=40" ;;
+    slow-host) echo "--fault slow-host:rank=1,factor=60" ;;
+    dataloader) echo "--fault dataloader:stall_ms=100" ;;
     host-syncs) echo "--fault host-syncs:per_layer=4" ;;
     imbalance) echo "--fault imbalance:rank=2,factor=4" ;;
     alloc) echo "--fault alloc:per_layer=2" ;;
     tiny-kernels) echo "--fault tiny-kernels:split=32" ;;
     slow-link) echo "--fault slow-link:ranks=0-1,factor=4" ;;
-    late-node) echo "--fault late-node:node=1,delay_us=40000 --ranks-per-node 2" ;;
+    late-node) echo "--fault late-node:node=1,delay_us=100000 --ranks-per-node 2" ;;
     *) say "no fault $1"; return 1 ;;
   esac
 }

@@ -62,6 +62,8 @@ class Stages:
         self.members = [base + e for e in range(mesh.ep)]
         self.out = faults.shares(tokens, mesh.ep, self.members)  # to each rank of the group; the same on all of them
         self.into = [self.out[mesh.ep_rank]] * mesh.ep
+        # which rank each leaving token goes to; made once, as a copy to the GPU in every step would be a host sync
+        self.owner = torch.tensor([e for e, n in enumerate(self.out) for _ in range(n)], device=mesh.device)
 
     def run(self, number: int, way: str, saved: Saved) -> None:
         """One stage under its own range."""
@@ -82,12 +84,8 @@ class Stages:
         normed = self.block.norm2(residual)
         scores = self.block.router(normed)
         order = torch.argsort(scores.argmax(-1), stable=True)
-        owner = torch.repeat_interleave(
-            torch.arange(self.mesh.ep, device=order.device), torch.tensor(self.out, device=order.device),
-            output_size=sum(self.out),
-        )  # fmt: skip
         s["order"] = order
-        s["outputs1"] = (residual, normed[order], torch.sigmoid(scores[order, owner]))
+        s["outputs1"] = (residual, normed[order], torch.sigmoid(scores[order, self.owner]))
         self.faults.extra_work(normed, self.block.qkv.weight.t())
 
     def stage2_f(self, s: Saved) -> None:

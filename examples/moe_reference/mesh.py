@@ -67,7 +67,7 @@ def start(pp: int, dp: int, ep: int, share_gpu: bool) -> Mesh:
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(1)
-    dist.init_process_group("nccl" if gpus else "gloo", device_id=device if gpus else None)
+    dist.init_process_group("nccl" if gpus else "gloo")
     groups: dict[str, Any] = {}
     for stage in range(pp):
         base = stage * dp * ep
@@ -79,4 +79,6 @@ def start(pp: int, dp: int, ep: int, share_gpu: bool) -> Mesh:
             group = dist.new_group(members, group_desc=name)  # every rank makes every group
             if rank in members:
                 groups[name] = group
+    for group in (None, *groups.values()):  # communicators are made now, by all their ranks, and not in the first step
+        dist.all_reduce(torch.zeros(1, device=device), group=group)
     return Mesh(rank, world, pp, dp, ep, device, groups["ep"], groups["dp"], groups["dense"])
