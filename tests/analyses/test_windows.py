@@ -9,6 +9,7 @@ from fake import call, comm, copy, make, nvtx, op
 
 from stepscope import api
 from stepscope.analyses._window import WHOLE, WindowSpec
+from stepscope.analyses.info import info
 from stepscope.analyses.iterations import iterations
 from stepscope.analyses.streams import streams
 from stepscope.analyses.window import window
@@ -91,6 +92,14 @@ def test_a_rank_without_work_in_the_window_is_said(shared: Path):
     assert set(profile.breakdown().rows["rank"]) == {0, 1, 3}
 
 
+def test_info_says_where_a_rank_was_cut_off():
+    tables = _steps(4)
+    del tables["ops"][2:], tables["calls"][2:]
+    said = "rank 0: no GPU work of its last 2 of 4 steps or chunks (the capture may have ended early there)"
+    assert info(make(**tables)).notes == [said]
+    assert info(make(**_steps(4))).notes == []
+
+
 def test_the_pace_and_its_outliers():
     tables = _steps(9)
     slow = tables["ops"][4]
@@ -114,6 +123,8 @@ def test_the_pace_and_its_outliers():
     }
     with pytest.raises(CannotAnswer, match="no step"):
         iterations(make(ops=[op(0, 1)]), WindowSpec())
+    with pytest.raises(BadInput, match="all steps"):
+        iterations(make(**tables), WindowSpec(start=0, end=9))
 
 
 def test_a_stall_between_two_steps_is_an_outlier():

@@ -114,7 +114,7 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     spans: list[Window] = []
     chosen: list[tuple[RankData, Anchors | None, list[int]]] = []
     for data in ranks_of(profile):
-        anchors = None if spec.start is not None or spec.whole else _anchors(data, spec.anchor)
+        anchors = None if spec.start is not None or spec.whole else anchors_of(data, spec.anchor)
         chosen.append((data, anchors, _pick(anchors, spec, data.rank)))
     if spec.anchor is not None and all(a is None for _, a, _ in chosen):
         raise CannotAnswer(f"no range matches --anchor {spec.anchor!r}", "`stepscope nvtx` lists the ranges there are")
@@ -178,7 +178,7 @@ def _match(
     return [(d, a, [a.label.index(label)] if a else []) for d, a, _ in chosen]
 
 
-def _anchors(data: RankData, pattern: str | None) -> Anchors | None:
+def anchors_of(data: RankData, pattern: str | None = None) -> Anchors | None:
     """Instances of the given anchor, or of the first default that this rank has; None where it has none."""
     table = data.anchor_ranges()
     if table.height == 0:

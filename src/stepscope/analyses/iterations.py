@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stepscope.analyses._rank import ranks_of
 from stepscope.analyses._window import WHOLE, WindowSpec, windows
-from stepscope.errors import CannotAnswer
+from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -42,6 +42,8 @@ def iterations(
     *,
     plot: Annotated[bool, "draw the pace in the terminal (table format only)"] = False,
 ) -> Result:
+    if window.start is not None:
+        raise BadInput("iterations looks at all steps: --start and --end choose none", "give --anchor REGEX instead")
     chosen = windows(profile, replace(window, index="all"))
     if all(w.label == WHOLE for w in chosen.spans):
         raise CannotAnswer(
