@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from stepscope.analyses import registry
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
+from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
-from stepscope.model.schema import TABLES, Column, Table
+from stepscope.model.schema import TABLES
 from stepscope.recipes import recipes
 
 HERE = Path(__file__).parent

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import PROCESSES, Part, empty
+from stepscope.model.columns import Part
+from stepscope.model.schema import PROCESSES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 
 #: Name ids of the tables below.

@@ -12,8 +12,9 @@ import pytest
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.columns import Part
 from stepscope.model.result import Result
-from stepscope.model.schema import PROCESSES, Part, empty
+from stepscope.model.schema import PROCESSES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.detect import kind_of
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model.columns import Part
 from stepscope.model.profile import Profile
-from stepscope.model.schema import PROCESSES, TABLES, Part, empty
+from stepscope.model.schema import PROCESSES, TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 
 Row = dict[str, Any]

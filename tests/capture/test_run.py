@@ -60,6 +60,13 @@ def test_a_command_that_dies_at_step_3(capture, nsys, train, tmp_path):
     assert nothing_left(tmp_path)
 
 
+def test_a_command_that_dies_after_the_capture(capture, nsys, train, tmp_path):
+    nsys(after='open(out + ".nsys-rep", "w").write("report")')
+    status, lines = capture(train(steps=9, die=8))
+    assert status == 0 and "failed with status 7 after the capture" in lines[0]
+    assert json.loads((tmp_path / "cap" / "manifest.json").read_text())["captured"]["exit_status"] == 7
+
+
 def test_a_command_that_ends_too_soon(capture, nsys, train, tmp_path):
     nsys()
     status, lines = capture(train(steps=4))

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.errors import BadInput
+from stepscope.model.columns import Part
 from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign
-from stepscope.model.schema import PROCESSES, Part
+from stepscope.model.schema import PROCESSES
 from stepscope.model.source import Chunk, Quality, SourceInfo
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_source import MemorySource
+from stepscope.model.columns import Part
 from stepscope.model.profile import Profile
-from stepscope.model.schema import Part, empty
+from stepscope.model.schema import empty
 from stepscope.model.source import Chunk, canonical, conform
 from stepscope.nsysreports import report
 from stepscope.nsysreports.attribution import NONE

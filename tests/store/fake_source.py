@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 from polars.testing import assert_frame_equal, assert_series_equal
 
-from stepscope.model.schema import PROCESSES, TABLES, Part, empty
+from stepscope.model.columns import Part
+from stepscope.model.schema import PROCESSES, TABLES, empty
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 from stepscope.store import CachedSource, flush
 

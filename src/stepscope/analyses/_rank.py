@@ -11,10 +11,10 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.intervals import Spans, union
+from stepscope.model.columns import ROLE
 from stepscope.model.labels import SETUP_PATTERN
 from stepscope.model.nesting import NONE, Nesting, nest
 from stepscope.model.profile import Profile
-from stepscope.model.schema import ROLE
 
 I64 = npt.NDArray[np.int64]
 

@@ -86,6 +86,7 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
     for path in what.files:
         path.unlink(missing_ok=True)
     content = _manifest(spec, backend, folder, steps, files, time.time() - began, ended)
+    content["captured"]["exit_status"] = status
     manifest.write(folder, content)
     return Captured(backend, folder, tuple(files), content)
 
@@ -115,7 +116,9 @@ def _judge(
     spec: Spec, backend: str, folder: Path, log: Path, steps: watch.Steps, status: int | None, ended: bool
 ) -> None:
     """Whether there is a capture at all; if not, why, in one line."""
-    if not ended and status:
+    # A job that fails after the capture, while it tears down, has been captured all the same.
+    complete = steps.ranks and steps.stopped == steps.ranks and _reports(folder, backend) and not watch.no_space(log)
+    if not ended and status and not complete:
         where = f" in step {steps.done}" if steps.ranks else " before its first step"
         why = watch.reason(log)
         if watch.no_space(log):

@@ -10,7 +10,8 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model import link, nesting, ranks, taxonomy
-from stepscope.model.schema import OPS, ROLE, TABLES, Part
+from stepscope.model.columns import ROLE, Part
+from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
 
 T = TypeVar("T")

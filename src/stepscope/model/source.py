@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from stepscope.model.schema import TABLES, Part
+from stepscope.model.columns import Part
+from stepscope.model.schema import TABLES
 
 
 @dataclass(frozen=True)

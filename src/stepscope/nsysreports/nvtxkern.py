@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.model.schema import RANGE_KIND
+from stepscope.model.columns import RANGE_KIND
 from stepscope.nsysreports.attribution import I64, NONE, Attribution
 from stepscope.nsysreports.kernels import kernels
 from stepscope.nsysreports.nvtx import STYLES

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.schema import TABLES, Part, empty
+from stepscope.model.columns import Part
+from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 from stepscope.store import background, content, disk
 

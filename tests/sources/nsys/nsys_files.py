@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import TABLES, Part
+from stepscope.model.columns import Part
+from stepscope.model.schema import TABLES
 from stepscope.model.source import Source
 
 Rows = Sequence[Mapping[str, Any]]

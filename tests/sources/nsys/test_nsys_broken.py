@@ -141,4 +141,26 @@ def test_changes_in_a_log_beside_the_file_are_not_read_but_told(tmp_path: Path) 
         db.commit()
         source = open_sqlite(path)
         assert source.read("ops").frame.height == 1
-        assert source.quality.notes == ["a.sqlite-wal holds changes that were never merged into the file: not read"]
+        assert source.quality.notes[0] == "a.sqlite-wal holds changes that were never merged into the file: not read"
+
+
+def test_ops_without_names_are_said(tmp_path):
+    """Without the string table nothing tells communication from compute: never silently."""
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, globalPid, demangledName)")
+        db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 0, 7, 16777216, 5)")
+        db.commit()
+    source = open_sqlite(path)
+    source.read("ops")
+    assert source.quality.notes == ["1 GPU ops have no name in StringIds: they count as compute, whatever they are"]
+
+
+def test_a_kernel_table_that_no_nsys_wrote_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, globalPid, demangledName)")
+        db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('yesterday', 2, 0, 7, 16777216, 5)")
+        db.commit()
+    with pytest.raises(BadInput, match=r"a\.sqlite: its ops cannot be read .*export the report again"):
+        open_sqlite(path).read("ops")

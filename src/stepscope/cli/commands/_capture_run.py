@@ -93,6 +93,10 @@ def _run(command: tuple[str, ...], **given: Any) -> None:
     for one in made:
         for file in one.files:
             click.echo(f"{file}  {show_size(file.stat().st_size)}")
+        if status := one.manifest["captured"]["exit_status"]:
+            click.echo(
+                f"note: the command failed with status {status} after the capture: {one.folder}/log.txt", err=True
+            )
     if given["verify"]:
         _verify([str(one.folder) for one in made], given["max_size"])
 

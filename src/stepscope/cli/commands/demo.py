@@ -49,6 +49,10 @@ STEPS = (
     ),
     Step("overlap", "Stage by stage: rank 0's communication is exposed where it waits for rank 3.", {"rank": "0,3"}),
     Step("idle", "Why rank 5's GPU had nothing to do: the allocator.", {"by": "cause", "rank": "4,5"}),
+    Step(
+        "stragglers", "Across ranks: who made whom wait, followed to its root. Rank 3 leads, because it computes more."
+    ),
+    Step("critical-path", "What made the step as long as it is: mostly rank 3's compute.", {"by": "rank"}),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import COPY_KIND, MEM_KIND, OP_KIND
+from stepscope.model.columns import COPY_KIND, MEM_KIND, OP_KIND
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import PID, Rows
 

@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-from stepscope.model.schema import API, HOST_KIND, RANGE_KIND
+from stepscope.model.columns import API, HOST_KIND, RANGE_KIND
 from stepscope.sources.kineto.categories import Kind, host_kind
 from stepscope.sources.kineto.gpu import positive
 from stepscope.sources.kineto.names import Names

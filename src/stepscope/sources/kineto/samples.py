@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.model.schema import SYNC_KIND
+from stepscope.model.columns import SYNC_KIND
 from stepscope.sources.kineto.decoding import decode_samples
 from stepscope.sources.kineto.gpu import positive
 from stepscope.sources.kineto.names import Names

@@ -14,7 +14,8 @@ import polars as pl
 from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model import schema
-from stepscope.model.schema import TABLES, Part
+from stepscope.model.columns import Part
+from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.kineto import comms, processes
 from stepscope.sources.kineto.bytestream import ByteStream

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.model.schema import Part, empty
+from stepscope.model.columns import Part
+from stepscope.model.schema import empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk
 from stepscope.sources.nsys.processes import Gpus

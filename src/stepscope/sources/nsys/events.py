@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from stepscope.model.schema import Part
+from stepscope.model.columns import Part
 from stepscope.model.source import Chunk, Quality, canonical, conform
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME, Event
 from stepscope.sources.nsys.strings import Names, Strings

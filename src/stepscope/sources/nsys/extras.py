@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from stepscope.model.schema import RECORD_KIND, TABLES, Part
+from stepscope.model.columns import RECORD_KIND, Part
+from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk
 from stepscope.sources.nsys.strings import Names

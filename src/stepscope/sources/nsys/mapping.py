@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import API, COPY_KIND, HOST_KIND, MEM_KIND, RANGE_KIND, Dtype
+from stepscope.model.columns import API, COPY_KIND, HOST_KIND, MEM_KIND, RANGE_KIND, Dtype
 from stepscope.sources.nsys.tables import Field, Kind
 
 #: How nsys writes "none" in unsigned 32-bit columns (stream, event, device).

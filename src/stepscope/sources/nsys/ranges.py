@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.model.schema import TABLES, Part
+from stepscope.model.columns import Part
+from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import NVTX

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from stepscope.model.schema import OP_KIND, TABLES, Part
+from stepscope.model.columns import OP_KIND, Part
+from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import GRAPH, HOST, KERNEL, MEMCPY, MEMSET, RUNTIME, Event

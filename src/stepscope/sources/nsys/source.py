@@ -8,8 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.errors import BadInput
-from stepscope.model.schema import TABLES, Part, empty
+from stepscope.errors import BadInput, StepscopeError
+from stepscope.model.columns import Part
+from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys import mapping
 from stepscope.sources.nsys.comms import has_comms, read_comms
@@ -80,4 +81,13 @@ class NsysSource:
         if table not in self.tables():
             return Chunk(empty(table, part))
         self.processes()  # rows are numbered by process
-        return _READERS[table][1](self._export, part)
+        try:
+            chunk = _READERS[table][1](self._export, part)
+        except StepscopeError:
+            raise
+        except Exception as error:  # columns that no nsys wrote, or values of another type
+            what = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+            raise BadInput(f"{self.path}: its {table} cannot be read ({what})", "export the report again") from error
+        if table == "ops" and part == "core" and (nameless := chunk.frame["name"].null_count()):
+            self.quality.note(f"{nameless} GPU ops have no name in StringIds: they count as compute, whatever they are")
+        return chunk

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import Part
+from stepscope.model.columns import Part
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import NVTX, RUNTIME

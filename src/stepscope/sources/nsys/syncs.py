@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.model.schema import SYNC_KIND, Part
+from stepscope.model.columns import SYNC_KIND, Part
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import RECORD, RUNTIME, SYNC

@@ -13,7 +13,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.schema import PROCESSES, Part, empty
+from stepscope.model.columns import Part
+from stepscope.model.schema import PROCESSES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.pipelinelog.records import LEADER, Log, Process, parse
 

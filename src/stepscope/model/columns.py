@@ -1,0 +1,63 @@
+"""What a table of the model is made of: columns, their parts, and the vocabularies of those that are words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+Part = Literal["core", "detail"]
+
+OP_KIND = pl.Enum(["kernel", "memcpy", "memset", "graph"])
+COPY_KIND = pl.Enum(["none", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unified", "array", "unknown"])
+MEM_KIND = pl.Enum(["none", "pageable", "pinned", "device", "array", "managed", "static", "unknown"])
+ROLE = pl.Enum(["compute", "comm", "copy"])
+API = pl.Enum(["runtime", "driver", "other"])
+RANGE_KIND = pl.Enum(["pushpop", "startend", "mark"])
+SYNC_KIND = pl.Enum(["event_sync", "event_query", "stream_wait", "stream_sync", "context_sync", "record", "unknown"])
+_MPI_KINDS = ("mpi_p2p", "mpi_start_wait", "mpi_other", "mpi_collective")
+_UM_KINDS = ("um_cpu_fault", "um_gpu_fault", "um_copy")
+RECORD_KIND = pl.Enum(["osrt", "overhead", *_MPI_KINDS, "openmp", "openacc", "cudnn", "cublas", *_UM_KINDS])
+HOST_KIND = pl.Enum(["osrt", "cpu_op", "python", "gil", "compile", "gc", "mpi", "other"])
+
+Dtype = pl.DataType | type[pl.DataType]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: `name_id` columns hold ids of the string table; `derived` ones are computed by the profile."""
+
+    name: str
+    dtype: Dtype
+    doc: str
+    part: Part = "core"
+    derived: bool = False
+    name_id: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the model, its rows sorted by `keys`."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...] = ("start_ns", "end_ns")
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def part(self, part: Part) -> dict[str, Dtype]:
+        """Columns that a source delivers for `part`: `proc`, the sort keys, then that part's own."""
+        own = {c.name: c.dtype for c in self.columns if c.part == part and not c.derived and c.name != "rank"}
+        keys = {c.name: c.dtype for c in self.columns if c.name in self.keys}
+        return {"proc": pl.Int32, **keys, **own}
+
+    def name_ids(self) -> list[str]:
+        """Columns that hold ids of the string table."""
+        return [c.name for c in self.columns if c.name_id]
+
+    def has_detail(self) -> bool:
+        return any(c.part == "detail" for c in self.columns)
