@@ -18,12 +18,12 @@ _COMM_MOE = 6  # two all-to-alls each way, and two of metadata
 _COMM_RING = 3  # per further context-parallel rank
 _COMM_TENSOR = 4
 #: Host calls for each kernel: the launch, event records and waits, queries.
-_CALLS = 4.5
+_CALLS = 5.7
 _RANGES = 12
 _NCCL_RANGES = 3
 #: Bytes of one event. A report is compressed; its SQLite export is not; a torch trace is gzipped JSON.
-BYTES = {"report": 26, "export": 64, "torch": 30}
-_BASE = 400_000
+BYTES = {"report": 20, "export": 50, "torch": 29}
+_BASE = {"report": 150_000, "export": 400_000, "torch": 20_000}
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
@@ -51,7 +51,7 @@ def events(layers: float, dense: float, micro_batches: int, ep: int, cp: int, tp
 
 def file_bytes(total_events: int, kind: str) -> int:
     """A file of that kind with so many events."""
-    return _BASE + total_events * BYTES[kind]
+    return _BASE[kind] + total_events * BYTES[kind]
 
 
 def parse_size(text: str, option: str = "--max-size") -> int:

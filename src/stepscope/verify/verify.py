@@ -85,8 +85,9 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
     failed = [c for c in checks if c.status == FAILED]
     result = Result(rows(COLUMNS, [asdict(c) for c in checks]), summary=dict(sorted(count.items())))
     result.command, result.ranks, result.sources = "capture verify", len(ranks), profile.sources
-    if count[WARNING]:
-        result.notes.append(f"{count[WARNING]} warnings: the figures stand, with them in mind")
+    for c in checks:  # in full: a table cuts them
+        if c.status in (FAILED, WARNING):
+            result.notes.append(f"{c.status}: {c.check}: {c.found}" + (f"; {c.fix}" if c.fix else ""))
     if failed:
         first = f"{failed[0].check}: {failed[0].found}"
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
