@@ -59,14 +59,16 @@ def idle(
             "capture with `nsys profile --trace=cuda,nvtx`; `stepscope breakdown` shows how long it was",
         )
     chosen = windows(profile, window)
-    frames = []
+    frames, by_cause = [], []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
             parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
             frame = _rows(profile, data, causes(data, parts.idle))
-            if by != "gap":
+            if by == "gap":  # hundreds of rows: their sum is what most people come for
+                by_cause.append(_totals(frame, "cause", span.gpu_ns))
+            else:
                 frame = _totals(frame, by, span.gpu_ns)
             if top:
                 length = "gap_ns" if by == "gap" else "total_ns"
@@ -74,7 +76,9 @@ def idle(
             frames.append(frame)
     columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
     table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    return Result(table, chosen.rows(), notes=[*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)])
+    summary = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
+    notes = [*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)]
+    return Result(table, chosen.rows(), summary, notes)
 
 
 def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
