@@ -13,9 +13,9 @@ ROOT = Path(stepscope.__file__).parent
 
 #: From left to right. A package may import those of the layers before its own, and itself.
 LAYERS = (
-    {"errors", "progress", "_recorder"},
-    {"model", "annotate"},
-    {"capture", "sources", "store", "intervals", "simulate", "nsysreports"},
+    {"errors", "progress", "_profilers"},
+    {"model", "_recorder"},
+    {"annotate", "capture", "sources", "store", "intervals", "simulate", "nsysreports"},
     {"analyses"},
     {"findings", "compare", "parallel", "recipes", "verify"},
     {"render", "api"},

@@ -10,26 +10,26 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from stepscope._profilers import (
+    Emitter,
+    TorchEmitter,
+    about,
+    meet,
+    nsys_start,
+    nsys_stop,
+    nvtx_emitter,
+    synchronize,
+    torch_profiler,
+)
 
 #: Prefix of the variables that `capture run` sets.
 PREFIX = "STEPSCOPE_CAPTURE_"
-#: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
-TRIGGER = "stepscope.capture"
-_MEETING_S = 600.0
-
-
-class Emitter(Protocol):
-    """Where ranges go."""
-
-    def push(self, text: str) -> None: ...
-
-    def pop(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class Recorder:
     def begin(self, number: int, label: str | None) -> Emitter | None:
         """A step begins. What to write ranges to in it; None outside the profiled ones."""
         if self._seen == 0:
-            self._log({"about": {"label": label, **_about()}})
+            self._log({"about": {"label": label, **about()}})
         if self._seen == self._set.warmup and not self._over:
             self._start(label)
         elif self._set.backend == "torch" and self._seen == self._set.warmup - 1 and self._traced:
-            self._profiler = _torch_profiler(warm=True)  # one step of its own warm-up, recorded and thrown away
+            self._profiler = torch_profiler(warm=True)  # one step of its own warm-up, recorded and thrown away
             self._profiler.start()
         elif self._on and self._profiler is not None:
             self._profiler.step()  # ends one ProfilerStep#N and begins the next
@@ -97,7 +97,7 @@ class Recorder:
     def end(self, number: int, failed: bool = False) -> Emitter | None:
         """The step is over."""
         if not failed:
-            _synchronize()
+            synchronize()
         took = time.perf_counter_ns() - self._began
         if self._emit is not None:
             self._emit.pop()
@@ -118,36 +118,36 @@ class Recorder:
     # -- start and stop ------------------------------------------------------------------------------------------
 
     def _start(self, label: str | None) -> None:
-        _synchronize()
-        _meet("start")
+        synchronize()
+        meet("start")
         self._on = True
         if self._set.backend == "nsys":
             self._emit = nvtx_emitter()
-            self._trigger = _nsys_start(self._set.trigger)
-            _meet("started")  # ranges of a rank that runs ahead would lie before the capture of the others
+            self._trigger = nsys_start(self._set.trigger)
+            meet("started")  # ranges of a rank that runs ahead would lie before the capture of the others
         elif self._set.backend == "torch" and self._traced:
             if self._profiler is None:
-                self._profiler = _torch_profiler(warm=False)
+                self._profiler = torch_profiler(warm=False)
                 self._profiler.start()
             else:
                 self._profiler.step()
-            self._emit = _TorchEmitter()
+            self._emit = TorchEmitter()
         if label is not None and self._emit is not None:
             self._emit.push(label)
             self._labelled = True
 
     def _stop(self) -> None:
         """All ranks have done their last profiled step before the first of them stops the profiler."""
-        _synchronize()
+        synchronize()
         if self._labelled and self._emit is not None:
             self._emit.pop()
-        _meet("stop")
+        meet("stop")
         if self._set.backend == "nsys":
-            _nsys_stop(self._set.trigger, self._trigger)
+            nsys_stop(self._set.trigger, self._trigger)
         elif self._profiler is not None:
             self._profiler.stop()
             self._export()
-        _meet("stopped")
+        meet("stopped")
         self._log({"stopped": True, "rank": self.rank})
         self._emit, self._on, self._over = None, False, True
 
@@ -167,156 +167,3 @@ class Recorder:
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / f"rank{self.rank}.jsonl").open("a") as file:
                 file.write(json.dumps(record) + "\n")
-
-
-# -- torch and nsys ------------------------------------------------------------------------------------------------
-
-
-class _TorchEmitter:
-    """Ranges as torch.profiler's annotations."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self._make = torch.profiler.record_function
-        self._open: list[Any] = []
-
-    def push(self, text: str) -> None:
-        made = self._make(text)
-        made.__enter__()
-        self._open.append(made)
-
-    def pop(self) -> None:
-        self._open.pop().__exit__(None, None, None)
-
-
-class _TorchNvtx:
-    """NVTX by torch."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self.push: Any = torch.cuda.nvtx.range_push
-        self.pop: Any = torch.cuda.nvtx.range_pop
-
-
-class _PlainNvtx:
-    """NVTX by the `nvtx` package, where torch was built without CUDA."""
-
-    def __init__(self) -> None:
-        import nvtx
-
-        self.push: Any = nvtx.push_range
-        self.pop: Any = nvtx.pop_range
-
-
-def nvtx_emitter() -> Emitter | None:
-    """What writes NVTX ranges here; None, with a line on stderr, where nothing does."""
-    if _cuda() is not None:
-        return _TorchNvtx()
-    try:
-        return _PlainNvtx()
-    except ImportError:
-        print("stepscope: no CUDA torch and no `nvtx` package: ranges are not recorded", file=sys.stderr)
-        return None
-
-
-def _cuda() -> Any:
-    """torch.cuda where it is usable."""
-    torch = sys.modules.get("torch")
-    return torch.cuda if torch is not None and torch.cuda.is_available() else None
-
-
-def _synchronize() -> None:
-    cuda = _cuda()
-    if cuda is not None and cuda.is_initialized():
-        cuda.synchronize()
-
-
-def _about() -> dict[str, Any]:
-    """What ran, for the manifest."""
-    torch, cuda = sys.modules.get("torch"), _cuda()
-    if torch is None:
-        return {}
-    found = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    if cuda is not None:
-        found["gpu"] = cuda.get_device_name()
-        with contextlib.suppress(Exception):
-            found["nccl"] = ".".join(map(str, cuda.nccl.version()))
-    return found
-
-
-def _torch_profiler(warm: bool) -> Any:
-    import torch
-
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if _cuda() is not None:
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    schedule = torch.profiler.schedule(wait=0, warmup=int(warm), active=1 << 30, repeat=1)
-    return torch.profiler.profile(activities=activities, schedule=schedule if warm else None, acc_events=True)
-
-
-def _nsys_start(trigger: str) -> Any:
-    if trigger == "nvtx":
-        import nvtx
-
-        return nvtx.start_range(TRIGGER)
-    import torch
-
-    torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call, unused-ignore]
-    return None
-
-
-def _nsys_stop(trigger: str, opened: Any) -> None:
-    if trigger == "nvtx":
-        import nvtx
-
-        nvtx.end_range(opened)
-        return
-    import torch
-
-    torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call, unused-ignore]
-
-
-class _CommonStop:
-    """The CUDA runtime as torch shows it, with a stop that waits for the device and for all ranks."""
-
-    def __init__(self, runtime: Any) -> None:
-        self._runtime = runtime
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._runtime, name)
-
-    def cudaProfilerStop(self) -> Any:
-        _synchronize()
-        _meet("stop")
-        stopped = self._runtime.cudaProfilerStop()
-        _meet("stopped")
-        return stopped
-
-
-def make_stop_common() -> None:
-    """Put `_CommonStop` in the place of torch.cuda.cudart()."""
-    import torch
-
-    plain = torch.cuda.cudart
-    torch.cuda.cudart = lambda: _CommonStop(plain())
-
-
-def _meet(name: str) -> None:
-    """Wait for all ranks, without a collective: their kernels would be in the trace."""
-    torch = sys.modules.get("torch")
-    dist = getattr(torch, "distributed", None)
-    if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-        return
-    store = getattr(dist.distributed_c10d, "_get_default_store", lambda: None)()
-    if store is None:
-        dist.barrier()
-        return
-    key, world = f"stepscope/{name}", dist.get_world_size()
-    store.add(key, 1)
-    until = time.monotonic() + _MEETING_S
-    while store.add(key, 0) < world:
-        if time.monotonic() > until:
-            raise RuntimeError(f"stepscope: not all of {world} ranks came to the {name} of the capture")
-        time.sleep(0.001)

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from stepscope._recorder import Emitter, Recorder, Settings, nvtx_emitter
+from stepscope._profilers import Emitter, nvtx_emitter
+from stepscope._recorder import Recorder, Settings
 
 #: A coordinate on an axis of the mesh, and the axis's size.
 Place = tuple[int, int]
@@ -201,7 +202,7 @@ def common_stop() -> None:
 
     Under one profiler, the first rank to stop ends the capture for all of them.
     """
-    from stepscope._recorder import make_stop_common
+    from stepscope._profilers import make_stop_common
 
     make_stop_common()
 

@@ -101,3 +101,6 @@ def test_what_the_manifest_says(healthy, tmp_path, capsys):
     status, checks, _ = verified(capsys, str(tmp_path), "--ranks", "4", "--against", str(tmp_path))
     assert checks["slowdown"]["found"] == "1.50 times"
     assert run(["capture", "verify", str(tmp_path), "--against", str(healthy)]) == 2
+    capsys.readouterr()
+    manifest.write(tmp_path, {"scenario": {**scenario, "traced": [0, 1, 7]}, "captured": {"step_ns": times}})
+    assert verified(capsys, str(tmp_path))[1]["ranks"]["ranks"] == "7"

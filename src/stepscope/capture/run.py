@@ -179,6 +179,7 @@ def _manifest(
             "mesh": {axis: size for axis, (_, size) in steps.axes.items()},
             "shape": steps.shape,
             "ranks": spec.world or steps.ranks or None,
+            "traced": list(spec.ranks) if spec.ranks is not None and backend == "torch" else None,
             "warmup": spec.warmup,
             "steps": spec.steps,
             "per": spec.per if backend == "nsys" else "rank",

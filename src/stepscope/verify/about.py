@@ -20,7 +20,7 @@ _BOTH = r"^forward chunk .* backward chunk "
 _BEFORE = 0.01
 
 
-def ranks(profile: Profile, expected: int | None) -> Check:
+def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> Check:
     """All of them, without a gap."""
     have = profile.rank_ids()
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"] if t) if s]
@@ -28,6 +28,9 @@ def ranks(profile: Profile, expected: int | None) -> Check:
     world = expected or next((int(w) for w in profile.ranks["world_size"] if w), None)
     found = f"{len(have)} ranks ({spans(have)})"
     fix = "were all of them traced, and is every file given? ranks that write to one name overwrite each other"
+    if traced is not None:
+        missing = sorted(set(traced) - set(have))
+        return Check("ranks", FAILED if missing else OK, spans(missing), found, spans(traced), fix if missing else "")
     if world is not None:
         missing = sorted(set(range(world)) - set(have))
         return Check(

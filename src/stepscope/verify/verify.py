@@ -35,6 +35,8 @@ class Expected:
 
     ranks: int | None = None
     steps: int | None = None
+    #: ranks that were meant to be traced, where not all were
+    traced: list[int] | None = None
     max_size: int = parse_size("200MB")
     #: False where the machine had no GPU: the capture is of the host
     gpu: bool = True
@@ -54,6 +56,7 @@ def expected_of(folders: list[Path], **known: Any) -> Expected:
         given = {
             "ranks": scenario.get("ranks"),
             "steps": scenario.get("steps"),
+            "traced": scenario.get("traced"),
             "gpu": bool(scenario.get("machine", {}).get("gpus")),
             "times": captured.get("step_ns"),
         }
@@ -66,7 +69,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
     want = expected or Expected()
     ranks = list(ranks_of(profile))
     checks: list[Check] = [
-        about.ranks(profile, want.ranks),
+        about.ranks(profile, want.ranks, want.traced),
         about.setup(profile),
         about.steps(ranks, want.steps),
         about.nothing_before(ranks, profile),

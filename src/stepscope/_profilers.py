@@ -1,0 +1,170 @@
+"""torch.profiler, nsys and NVTX, as far as a capture needs them; torch is imported only when one of them is used."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import Any, Protocol
+
+#: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
+TRIGGER = "stepscope.capture"
+_MEETING_S = 600.0
+
+
+class Emitter(Protocol):
+    """Where ranges go."""
+
+    def push(self, text: str) -> None: ...
+
+    def pop(self) -> None: ...
+
+
+class TorchEmitter:
+    """Ranges as torch.profiler's annotations."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._make = torch.profiler.record_function
+        self._open: list[Any] = []
+
+    def push(self, text: str) -> None:
+        made = self._make(text)
+        made.__enter__()
+        self._open.append(made)
+
+    def pop(self) -> None:
+        self._open.pop().__exit__(None, None, None)
+
+
+class _TorchNvtx:
+    """NVTX by torch."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.push: Any = torch.cuda.nvtx.range_push
+        self.pop: Any = torch.cuda.nvtx.range_pop
+
+
+class _PlainNvtx:
+    """NVTX by the `nvtx` package, where torch was built without CUDA."""
+
+    def __init__(self) -> None:
+        import nvtx
+
+        self.push: Any = nvtx.push_range
+        self.pop: Any = nvtx.pop_range
+
+
+def nvtx_emitter() -> Emitter | None:
+    """What writes NVTX ranges here; None, with a line on stderr, where nothing does."""
+    if _cuda() is not None:
+        return _TorchNvtx()
+    try:
+        return _PlainNvtx()
+    except ImportError:
+        print("stepscope: no CUDA torch and no `nvtx` package: ranges are not recorded", file=sys.stderr)
+        return None
+
+
+def _cuda() -> Any:
+    """torch.cuda where it is usable."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_available() else None
+
+
+def synchronize() -> None:
+    cuda = _cuda()
+    if cuda is not None and cuda.is_initialized():
+        cuda.synchronize()
+
+
+def about() -> dict[str, Any]:
+    """What ran, for the manifest."""
+    torch, cuda = sys.modules.get("torch"), _cuda()
+    if torch is None:
+        return {}
+    found = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    if cuda is not None:
+        found["gpu"] = cuda.get_device_name()
+        with contextlib.suppress(Exception):
+            found["nccl"] = ".".join(map(str, cuda.nccl.version()))
+    return found
+
+
+def torch_profiler(warm: bool) -> Any:
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if _cuda() is not None:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    schedule = torch.profiler.schedule(wait=0, warmup=int(warm), active=1 << 30, repeat=1)
+    return torch.profiler.profile(activities=activities, schedule=schedule if warm else None, acc_events=True)
+
+
+def nsys_start(trigger: str) -> Any:
+    if trigger == "nvtx":
+        import nvtx
+
+        return nvtx.start_range(TRIGGER)
+    import torch
+
+    torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call, unused-ignore]
+    return None
+
+
+def nsys_stop(trigger: str, opened: Any) -> None:
+    if trigger == "nvtx":
+        import nvtx
+
+        nvtx.end_range(opened)
+        return
+    import torch
+
+    torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call, unused-ignore]
+
+
+class _CommonStop:
+    """The CUDA runtime as torch shows it, with a stop that waits for the device and for all ranks."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def cudaProfilerStop(self) -> Any:
+        synchronize()
+        meet("stop")
+        stopped = self._runtime.cudaProfilerStop()
+        meet("stopped")
+        return stopped
+
+
+def make_stop_common() -> None:
+    """Put `_CommonStop` in the place of torch.cuda.cudart()."""
+    import torch
+
+    plain = torch.cuda.cudart
+    torch.cuda.cudart = lambda: _CommonStop(plain())
+
+
+def meet(name: str) -> None:
+    """Wait for all ranks, without a collective: their kernels would be in the trace."""
+    torch = sys.modules.get("torch")
+    dist = getattr(torch, "distributed", None)
+    if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return
+    store = getattr(dist.distributed_c10d, "_get_default_store", lambda: None)()
+    if store is None:
+        dist.barrier()
+        return
+    key, world = f"stepscope/{name}", dist.get_world_size()
+    store.add(key, 1)
+    until = time.monotonic() + _MEETING_S
+    while store.add(key, 0) < world:
+        if time.monotonic() > until:
+            raise RuntimeError(f"stepscope: not all of {world} ranks came to the {name} of the capture")
+        time.sleep(0.001)
