@@ -101,7 +101,7 @@ def torch_profiler(warm: bool) -> Any:
     if _cuda() is not None:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     schedule = torch.profiler.schedule(wait=0, warmup=int(warm), active=1 << 30, repeat=1)
-    return torch.profiler.profile(activities=activities, schedule=schedule if warm else None, acc_events=True)
+    return torch.profiler.profile(activities=activities, schedule=schedule if warm else None)
 
 
 def nsys_start(trigger: str) -> Any:
