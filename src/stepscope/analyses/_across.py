@@ -186,8 +186,8 @@ def _presence(a: Across) -> list[str]:
     if part.height:
         unsure = " (or may: nothing tells the size of their groups)" if part["size"].null_count() else ""
         notes.append(
-            f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower bound, their "
-            "transfer an upper one, and last_rank the last of those recorded"
+            f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower bound, "
+            "their transfer an upper one, and last_rank the last of those recorded"
         )
     apart = a.last > np.minimum.reduceat(a.end, a.first)
     # A broadcast's root, and a send, need not wait for the others.
