@@ -26,14 +26,14 @@ unit: setup torch-env
 	$(BIN)/pytest -n auto
 
 # torch for the tests of capture, in an environment of its own. Where it cannot be had, those tests are skipped.
-# TORCH_ENV=no does without.
-TORCH_ENV ?= yes
+# It is a large download: by default only CI makes it. TORCH_ENV=yes or no decides otherwise.
+TORCH_ENV ?= $(if $(CI),yes,no)
 torch-env: setup
 	@if [ "$(TORCH_ENV)" = yes ] && [ ! -f .venv-torch/.installed ]; then \
 	  $(PY) -m venv .venv-torch && \
 	  timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" && \
 	  timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-	    --extra-index-url https://download.pytorch.org/whl/cpu --group capture-tests && \
+	    --group capture-tests && \
 	  touch .venv-torch/.installed || echo "no torch here: the tests that need it will be skipped"; \
 	fi
 
