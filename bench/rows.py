@@ -191,6 +191,7 @@ NSYS_ROWS = (
 )
 
 KINETO_ROWS = (
+    Row("open, no cache", uncached),
     Row("open, cold (read, and cache written)", cold),
     Row("open, warm", warm),
     Row("traceinsight 0.6.1, load", traceinsight, "≥ 8"),

@@ -90,13 +90,24 @@ def canonical(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     if frame.height > 1:
         keys = [frame["proc"].to_numpy(), *(frame[k].to_numpy() for k in spec.keys)]
         if not _ascending(keys):
-            order: np.ndarray[tuple[int], np.dtype[np.intp]]
-            if _ascending(keys[1:]):
-                order = np.argsort(keys[0].astype(np.int16), kind="stable")
-            else:
-                order = np.lexsort(keys[::-1])
-            frame = frame[order]
+            timely = _ascending(keys[1:])
+            frame = frame[np.argsort(keys[0].astype(np.int16), kind="stable") if timely else _order(keys)]
     return frame
+
+
+def _order(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """As `np.lexsort`, but faster on exports: they are runs in time order, which a stable (merge) sort only merges.
+
+    Sorted by time and process first; what is left to do among rows that start together is little.
+    """
+    order = np.argsort(keys[1], kind="stable")
+    order = order[np.argsort(keys[0][order].astype(np.int16), kind="stable")]
+    proc, start = keys[0][order], keys[1][order]
+    together = (proc[1:] == proc[:-1]) & (start[1:] == start[:-1])
+    rows = np.flatnonzero(np.r_[together, False] | np.r_[False, together])
+    tied = order[rows]
+    order[rows] = tied[np.lexsort([k[tied] for k in keys[::-1]])]
+    return order
 
 
 def conform(frame: pl.DataFrame, table: str, part: Part) -> pl.DataFrame:

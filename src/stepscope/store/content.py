@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from stepscope import progress
 from stepscope.model.schema import MODEL_VERSION
 
 #: Bumped whenever the form of the cache's files changes.
-STORE_VERSION = 2
+STORE_VERSION = 3
 
 #: Fits the processor's own cache, and is long enough for hashing to leave the interpreter's lock.
 _BLOCK = 1 << 18
+
+#: From here on two threads are worth starting.
+_LARGE = 1 << 26
 
 #: Bytes between two reports of progress.
 _REPORTED = 1 << 28
@@ -50,15 +54,29 @@ def _files(path: Path) -> list[Path]:
 
 
 def _hash(path: Path, digest: xxhash.xxh3_128) -> None:
+    """A large file is hashed in two halves, on two threads: reading is most of the work, and leaves the lock."""
+    total = path.stat().st_size
+    if total < _LARGE:
+        _hash_part(path, 0, None, digest)
+        return
+    halves = (xxhash.xxh3_128(), xxhash.xxh3_128())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(_hash_part, (path, path), (0, total // 2), (total // 2, None), halves))
+    for half in halves:
+        digest.update(half.digest())
+
+
+def _hash_part(path: Path, start: int, end: int | None, digest: xxhash.xxh3_128) -> None:
     """Read, not mapped: mapped pages would count as this process's memory, a multi-gigabyte file's worth."""
     buffer = memoryview(bytearray(_BLOCK))
-    total, done, said = path.stat().st_size, 0, 0
+    done, said = start, start
     with path.open("rb", buffering=0) as file:
-        while size := file.readinto(buffer):
+        file.seek(start)
+        while size := file.readinto(buffer if end is None else buffer[: min(_BLOCK, end - done)]):
             digest.update(buffer[:size])
             done += size
             if done - said >= _REPORTED:
-                progress.report(f"looking up {path.name}", done, total)
+                progress.report(f"looking up {path.name}")
                 said = done
 
 
