@@ -46,7 +46,12 @@ class Collector:
         if not events:
             return
         kinds = np.fromiter(map(self._kinds.__getitem__, map(_phase_and_category, events)), np.uint8, len(events))
-        start, end, sane = _times(events, text)
+        kept = kinds != Kind.IGNORED  # flows are half of a trace: nothing is looked up of them
+        if not kept.all():
+            events, kinds = list(compress(events, kept.tolist())), kinds[kept]
+        if not events:
+            return
+        start, end, sane = _times(events, text, kept)
         broken = _TIMED[kinds] & ~sane
         self.absurd += int(broken.sum())
         kinds[broken] = Kind.IGNORED
@@ -127,10 +132,11 @@ def _concat(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
 
 
-def _times(events: list[Event], text: bytes) -> tuple[Ints, Ints, Bools]:
+def _times(events: list[Event], text: bytes, kept: Bools) -> tuple[Ints, Ints, Bools]:
+    """Times of the `kept` events of a chunk."""
     ts = np.fromiter(map(_ts, events), np.float64, len(events))
     if needs_text(ts, text):
         pairs = decode_times(text)
-        if len(pairs) == len(events):
-            return exact_nanoseconds(pairs)
+        if len(pairs) == len(kept):
+            return exact_nanoseconds(list(compress(pairs, kept.tolist())))
     return nanoseconds(ts, np.fromiter(map(_dur, events), np.float64, len(events)))
