@@ -41,9 +41,10 @@ class Dependencies:
         return np.where(by_event, self.event, self.stream), by_event
 
 
-def dependencies(data: RankData, syncs: pl.DataFrame) -> Dependencies:
-    """Dependencies of every op of the rank, from its stream order and from the rank's `syncs`."""
+def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None) -> Dependencies:
+    """Dependencies of every op of the rank, from stream order and `syncs`. `streams` puts ops on other streams."""
     n = len(data.start)
+    of_op = data.stream.astype(np.int64) if streams is None else streams
     records = syncs.filter((pl.col("kind") == "record") & pl.col("event").is_not_null())
     waits = syncs.filter((pl.col("kind") == "stream_wait") & pl.col("event").is_not_null())
     of_wait = _record_of(records, waits)
@@ -52,7 +53,7 @@ def dependencies(data: RankData, syncs: pl.DataFrame) -> Dependencies:
     place = np.empty(n, np.int64)
     place[by_end] = np.arange(n)
 
-    stream = np.concatenate([data.stream.astype(np.int64), *(_column(f, "stream") for f in (records, waits))])
+    stream = np.concatenate([of_op, *(_column(f, "stream") for f in (records, waits))])
     time = np.concatenate([data.launched_at, *(_column(f, "start_ns") for f in (records, waits))])
     kind = np.repeat([_OP, _RECORD, _WAIT], [n, records.height, waits.height])
     start = np.concatenate([data.start, np.zeros(records.height + waits.height, np.int64)])

@@ -45,9 +45,9 @@ class HostWaits:
         return k if k < len(self.call) and self.call[k] == call else NONE
 
 
-def host_waits(data: RankData) -> HostWaits:
-    """All waits of a rank's host, in order of the calls."""
-    call, op = _synchronized(data)
+def host_waits(data: RankData, held: bool = True) -> HostWaits:
+    """All waits of a rank's host, in order of the calls. Not only `held`: also for what was over before the call."""
+    call, op = _synchronized(data, held)
     full, oldest = _full_queue(data)
     calls = np.concatenate([call, full])
     order = np.argsort(calls, kind="stable")
@@ -63,8 +63,8 @@ def _kinds(names: pl.Series) -> I64:
     return kinds
 
 
-def _synchronized(data: RankData) -> tuple[I64, I64]:
-    """Synchronizing calls that waited, and the ops that they waited for."""
+def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
+    """Synchronizing calls (that waited), and the ops that they wait for."""
     nothing = np.empty(0, np.int64), np.empty(0, np.int64)
     if data.calls.height == 0 or len(data.start) == 0:
         return nothing
@@ -92,7 +92,9 @@ def _synchronized(data: RankData) -> tuple[I64, I64]:
     # Where the stream is not known, or what it should have waited for ran on: the op whose end let it go.
     lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~own
     op[lost] = _ended_in(data, start[lost], end[lost])
-    waited = (op != NONE) & (data.end[np.maximum(op, 0)] > start) & (data.end[np.maximum(op, 0)] <= end)
+    waited = (op != NONE) & (data.end[np.maximum(op, 0)] <= end)
+    if held:
+        waited &= data.end[np.maximum(op, 0)] > start
     return calls[waited], op[waited]
 
 

@@ -87,7 +87,7 @@ def _releases(data: RankData) -> Releases:
     source = np.where(why == BY_STREAM, stream, np.where(why == BY_EVENT, event, NONE))
     inferred = _by_order(data, why, source, best, lat, bool((data.syncs["kind"] == "record").any()))
     waits = host_waits(data)
-    wait, stuck = _wait_of(data, waits)
+    wait, stuck = wait_of(data, waits)
     state = np.where(source != NONE, 2 * source + 1, NONE)
     hosted = (why == BY_LAUNCH) & (wait != NONE)
     at = np.maximum(wait[hosted], 0)
@@ -141,7 +141,7 @@ def _by_order(data: RankData, why: npt.NDArray[np.int8], source: I64, best: I64,
     return int(real.sum())
 
 
-def _wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
+def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     """By op: the last wait of the host at or before its launch, NONE without one; and whether it is the launch's own.
 
     Threads of a process hand work to each other (forward and backward passes do): a wait of another thread counts too,

@@ -7,18 +7,17 @@ ends its transfer after the last of its ranks has arrived, wherever that now is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from stepscope.analyses._rank import COMPUTE, ranks_of
-from stepscope.analyses._release import releases
-from stepscope.analyses._runs import Change, Runs, runs
+from stepscope.analyses._change import Change
+from stepscope.analyses._evenrank import even_rank
+from stepscope.analyses._runs import Runs, runs
 from stepscope.analyses._walk import Clock, Path
 from stepscope.errors import BadInput
-from stepscope.model.labels import parse_setup
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 
@@ -29,13 +28,12 @@ _FORMS = "hide-comm, hide-comm=STAGE, even-rank, even-rank=RANK or host=FACTOR"
 
 def what_if(profile: Profile, path: Path, clock: Clock, asked: tuple[str, ...]) -> list[dict[str, Any]]:
     """One row per question: the step as recorded, replayed, and replayed with the change."""
-    steps = {r: (b, op) for r, b, op in path.steps.select("rank", "begin_ns", "op").iter_rows()}
-    changes = [_parse(profile, text, steps) for text in asked]
-    plain = _replay(profile, path, clock, steps, Change())
-    total = path.end - path.begin
+    replay = Replay(profile, path, clock)
+    plain, total = replay.plain, path.end - path.begin
+    changes = [_parse(profile, text, replay.steps) for text in asked]
     found = []
     for text, (said, change) in zip(asked, changes, strict=True):
-        bound = _replay(profile, path, clock, steps, change)
+        bound = replay.run(change)
         saved = max(plain - bound, 0)
         found.append(
             {
@@ -50,6 +48,29 @@ def what_if(profile: Profile, path: Path, clock: Clock, asked: tuple[str, ...]) 
             }
         )
     return found
+
+
+class Replay:
+    """The step of a path, to be replayed with one change after the other."""
+
+    def __init__(self, profile: Profile, path: Path, clock: Clock) -> None:
+        self._profile, self._path, self._clock = profile, path, clock
+        #: by rank: when its host began the step, and the last op
+        self.steps = {r: (b, op) for r, b, op in path.steps.select("rank", "begin_ns", "op").iter_rows()}
+
+    @cached_property
+    def plain(self) -> int:
+        """Length of the step as it was, replayed: what changes are compared with."""
+        return self.run(Change())
+
+    def run(self, change: Change) -> int:
+        """Length of the step with the change."""
+        graphs: list[Runs] = [g for part in self._profile.map(runs, self.steps, change) for g in part]
+        return _Replay(self._path, self._clock, graphs, change).run()
+
+    def saved(self, change: Change) -> int:
+        """By how much the change shortens the step."""
+        return max(self.plain - self.run(change), 0)
 
 
 def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:
@@ -68,69 +89,8 @@ def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tu
     if word == "even-rank":
         if value and not (value.isdigit() and int(value) in steps):
             raise BadInput(f"--what-if {text}: no such rank in the step", f"give one of {', '.join(map(str, steps))}")
-        return _even(profile, int(value) if value else None, steps)
+        return even_rank(profile, int(value) if value else None, steps)
     raise BadInput(f"--what-if {text}: not known", f"give {_FORMS}")
-
-
-# -- a rank as fast as its peers ---------------------------------------------------------------------------------------
-
-
-def paces(part: Profile, steps: dict[int, tuple[int, int]]) -> pl.DataFrame:
-    """By rank and kernel: how often and how long on average; with a null kernel, the host's own time per launch."""
-    frames = []
-    for data in ranks_of(part):
-        if data.rank not in steps:
-            continue
-        begin, last = steps[data.rank]
-        ops = np.flatnonzero((data.start >= begin) & (data.start <= data.start[last]) & (data.role == COMPUTE))
-        frame = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]})
-        frame = frame.group_by("name").agg(pl.len().alias("n"), pl.col("ns").mean().alias("mean"))
-        frame = frame.with_columns(part.names.gather(frame["name"]).alias("name"))
-        launched = data.launched_at[ops]
-        launched = launched[launched >= begin]
-        w = releases(data).waits
-        start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-        held = np.maximum(
-            np.minimum(end[w.call], launched.max() if len(launched) else begin) - np.maximum(start[w.call], begin), 0
-        )
-        own = (int(launched.max()) - begin - int(held.sum())) if len(launched) else 0
-        host = pl.DataFrame({"name": [None], "n": [len(launched)], "mean": [max(own, 0) / max(len(launched), 1)]})
-        both = pl.concat([frame.select("name", pl.col("n").cast(pl.Int64), "mean"), host.cast({"name": pl.String})])
-        frames.append(both.with_columns(pl.lit(data.rank, pl.Int64).alias("rank")))
-    schema = {"name": pl.String, "n": pl.Int64, "mean": pl.Float64, "rank": pl.Int64}
-    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
-
-
-def _even(profile: Profile, rank: int | None, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:
-    if len(steps) < 2:
-        raise BadInput("--what-if even-rank: the profile has one rank, and no peers", "give the traces of all ranks")
-    table = pl.concat(profile.map(paces, steps))
-    stage = {
-        r: setup.axes.get("pp", (0, 1))[0] if text and (setup := parse_setup(text)) else 0
-        for r, text in profile.ranks.select("rank", "setup").iter_rows()
-    }
-    # Peers do the same work: those of the same pipeline stage.
-    table = table.with_columns(pl.col("rank").replace_strict(stage, return_dtype=pl.Int64).alias("stage"))
-    key = ["stage", "name"]
-    middle = table.select("rank", *key, pl.col("mean").alias("other")).join(
-        table.select(pl.col("rank").alias("me"), *key), on=key, nulls_equal=True
-    )
-    middle = middle.filter(pl.col("rank") != pl.col("me")).group_by("me", "name").agg(pl.col("other").median())
-    table = table.join(middle, left_on=["rank", "name"], right_on=["me", "name"], how="inner", nulls_equal=True)
-    table = table.with_columns((pl.col("n") * (pl.col("mean") - pl.col("other"))).clip(0).alias("over"))
-    if rank is None:
-        worst = table.group_by("rank").agg(pl.col("over").sum()).sort(["over", "rank"], descending=[True, False])
-        if worst.height == 0:
-            raise BadInput("--what-if even-rank: no rank has a peer with the same kernels", "name two ranks of a stage")
-        rank = int(worst["rank"][0])
-    mine = table.filter((pl.col("rank") == rank) & (pl.col("mean") > pl.col("other")))
-    kernels = {name: other / mean for name, mean, other in mine.select("name", "mean", "other").iter_rows() if name}
-    slow = mine.filter(pl.col("name").is_null())
-    host = float(slow["mean"][0] / slow["other"][0]) if slow.height and slow["other"][0] else 1.0
-    return f"rank {rank} is as fast as the median of its peers", Change(host={rank: host}, kernels={rank: kernels})
-
-
-# -- replaying ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -142,7 +102,7 @@ class _Meetings:
     transfer: dict[tuple[int, int], int]
 
 
-def _meetings(path: Path, wanted: set[tuple[int, int]]) -> _Meetings:
+def _meetings(path: Path, wanted: set[tuple[int, int]], change: Change) -> _Meetings:
     found = _Meetings({}, [], {})
     if path.met is None:
         return found
@@ -158,18 +118,12 @@ def _meetings(path: Path, wanted: set[tuple[int, int]]) -> _Meetings:
         mine.append(m)
         if last[m] > last[mine[0]]:
             mine[0], mine[-1] = mine[-1], mine[0]
-        found.transfer[rank, op] = max(until - int(last[mine[0]]), 0)
+        found.transfer[rank, op] = max(until - int(last[mine[0]]) - change.shorter.get(mine[0], 0), 0)
     return found
 
 
-def _replay(profile: Profile, path: Path, clock: Clock, steps: dict[int, tuple[int, int]], change: Change) -> int:
-    """Length of the step with the change."""
-    graphs: list[Runs] = [g for part in profile.map(runs, steps, change) for g in part]
-    return _Replay(path, clock, graphs).run()
-
-
 class _Replay:
-    def __init__(self, path: Path, clock: Clock, graphs: list[Runs]) -> None:
+    def __init__(self, path: Path, clock: Clock, graphs: list[Runs], change: Change) -> None:
         self._path, self._graphs = path, graphs
         self._begin = {g.rank: clock.one(g.rank, g.begin) for g in graphs}
         self._order: list[tuple[int, int, int, int]] = []  # time, wait before run, graph, number
@@ -178,7 +132,9 @@ class _Replay:
                 common = clock.common(g.rank, times).tolist()
                 self._order += [(t, kind, k, i) for i, t in enumerate(common)]
         self._order.sort()
-        self._met = _meetings(path, {(g.rank, int(op)) for g in graphs for op in g.comm[g.comm != NONE].tolist()})
+        self._met = _meetings(
+            path, {(g.rank, int(op)) for g in graphs for op in g.comm[g.comm != NONE].tolist()}, change
+        )
         self._start: dict[tuple[int, int], float] = {}
 
     def run(self) -> int:

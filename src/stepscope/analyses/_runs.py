@@ -9,29 +9,21 @@ not in the trace, so that a replay is a lower bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.analyses._change import Change
 from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
 from stepscope.analyses._release import BY_ORDER, Releases, releases
+from stepscope.analyses._rewire import rewired
+from stepscope.analyses._waits import Waits
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a what-if changes: whose host is how much faster, which kernels shrink, which transfers take no time."""
-
-    host: dict[int, float] = field(default_factory=dict)  # by rank: its time between calls is divided by this
-    every_host: float = 1.0
-    kernels: dict[int, dict[str, float]] = field(default_factory=dict)  # by rank and kernel name: factor
-    hide: bool = False
-    stage: str | None = None  # only transfers of this stage
 
 
 @dataclass
@@ -65,22 +57,22 @@ def runs(part: Profile, steps: dict[int, tuple[int, int]], change: Change) -> li
 
 def _runs(part: Profile, data: RankData, begin: int, last: int, change: Change) -> Runs:
     found = releases(data)
-    host = change.host.get(data.rank, change.every_host)
     ops = np.flatnonzero((data.start >= begin) & (data.start <= data.start[last])).astype(np.int64)
     ops = ops[np.lexsort((ops, data.stream[ops]))]
     place = np.full(len(data.start), NONE, dtype=np.int64)
     place[ops] = np.arange(len(ops))
-    stream, event = found.stream_before[ops], found.event_before[ops]
+    stream, event = (before[ops] for before in rewired(data, found, change))
     event = np.where(found.why[ops] == BY_ORDER, found.source[ops], event)
     inner = _inside(place, stream), _inside(place, event)
-    waits = _Waits(data, found, begin, host)
-    epoch = waits.epoch(found.wait[ops])
+    waits = Waits(data, found, begin, change)
+    epoch = waits.epoch(ops)
     first = _first(data, ops, inner, epoch, _sources(place, ops, inner, waits.op, last))
     run = np.cumsum(first) - 1
     dur = (data.end - data.start)[ops].astype(np.float64) * _factors(part, data, ops, change)
     is_comm = data.role[ops] == COMM
     dur[is_comm] = 0.0
     lag_s = _lag(data, ops, stream, np.full(len(ops), found.latency.stream))
+    lag_s[np.isin(ops, change.of(change.fused, data.rank))] = 0
     lag_e = _lag(data, ops, event, _event_latency(data, ops, found))
     step = dur + np.where(first, 0, lag_s)
     # From each op's start to the run's end, by sums from the back.
@@ -152,6 +144,11 @@ def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDA
         ids, of = np.unique(data.name[ops], return_inverse=True)
         factor = np.array([by_name.get(t, 1.0) for t in part.names.gather(ids).to_list()])
         found = np.where(data.role[ops] == COMPUTE, factor[of.reshape(-1)], 1.0)
+    if data.rank in change.ops:
+        some, by_op = change.ops[data.rank]
+        every = np.ones(len(data.start))
+        every[some] = by_op
+        found = found * every[ops]
     return found
 
 
@@ -175,49 +172,3 @@ def _event_latency(data: RankData, ops: I64, found: Releases) -> I64:
     for stream, ns in found.latency.event.items():
         usual[data.stream[ops] == stream] = ns
     return usual
-
-
-class _Waits:
-    """The host's waits for the end of an op, since the step began; and its own time between them.
-
-    Time in launches that a full queue held up is no time of the host's: in a replay the queue may never be full.
-    """
-
-    def __init__(self, data: RankData, found: Releases, begin: int, factor: float) -> None:
-        self._data, self._found, self._begin, self._factor = data, found, begin, factor
-        start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-        w = found.waits
-        stuck = w.call[w.start]
-        self._stuck_end = end[stuck]
-        self._lost = np.r_[0, np.cumsum(end[stuck] - start[stuck])]
-        rows = np.flatnonzero(~w.start & (end[w.call] > begin) if len(w.call) else w.start)
-        #: by wait of `found`: the last one, at or before it, that is for an end and in the step
-        self._number = np.searchsorted(rows, np.arange(len(w.call)), side="right") - 1
-        self.op = w.op[rows]
-        self.returned = end[w.call[rows]]
-        lag = self.returned - data.end[self.op] if len(rows) else np.empty(0, np.int64)
-        self.lag = np.minimum(lag, int(np.median(lag))) if len(lag) else lag
-        since = self._clock(np.r_[begin, self.returned[:-1]]) if len(rows) else np.empty(0, np.int64)
-        self.gap = np.maximum(self._clock(start[w.call[rows]]) - since, 0) / factor
-
-    def _clock(self, times: I64) -> I64:
-        """Host time without that lost in full queues."""
-        own: I64 = times - self._lost[np.searchsorted(self._stuck_end, times, side="right")]
-        return own
-
-    def epoch(self, wait: I64) -> I64:
-        if len(self._number) == 0:
-            return np.full(len(wait), NONE, dtype=np.int64)
-        return np.where(wait != NONE, self._number[np.maximum(wait, 0)], NONE)
-
-    def ready(self, ops: I64, epoch: I64) -> npt.NDArray[np.float64]:
-        """From the return of the wait (or the beginning) to when each op's launch would let it start."""
-        data, usual = self._data, self._found.latency.launch
-        launch = data.launch[ops]
-        if data.calls.height == 0 or len(ops) == 0:
-            return np.zeros(len(ops))
-        called = np.minimum(data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)], data.start[ops])
-        since = np.where(epoch != NONE, self.returned[np.maximum(epoch, 0)] if len(self.returned) else 0, self._begin)
-        host = np.maximum(self._clock(called) - self._clock(since), 0) / self._factor
-        lag = np.minimum(data.start[ops] - called, usual)
-        return np.where(launch != NONE, host + lag, 0.0)
