@@ -51,7 +51,7 @@ bench-tools:
 	  .bench/venvs/$${tool%%==*}/bin/python -m pip install --quiet --disable-pip-version-check $$tool || exit 1; \
 	done
 
-# Time and memory of questions across ranks, up to 512 of them.
+# Time and memory of questions across ranks: `make bench` has 64 and 512 of them, this 128 and 256 too.
 bench-across: setup
 	$(BIN)/python bench/across.py $(ARGS)
 

@@ -1,26 +1,49 @@
-"""`make bench-across`: questions across many ranks: time and memory as ranks grow. Nothing here passes or fails.
+"""Questions across many ranks: time and memory as ranks grow. Nothing here passes or fails.
 
-    make bench-across                        64, 128, 256 and 512 ranks of about 20,000 kernels
+    make bench                               64 and 512 ranks of about 20,000 kernels, after everything else
+    make bench-across                        64, 128, 256 and 512 ranks
     make bench-across ARGS="64 128"          these numbers of ranks instead
 
-Every measurement is a fresh process that reads the files afresh with one worker per core. Memory is what the process
-and its workers have together, shared pages counted once.
+Every rank is simulated, none is a copy of another. Every measurement is a fresh process that reads the files afresh,
+without cache, with one worker per core. CPU seconds are those of the process and its workers together, which a busy
+machine does not distort; memory is what they have together at the same time, shared pages counted once.
 """
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stepscope.simulate import assemble, engine, write_nsys
 from stepscope.simulate.scenario import Scenario
 
 HOME = Path(__file__).resolve().parents[1] / ".bench"
 KERNELS = 20_000
-COMMANDS = ("collectives", "stragglers", "critical-path")
+QUESTIONS = (
+    ("collectives",),
+    ("stragglers",),
+    ("critical-path",),
+    ("critical-path", "--what-if", "even-rank"),
+)
+#: What `make bench` measures; the growth between the two shows whether time is linear in ranks.
+FEW, MANY = 64, 512
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one question took."""
+
+    question: str
+    ranks: int
+    seconds: float
+    cpu_seconds: float
+    peak_gb: float
 
 
 def job(world: int) -> Path:
@@ -50,9 +73,11 @@ def job(world: int) -> Path:
     return folder
 
 
-def measured(command: list[str]) -> tuple[float, float]:
-    """Seconds, and the most memory (GB) that the process and its children had together."""
-    began, peak = time.time(), 0.0
+def measured(question: tuple[str, ...], world: int) -> Cost:
+    """Ask in a fresh process."""
+    stepscope = str(Path(sys.executable).parent / "stepscope")
+    command = [stepscope, question[0], str(job(world)), *question[1:], "--no-cache", "--format", "json"]
+    began, used, peak = time.perf_counter(), _cpu(), 0.0
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     done = threading.Event()
 
@@ -68,7 +93,13 @@ def measured(command: list[str]) -> tuple[float, float]:
     watcher.join()
     if status:
         raise SystemExit(f"{' '.join(command)}: exit status {status}")
-    return time.time() - began, peak / 1e6
+    return Cost(" ".join(question), world, time.perf_counter() - began, _cpu() - used, peak / 1e6)
+
+
+def _cpu() -> float:
+    """CPU seconds of all processes that were waited for, and of those that they waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _tree(pid: int) -> list[int]:
@@ -88,17 +119,33 @@ def _memory(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
-def main(worlds: list[int]) -> None:
-    stepscope = str(Path(sys.executable).parent / "stepscope")
-    print(f"{'command':<14} {'ranks':>5} {'seconds':>8} {'ms/rank':>8} {'memory':>8}")
+def report(worlds: list[int]) -> list[dict[str, Any]]:
+    """Measure and print a table; the same figures as rows."""
+    print(f"\nacross ranks, {KERNELS:,} kernels each")
+    print(f"  {'':32} {'ranks':>5} {'seconds':>8} {'CPU s':>7} {'CPU ms/rank':>12} {'peak GB':>8}")
+    found = []
     for world in worlds:
-        folder = job(world)
-        for command in COMMANDS:
-            seconds, memory = measured([stepscope, command, str(folder), "--no-cache", "--format", "json"])
+        for question in QUESTIONS:
+            c = measured(question, world)
+            each = 1000 * c.cpu_seconds / world
             print(
-                f"{command:<14} {world:>5} {seconds:>8.1f} {1000 * seconds / world:>8.0f} {memory:>6.2f} GB", flush=True
+                f"  {c.question:32} {world:>5} {c.seconds:>8.1f} {c.cpu_seconds:>7.1f} {each:>12.0f} {c.peak_gb:>8.2f}",
+                flush=True,
             )
+            found.append(c)
+    _print_growth(found)
+    return [{"section": "across ranks", "row": c.question, **vars(c)} for c in found]
+
+
+def _print_growth(found: list[Cost]) -> None:
+    few, many = min(c.ranks for c in found), max(c.ranks for c in found)
+    if few == many:
+        return
+    print(f"\n{many / few:g} times the ranks cost, in CPU time (linear: {many / few:g}x)")
+    cost = {(c.question, c.ranks): c.cpu_seconds for c in found}
+    for question in dict.fromkeys(c.question for c in found):
+        print(f"  {question:32} {cost[question, many] / cost[question, few]:6.2f}x")
 
 
 if __name__ == "__main__":
-    main([int(a) for a in sys.argv[1:]] or [64, 128, 256, 512])
+    report([int(a) for a in sys.argv[1:]] or [FEW, 128, 256, MANY])

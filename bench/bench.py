@@ -1,11 +1,12 @@
-"""`make bench`: how long opening takes, as ratios measured in one run. Nothing here passes or fails.
+"""`make bench`: how long opening takes, as ratios measured in one run; then questions across 64 and 512 ranks.
 
-    make bench                               a million kernels, a million torch.profiler events
+    make bench                               a million kernels, a million torch events, 512 ranks (2.5 GB of disk)
     make bench ARGS="--ten"                  and ten million kernels
+    make bench ARGS="--no-across"            without the 512 ranks
     make bench ARGS="trace.sqlite"           any trace instead
 
 Every measurement is a fresh process, the median of several, with the files in the page cache. Absolute times are the
-machine's; the ratios are the software's.
+machine's; the ratios are the software's. Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import measure
 import traces
 from rows import KINETO_ROWS, NSYS_ROWS, Context, Section, Skipped
 
+import across
+
 ONE, TEN = "nsys, 1 M kernels", "nsys, 10 M kernels"
 
 
@@ -34,6 +37,7 @@ def main() -> int:
     parser.add_argument(
         "--ten", action="store_true", help="ten million kernels too (takes some minutes, and 2 GB of disk)"
     )
+    parser.add_argument("--no-across", action="store_true", help="leave out the questions across many ranks")
     parser.add_argument("--runs", type=int, default=3, help="runs per measurement (default 3)")
     parser.add_argument("--only", default="", help="only rows whose name contains this (the base is always measured)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -46,6 +50,8 @@ def main() -> int:
     finally:
         shutil.rmtree(traces.HOME / "cache", ignore_errors=True)
     _print_growth(figures)
+    if not (args.trace or args.no_across or args.only):
+        figures += across.report([across.FEW, across.MANY])
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -67,7 +67,12 @@ def bare_notes(profile: Profile) -> list[str]:
 def need_ops(profile: Profile) -> None:
     """Refuse questions about the GPU on a profile without GPU activity."""
     if not profile.has("ops") or profile.ops.height == 0:
-        raise CannotAnswer(
-            "the profile has no GPU activity",
-            "capture with `nsys profile --trace=cuda,nvtx`, or torch.profiler with ProfilerActivity.CUDA",
-        )
+        raise no_gpu_activity()
+
+
+def no_gpu_activity() -> CannotAnswer:
+    """The refusal of questions about the GPU; for those that read a profile by parts and find no op in any."""
+    return CannotAnswer(
+        "the profile has no GPU activity",
+        "capture with `nsys profile --trace=cuda,nvtx`, or torch.profiler with ProfilerActivity.CUDA",
+    )

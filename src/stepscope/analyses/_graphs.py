@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import polars as pl
 
@@ -15,15 +17,22 @@ I64 = np.ndarray[tuple[int], np.dtype[np.int64]]
 def graph_notes(profile: Profile) -> list[str]:
     """Notes on graphs recorded whole, and on kernels that graph launches replayed. None where there are no graphs."""
     memo: list[str] | None = profile.memo.get("graph notes")
-    if memo is not None:
-        return list(memo)
-    whole = replayed = launches = 0
-    for data in ranks_of(profile):
-        graphs = (data.ops["kind"] == "graph").to_numpy()
-        whole += int(graphs.sum())
-        mine = graph_launch(data)
-        replayed += int((mine & ~graphs).sum())
-        launches += len(np.unique(data.launch[mine]))
+    if memo is None:
+        counts = [graph_counts(data) for data in ranks_of(profile)]
+        memo = profile.memo["graph notes"] = notes_of_counts(counts)
+    return list(memo)
+
+
+def graph_counts(data: RankData) -> tuple[int, int, int]:
+    """Of one rank: graphs recorded as one op, ops that graph launches replayed, and those launches."""
+    graphs = (data.ops["kind"] == "graph").to_numpy()
+    mine = graph_launch(data)
+    return int(graphs.sum()), int((mine & ~graphs).sum()), len(np.unique(data.launch[mine]))
+
+
+def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[str]:
+    """The notes for ranks with these `graph_counts`."""
+    whole, replayed, launches = (sum(c) for c in zip(*counts, strict=True)) if counts else (0, 0, 0)
     notes = []
     if whole:
         notes.append(
@@ -35,8 +44,7 @@ def graph_notes(profile: Profile) -> list[str]:
             f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
             "range, since a replay has no calls or ranges of its own"
         )
-    profile.memo["graph notes"] = notes
-    return list(notes)
+    return notes
 
 
 def graph_launch(data: RankData) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

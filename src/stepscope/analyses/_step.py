@@ -15,8 +15,16 @@ _STEPS = r"(?i)^(ProfilerStep#|(train(ing)?[ _-]?)?(step|iteration|iter)[ _#:=-]
 def step(profile: Profile, spec: WindowSpec) -> Windows:
     """The window that `spec` chooses; where it leaves the anchor open, the same step on every rank.
 
-    DualPipeV's trainer marks chunks but no steps: unless other ranges do, its step is the whole capture.
+    DualPipeV's trainer marks chunks but no steps: unless other ranges do, its step is the whole capture. A profile
+    keeps what was chosen.
     """
+    memo: dict[WindowSpec, Windows] = profile.memo.setdefault("steps", {})
+    if spec not in memo:
+        memo[spec] = _step(profile, spec)
+    return memo[spec]
+
+
+def _step(profile: Profile, spec: WindowSpec) -> Windows:
     if spec.index == "all":
         raise BadInput("--index all: this question is about one step", "give a number, or leave it out")
     chosen = windows(profile, spec)

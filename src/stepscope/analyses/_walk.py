@@ -15,6 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._across import Across, across
+from stepscope.analyses._comm import no_gpu_activity
+from stepscope.analyses._graphs import graph_counts, notes_of_counts
 from stepscope.analyses._rank import COMM, RankData, ranks_of
 from stepscope.analyses._release import nearest_comm, releases
 from stepscope.analyses._step import step
@@ -47,10 +49,17 @@ _STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
     "inferred": pl.Int64,
     "events": pl.Boolean,
 }
+#: Of each rank: how many ops it has, and what CUDA graphs did to them.
+_SEEN: dict[str, pl.DataType | type[pl.DataType]] = {
+    "ops": pl.Int64,
+    "graphs": pl.Int64,
+    "replayed": pl.Int64,
+    "graph_launches": pl.Int64,
+}
 
 
 def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -> dict[str, pl.DataFrame]:
-    """The `links` and the `steps` of one rank."""
+    """The `links`, the `steps` and the `seen` of one rank."""
     found = releases(data)
     comm = np.flatnonzero(data.role == COMM).astype(np.int64)
     chain = {"rank": [data.rank] * len(comm), "op": comm, "before": nearest_comm(data, comm)}
@@ -81,6 +90,7 @@ def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -
     return {
         "links": pl.DataFrame({**chain, "end_ns": data.end[comm]}, schema=_LINKS),
         "steps": pl.DataFrame(ends, schema=_STEPS),
+        "seen": pl.DataFrame([(len(data.start), *graph_counts(data))], schema=_SEEN, orient="row"),
     }
 
 
@@ -131,13 +141,15 @@ def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None
     except CannotAnswer as why:
         notes = [f"the path stays on one rank: {why.message}"] if profile.ranks.height > 1 else []
         parts = [rank for part in profile.map(_alone, spec) for rank in part]
-        return None, {name: pl.concat([p[name] for p in parts]) for name in ("links", "steps")}, notes
+        return None, {name: pl.concat([p[name] for p in parts]) for name in ("links", "steps", "seen")}, notes
     return met, met.facts, met.notes
 
 
 def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     """The critical path of the step that `spec` chooses."""
     met, tables, notes = collect(profile, spec, how)
+    if tables["seen"]["ops"].sum() == 0:
+        raise no_gpu_activity()
     clock = Clock(profile, met, how)
     steps = _same_step(tables["steps"], spec, notes)
     ends = {r: (clock.one(r, e), op, b) for r, e, op, b in steps.select("rank", "end_ns", "op", "before").iter_rows()}
@@ -146,13 +158,15 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     rank = max(ends, key=lambda r: (ends[r][0], -r))
     end, op, _ = ends[rank]
     visits = _visits(tables["links"], met, clock, rank, op, ends[rank][2], begin, end)
-    pieces = pl.concat(profile.map(stretches, _wanted(visits, clock, begin))).sort("visit", maintain_order=True)
+    wanted = _wanted(visits, clock, begin)
+    pieces = pl.concat(profile.select(wanted).map(stretches, wanted)).sort("visit", maintain_order=True)
     down = np.full(pieces.height, begin, dtype=np.int64)
     for r in pieces["rank"].unique().to_list():
         mine = ((pieces["rank"] == r) & pieces["down_to"].is_not_null()).to_numpy()
         down[mine] = clock.common(int(r), pieces["down_to"].to_numpy()[mine].astype(np.int64))
     down = np.maximum(np.minimum.accumulate(np.minimum(down, end)), begin)
     up = np.r_[end, down[:-1]] if len(down) else down
+    notes += notes_of_counts(tables["seen"].select("graphs", "replayed", "graph_launches").rows())
     return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, begun, notes)
 
 

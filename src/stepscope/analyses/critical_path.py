@@ -19,8 +19,7 @@ import polars as pl
 
 from stepscope.analyses import _replay
 from stepscope.analyses._across import Align
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._graphs import graph_notes
+from stepscope.analyses._comm import no_gpu_activity
 from stepscope.analyses._stretches import KINDS
 from stepscope.analyses._walk import Clock, Path, walk
 from stepscope.analyses._window import WHOLE, WindowSpec
@@ -28,6 +27,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
+ACROSS = True
 COLUMNS = (
     Col("order", "place on the path, 0 is the beginning of the step"),
     Col("rank", "rank that the segment is on"),
@@ -63,7 +63,8 @@ def critical_path(
     what_if: Annotated[tuple[str, ...], "hide-comm[=STAGE], even-rank[=RANK] or host=FACTOR; may be repeated"] = (),
     align: Align = "auto",
 ) -> Result:
-    need_ops(profile)
+    if not profile.has("ops"):
+        raise no_gpu_activity()
     if not profile.has("calls"):
         raise CannotAnswer(
             "the profile has no CUDA API calls, so nothing says what an op's start hung on",
@@ -79,7 +80,7 @@ def critical_path(
     }
     if what_if:
         summary["what_if"] = _replay.what_if(profile, path, Clock(profile, path.met, align), tuple(what_if))
-    notes = [*path.notes, *_notes(path), *graph_notes(profile)]
+    notes = [*path.notes, *_notes(path)]
     if what_if:
         notes.append(_BOUND)
     if by != "segment":
