@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # `stepscope --help` reads the registry, and must not import 
     from stepscope.model.result import Col, Result
 
 _NOT_COMMANDS = {"registry"}
+#: Questions that rest on other questions live in a later layer, and are asked in the same way.
+_LATER = {"diagnose": "stepscope.findings.diagnose"}
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,18 @@ class Analysis:
 def names() -> tuple[str, ...]:
     """Names of all analyses, without importing any."""
     found = (m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    return tuple(sorted(n.replace("_", "-") for n in found if not n.startswith("_") and n not in _NOT_COMMANDS))
+    own = (n.replace("_", "-") for n in found if not n.startswith("_") and n not in _NOT_COMMANDS)
+    return tuple(sorted([*own, *_LATER]))
+
+
+def _module(name: str) -> str:
+    return _LATER.get(name, f"stepscope.analyses.{name.replace('-', '_')}")
 
 
 def question(name: str) -> str:
     """The one-line question of an analysis, read from its file: help must not import Polars."""
-    source = (Path(__file__).parent / f"{name.replace('-', '_')}.py").read_text("utf-8")
+    file = Path(__file__).parents[1].joinpath(*_module(name).split(".")[1:]).with_suffix(".py")
+    source = file.read_text("utf-8")
     match = re.match(r'\s*"""(.*?)(?:\n|""")', source)
     return match.group(1).strip() if match else ""
 
@@ -73,7 +81,7 @@ def question(name: str) -> str:
 @cache
 def get(name: str) -> Analysis:
     """The analysis called `name`."""
-    module = import_module(f"stepscope.analyses.{name.replace('-', '_')}")
+    module = import_module(_module(name))
     function = getattr(module, name.replace("-", "_"))
     doc = inspect.cleandoc(module.__doc__ or "")
     return Analysis(

@@ -29,6 +29,10 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
 
         return to_json(result)
     if format == "table":
+        if result.command == "diagnose":
+            from stepscope.render.findings import findings_text
+
+            return findings_text(result, width, colour).encode()
         from stepscope.render.table import to_text
 
         return to_text(result, width, colour).encode()

@@ -30,10 +30,10 @@ _BOLD, _DIM, _YELLOW, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 
 def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> str:
     """The result as lines of text. Tables that cannot fit `width` are wider: numbers are never cut."""
-    pen = _Pen(colour)
-    out = [pen.dim(line) for line in _wrapped(f"{result.command}: {heading.source_line(result)}", width)]
+    pen = Pen(colour)
+    out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
     for line in heading.window_lines(result):
-        out += [pen.dim(part) for part in _wrapped(f"window: {line}", width)]
+        out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
     out.append("")
     out += _rows(result.rows, width, pen)
     if summary := _summary(result.summary, width, pen):
@@ -43,12 +43,12 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     if result.notes:
         out.append("")
     for note in result.notes:
-        first, *rest = _wrapped(f"note: {note}", width, indent=6)
+        first, *rest = wrapped(f"note: {note}", width, indent=6)
         out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
     return "\n".join(out) + "\n"
 
 
-class _Pen:
+class Pen:
     """Styles, or nothing."""
 
     def __init__(self, colour: bool) -> None:
@@ -67,7 +67,7 @@ class _Pen:
         return self._paint(_YELLOW, text)
 
 
-def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
+def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]
     base = _base(rows)
@@ -75,7 +75,7 @@ def _rows(rows: pl.DataFrame, width: int, pen: _Pen) -> list[str]:
     if base:
         below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
-    return out + [pen.dim(part) for line in below for part in _wrapped(line, width)]
+    return out + [pen.dim(part) for line in below for part in wrapped(line, width)]
 
 
 def _base(rows: pl.DataFrame) -> int:
@@ -115,18 +115,18 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
     return [c for c in columns if not (tree and c.title in ("depth", "path"))]
 
 
-def _summary(summary: dict[str, Any], width: int, pen: _Pen) -> list[str]:
+def _summary(summary: dict[str, Any], width: int, pen: Pen) -> list[str]:
     """Single values on one line; tables within the summary as small tables under their name."""
     out: list[str] = []
     single = {k: v for k, v in summary.items() if not _nested(v) and k != PLOT}
     if single:
-        out += _wrapped(_pairs(single), width)
+        out += wrapped(_pairs(single), width)
     for key, value in summary.items():
         if key in single or key == PLOT:
             continue
         table = _as_table(value)
         if table is None:
-            out += _wrapped(f"{header(key)}: {_pairs(value)}", width)
+            out += wrapped(f"{header(key)}: {_pairs(value)}", width)
         else:
             out += [*([""] if out else []), pen.bold(header(key)), *_rows(table, width, pen)]
     return out
@@ -148,7 +148,7 @@ def _pairs(values: dict[str, Any]) -> str:
     return " · ".join(f"{header(str(k))} {show(str(k), v)}" for k, v in values.items())
 
 
-def _wrapped(text: str, width: int, indent: int = 2) -> list[str]:
+def wrapped(text: str, width: int, indent: int = 2) -> list[str]:
     """Lines of `width`; a number and its unit stay together."""
     joined = _NUMBER_AND_UNIT.sub("\\1\u00a0\\2", text)
     lines = textwrap.wrap(

@@ -1,0 +1,133 @@
+"""What detectors look at: one step of a profile, its critical path, and replays of it with something changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import polars as pl
+
+from stepscope.analyses import registry
+from stepscope.analyses._change import Change
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._rank import RankData, ranks_of
+from stepscope.analyses._replay import Replay
+from stepscope.analyses._step import step
+from stepscope.analyses._walk import Clock, Path, walk
+from stepscope.analyses._window import CHUNK, WHOLE, Window, WindowSpec
+from stepscope.errors import CannotAnswer
+from stepscope.model.profile import Profile
+from stepscope.model.result import Result
+
+T = TypeVar("T")
+
+
+class Case:
+    """A profile and a step of it. Everything is computed when first asked for, once."""
+
+    def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
+        need_ops(profile)
+        self.profile, self.spec, self.align = profile, spec, align
+        self._answers: dict[str, Result | CannotAnswer] = {}
+
+    # -- the step ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def path(self) -> Path:
+        """The critical path of the step."""
+        if not self.profile.has("calls"):
+            raise CannotAnswer(
+                "the profile has no CUDA API calls, so nothing says what an op's start hung on",
+                "capture with `nsys profile --trace=cuda,nvtx`",
+            )
+        return walk(self.profile, self.spec, self.align)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The step, to be replayed with a change."""
+        return Replay(self.profile, self.path, Clock(self.profile, self.path.met, self.align))
+
+    @cached_property
+    def windows(self) -> dict[int, Window]:
+        """The step of each rank that has it."""
+        return {w.rank: w for w in step(self.profile, self.spec).spans if len(w.ops)}
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps in the window: one, unless the trainer marks none, and a chunk comes round several times."""
+        if any(w.label != WHOLE for w in self.windows.values()) or self.spec.whole:
+            return 1
+        names = self.profile.names
+        counts = [
+            max(Counter(d.anchor_ranges().filter(pl.col("text").str.contains(CHUNK))["text"].to_list()).values())
+            for d in ranks_of(self.profile)
+            if names.str.contains(CHUNK).any() and d.anchor_ranges()["text"].str.contains(CHUNK).any()
+        ]
+        return max(counts, default=1)
+
+    @cached_property
+    def step_ns(self) -> int:
+        """Length of one step: of the critical path where there is one, else of the longest window."""
+        try:
+            whole = self.path.end - self.path.begin
+        except CannotAnswer:
+            whole = max((w.gpu_ns for w in self.windows.values()), default=0)
+        return max(whole // self.steps, 1)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that have the step."""
+        return tuple(sorted(self.windows))
+
+    # -- evidence ----------------------------------------------------------------------------------------------------
+
+    def ask(self, command: str, **options: Any) -> Result:
+        """The answer of an analysis, for the window of the case where it has one. Asked once."""
+        key = f"{command} {sorted(options.items())!r}"
+        if key not in self._answers:
+            analysis = registry.get(command)
+            asked: list[Any] = [self.profile]
+            if analysis.windowed:
+                spec = options.pop("window", self.spec)
+                asked.append(spec)
+            try:
+                self._answers[key] = analysis.function(*asked, **options)
+            except CannotAnswer as why:
+                self._answers[key] = why
+        found = self._answers[key]
+        if isinstance(found, CannotAnswer):
+            raise found
+        return found
+
+    @property
+    def whole_step(self) -> WindowSpec:
+        """A spec for windowed analyses that covers the step, where chunks are the default window."""
+        return replace(self.spec, whole=True) if self.steps > 1 else self.spec
+
+    def each_rank(self, function: Callable[[Profile, RankData, Window], T]) -> dict[int, T]:
+        """`function` of every rank that has the step."""
+        return {d.rank: function(self.profile, d, self.windows[d.rank]) for d in self._having()}
+
+    def _having(self) -> list[RankData]:
+        return [d for d in ranks_of(self.profile) if d.rank in self.windows]
+
+    # -- what it would give ------------------------------------------------------------------------------------------
+
+    def saved(self, change: Change, at_most: int | None = None) -> int:
+        """Time per step that the change gives back by replaying; never more than `at_most`, the exposure it rests on.
+
+        `at_most` is of the whole window, as `change` is.
+        """
+        saved = self.replay.saved(change)
+        return (saved if at_most is None else min(saved, at_most)) // self.steps
+
+    def share(self, ns: int) -> float:
+        """Per cent of the step."""
+        return 100.0 * ns / self.step_ns
+
+    def material(self, ns: int, pct: float = 0.5) -> bool:
+        """Whether so much of the window is worth a closer look: a replay costs time."""
+        return 100.0 * ns / self.steps / self.step_ns >= pct

@@ -1,0 +1,131 @@
+"""What should I change first?
+
+Detectors look at one step (`--anchor`, `--index` choose it), each for one thing that can be wrong. A finding says what
+the step could give back: where dependencies are recorded, by replaying the step without the fault; never more than the
+exposure it rests on. Findings are ranked by that time. A detector that lacks what it needs is listed as skipped: that
+is not the same as finding nothing. `--fail-on ID` exits 1 if that is found at 2 % of the step or more, `--fail-on 5%`
+if anything is found at that share or more.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from stepscope.analyses._across import Align
+from stepscope.analyses._members import ranks_text
+from stepscope.analyses._window import WindowSpec
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding, Skipped, ranked
+from stepscope.findings.registry import detectors
+from stepscope.findings.statement import clean, statement
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("id", "what kind of finding"),
+    Col("title", "what is wrong, in a line"),
+    Col("ranks", "ranks that it is on"),
+    Col("recoverable_ns", "time per step that it could give back"),
+    Col("share_pct", "the same as a share of the step"),
+    Col("confidence", "high: replayed on recorded dependencies; medium: by comparison; low: an upper bound"),
+    Col("evidence", "the figures it rests on"),
+    Col("try_next", "what to do about it"),
+    Col("command", "the command that shows the evidence"),
+    Col("stage", "stage of the layer, or pipeline stage, where it is in one"),
+    Col("where", "moments to look at: rank, start_ns, end_ns (the rank's own time), stream"),
+)
+#: A healthy trace has nothing above this share of the step (per cent); less is not shown unless asked for.
+SHOWN = 2.0
+
+
+def diagnose(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    fail_on: Annotated[tuple[str, ...], "exit 1 on a finding: its id, or a share as in 5%; may be repeated"] = (),
+    only: Annotated[tuple[str, ...], "look for this alone, by id; may be repeated"] = (),
+    least: Annotated[float, "leave out findings below this share of the step, per cent"] = SHOWN,
+    align: Align = "auto",
+) -> Result:
+    conditions = [_condition(text) for text in fail_on]
+    case = Case(profile, window, align)
+    findings, skipped = look(case, only)
+    shown = [f for f in findings if case.share(f.recoverable_ns) >= least]
+    small = len(findings) - len(shown)
+    notes = _notes(case)
+    if small:
+        notes.append(f"{small} smaller findings, each below {least:g} % of the step: --least 0 lists them")
+    said = statement(case, shown[0]) if shown else clean(case)
+    summary: dict[str, Any] = {
+        "step_ns": case.step_ns,
+        "clean": not shown,
+        "skipped": [{"id": s.id, "why": s.why} for s in skipped],
+        "statement": said,
+    }
+    result = Result(rows(COLUMNS, [_row(case, f) for f in shown]), _windows(case), summary, notes)
+    if failed := [text for f in shown for text, hit in conditions if hit(f, case.share(f.recoverable_ns))]:
+        raise GateFailed(f"--fail-on {failed[0]}: {said}", None, result)
+    return result
+
+
+def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Skipped]]:
+    """All findings, ranked, and the detectors that could not look."""
+    known = {d.id for d in detectors()}
+    if unknown := [i for i in only if i not in known]:
+        raise BadInput(f"no finding is called {unknown[0]!r}", f"known are {', '.join(sorted(known))}")
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    for detector in detectors():
+        if only and detector.id not in only:
+            continue
+        try:
+            findings += detector.detect(case)
+        except CannotAnswer as why:
+            skipped.append(Skipped(detector.id, str(why)))
+    return ranked(findings), skipped
+
+
+def _row(case: Case, f: Finding) -> dict[str, Any]:
+    name, options = f.command
+    return {
+        "id": f.id,
+        "title": f.title,
+        "ranks": ranks_text(f.ranks or case.ranks),
+        "recoverable_ns": f.recoverable_ns,
+        "share_pct": case.share(f.recoverable_ns),
+        "confidence": f.confidence,
+        "evidence": f.evidence,
+        "try_next": f.try_next,
+        "command": " ".join(filter(None, ("stepscope", name, "PROFILE", options))),
+        "stage": f.stage,
+        "where": [{"rank": p.rank, "start_ns": p.start_ns, "end_ns": p.end_ns, "stream": p.stream} for p in f.where],
+    }
+
+
+def _windows(case: Case) -> list[dict[str, Any]]:
+    return [w.row() for w in case.windows.values()]
+
+
+def _notes(case: Case) -> list[str]:
+    try:
+        notes = list(case.path.notes)
+    except CannotAnswer as why:
+        notes = [f"nothing could be replayed: {why}"]
+    if case.steps > 1:
+        notes.append(f"no range marks the steps, but chunks come round {case.steps} times: figures are per step")
+    return notes
+
+
+def _condition(text: str) -> tuple[str, Any]:
+    """What `--fail-on` asks for, as a test of a finding and its share."""
+    if text.endswith("%") or text.replace(".", "", 1).isdigit():
+        try:
+            share = float(text.removesuffix("%"))
+        except ValueError:
+            raise BadInput(f"--fail-on {text}: not a share", "give a number of per cent, as in 5%") from None
+        return text, lambda _, pct: pct >= share
+    known = {d.id for d in detectors()}
+    if text not in known:
+        raise BadInput(f"--fail-on {text}: no such finding", f"give a share, as in 5%, or {', '.join(sorted(known))}")
+    return text, lambda f, pct: f.id == text

@@ -1,0 +1,53 @@
+"""What a detector says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look: on one rank, in its own time; `stream` where one is meant."""
+
+    rank: int
+    start_ns: int
+    end_ns: int
+    stream: int | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that costs time, with what it rests on. `recoverable_ns` is per step, and never more than `rests_on`.
+
+    Confidence is `high` where the recorded dependencies, replayed without the fault, give the time back; `medium` where
+    a part of the reasoning is a comparison with what is usual; `low` where the figure is an upper bound only.
+    """
+
+    id: str
+    title: str
+    recoverable_ns: int
+    confidence: Confidence
+    evidence: str
+    try_next: str
+    #: the rest of the command line after the profile, which is not known here: `("idle", "--by cause")`
+    command: tuple[str, str]
+    ranks: tuple[int, ...] = ()
+    stage: str | None = None
+    where: tuple[Place, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A detector that could not look: never the same as one that found nothing."""
+
+    id: str
+    why: str
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Most recoverable first."""
+    return sorted(findings, key=lambda f: (-f.recoverable_ns, f.id, f.ranks))

@@ -1,0 +1,49 @@
+"""The operator statement: one sentence with figure, window and condition (semantics §10)."""
+
+from __future__ import annotations
+
+from stepscope.analyses._members import ranks_text, setups
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding
+
+
+def statement(case: Case, f: Finding) -> str:
+    """What the first finding says, of which step, under which conditions."""
+    figure = f"{_ms(f.recoverable_ns)} of the {_ms(case.step_ns)} step ({case.share(f.recoverable_ns):.0f} %)"
+    return f"{f.title}: {figure} could come back, on {_ranks(case, f)}{_conditions(case)}."
+
+
+def clean(case: Case) -> str:
+    """A clean bill."""
+    return f"Nothing above 2 % of the {_ms(case.step_ns)} step stands out on {_some(case.ranks)}{_conditions(case)}."
+
+
+def _ranks(case: Case, f: Finding) -> str:
+    every, mine = case.ranks, f.ranks or case.ranks
+    if len(every) == 1:
+        return f"rank {every[0]}"
+    if len(mine) > 3:
+        return f"{len(mine)} of {len(every)} ranks"
+    return f"{_some(mine)} of {len(every)}"
+
+
+def _some(ranks: tuple[int, ...]) -> str:
+    return f"rank{'s' * (len(ranks) != 1)} {ranks_text(ranks)}"
+
+
+def _conditions(case: Case) -> str:
+    """Label of the window and the mesh: `, step 1, pp=2 ep=4, seq 4096`."""
+    labels = {w.label for w in case.windows.values()}
+    parts = [next(iter(labels))] if len(labels) == 1 else []
+    found = list(setups(case.profile.ranks).values())
+    if found:
+        axes = [f"{a}={n}" for a, (_, n) in found[0].axes.items() if n > 1]
+        parts += [" ".join(axes)] * bool(axes)
+        parts += [f"{k} {found[0].extra[k]}" for k in ("seq",) if k in found[0].extra]
+    return "".join(f", {p}" for p in parts)
+
+
+def _ms(ns: int) -> str:
+    if ns < 1_000_000:
+        return f"{ns / 1e3:.0f} µs"
+    return f"{ns / 1e6:.1f} ms" if ns >= 10_000_000 else f"{ns / 1e6:.2f} ms"

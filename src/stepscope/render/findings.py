@@ -1,0 +1,47 @@
+"""Findings for people: a numbered list, not a table; the operator statement is the last line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.model.result import Result
+from stepscope.render import heading
+from stepscope.render.table import Pen, wrapped
+from stepscope.render.units import duration
+
+
+def findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
+    """The findings, what could not be looked for, the notes, and the statement."""
+    pen = Pen(colour)
+    out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
+    for line in heading.window_lines(result):
+        out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
+    out.append("")
+    for number, row in enumerate(result.rows.iter_rows(named=True), 1):
+        out += [*_finding(number, row, width, pen), ""]
+    if skipped := result.summary["skipped"]:
+        texts = _by_reason(skipped)
+        out += [line for text in texts for line in wrapped(f"not looked for: {text}", width)]
+    for note in result.notes:
+        first, *rest = wrapped(f"note: {note}", width, indent=6)
+        out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
+    if skipped or result.notes:
+        out.append("")
+    out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]
+    return "\n".join(out) + "\n"
+
+
+def _finding(number: int, row: dict[str, Any], width: int, pen: Pen) -> list[str]:
+    share = f"{duration(row['recoverable_ns'])} of the step ({row['share_pct']:.1f} %), confidence {row['confidence']}"
+    title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
+    out = [pen.bold(title), *(pen.bold(line) for line in more), f"   could give back {share}  [{row['id']}]"]
+    for label, key in (("", "evidence"), ("try: ", "try_next"), ("see: ", "command")):
+        out += ["   " + line for line in wrapped(f"{label}{row[key]}", width - 3, indent=len(label))]
+    return out
+
+
+def _by_reason(skipped: list[dict[str, str]]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for s in skipped:
+        reasons.setdefault(s["why"], []).append(s["id"])
+    return [f"{', '.join(ids)} ({why})" for why, ids in reasons.items()]
