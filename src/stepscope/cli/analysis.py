@@ -21,7 +21,7 @@ def command_of(name: str) -> click.Command:
     analysis = registry.get(name)
     options = [option_of(o) for o in analysis.options]
     if analysis.windowed:
-        options += _window_options()
+        options += window_options()
     body = inspect.cleandoc(analysis.doc).partition("\n")[2].strip()
 
     def callback(profile: tuple[str, ...], **given: Any) -> None:
@@ -33,7 +33,7 @@ def command_of(name: str) -> click.Command:
         params=[
             profile_argument(analysis.needs_profile),
             *options,
-            *(_worker_options() if analysis.across else ()),
+            *(worker_options() if analysis.across else ()),
             *_common_options(),
         ],
         help=f"{analysis.question}\n\n{body}",
@@ -94,7 +94,7 @@ def profile_argument(required: bool = True) -> click.Argument:
     return click.Argument(["profile"], nargs=-1, required=required, metavar=shown)
 
 
-def _window_options() -> list[click.Option]:
+def window_options() -> list[click.Option]:
     return [
         click.Option(["--anchor"], metavar="REGEX", help="Ranges that make a window; by default steps or chunks."),
         click.Option(["--index"], default="median", metavar="N|median|all", help="Which instance of the anchor."),
@@ -108,7 +108,7 @@ def _window_options() -> list[click.Option]:
     ]
 
 
-def _worker_options() -> list[click.Option]:
+def worker_options() -> list[click.Option]:
     return [
         click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
         click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),

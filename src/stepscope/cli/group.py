@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The groups of the help, in order. Commands appear once their file is there; one in no group comes last.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Look": ("info", "setup", "window", "streams", "mesh"),
+    "Look": ("info", "setup", "window", "streams", "timeline", "mesh"),
     "One rank": (
         "breakdown",
         "overlap",

@@ -32,10 +32,8 @@ class Target:
                 raise BadInput(
                     f"-o {path}: the suffix names no format", f"end it in {', '.join(SUFFIXES)}, or give --format"
                 )
-        if path is not None and path.is_dir():
-            raise BadInput(f"-o {path}: is a directory", "name a file in it")
-        if path is not None and not path.parent.is_dir():
-            raise BadInput(f"-o {path}: no directory {path.parent}", "make it first")
+        if path is not None:
+            writable(path)
         if format == "parquet" and path is None and sys.stdout.isatty():
             raise BadInput("parquet is binary, and standard output is a terminal", "give -o FILE, or pipe it")
         return cls(format or "table", path)
@@ -53,12 +51,28 @@ class Target:
     def write(self, result: Result) -> None:
         """Render and deliver; notes that the format cannot hold go to stderr."""
         if self.file is None:
-            _to_stdout(render(result, self.format, width=_width(), colour=colour()))
+            self.deliver(render(result, self.format, width=_width(), colour=colour()))
         else:
-            _to_file(self.file, render(result, self.format))
+            self.deliver(render(result, self.format))
         if self.format in WITHOUT_NOTES:
             for note in result.notes:
                 print("note:", note, file=sys.stderr)
+
+    def deliver(self, data: bytes) -> None:
+        """Write what is rendered already."""
+        if self.file is None:
+            _to_stdout(data)
+        else:
+            _to_file(self.file, data)
+
+
+def writable(path: Path) -> Path:
+    """`path`, if a file could be there."""
+    if path.is_dir():
+        raise BadInput(f"-o {path}: is a directory", "name a file in it")
+    if not path.parent.is_dir():
+        raise BadInput(f"-o {path}: no directory {path.parent}", "make it first")
+    return path
 
 
 def _width() -> int:

@@ -27,7 +27,7 @@ def to_json(result: Result) -> bytes:
         "summary": result.summary,
         "notes": result.notes,
     }
-    encode = msgspec.json.Encoder(enc_hook=_plain).encode
+    encode = msgspec.json.Encoder(enc_hook=plain).encode
     parts = []
     for key, value in body.items():
         if isinstance(value, list) and value:
@@ -38,7 +38,7 @@ def to_json(result: Result) -> bytes:
     return b"{" + b",\n ".join(parts) + b"}\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy scalars and arrays, Polars series and frames, as JSON has them."""
     for method in ("to_dicts", "tolist", "to_list"):
         if hasattr(value, method):

@@ -1,0 +1,84 @@
+// Across ranks: what collectives cost, and who makes whom wait.
+
+import { Key, Section } from "./section";
+import { bytes, count, duration, gigabytes, percent } from "./format";
+import { useNames } from "./ranks";
+import type { Collectives, Stragglers } from "./types";
+
+export function CollectivesSection({ part }: { part: Collectives }) {
+  const longest = Math.max(...part.rows.map((row) => (row.wait_ns ?? 0) + (row.transfer_ns ?? 0)), 1);
+  const legend = <span class="keys"><Key kind="comm">transfer</Key><Key kind="wait">waiting of its ranks, together</Key></span>;
+  return (
+    <Section id="collectives" part={part} aside={legend}>
+      <div class="scroll">
+        <table class="figure">
+          <thead>
+            <tr>
+              <th>group</th><th>operation</th><th>ranks</th><th>n</th><th class="wide" /><th>transfer</th>
+              <th>longest wait</th><th>bytes</th><th>median bus bw</th>
+            </tr>
+          </thead>
+          <tbody>
+            {part.rows.map((row) => (
+              <tr>
+                <th scope="row" class="cut" title={row.group ?? ""}>{row.axis ?? row.group ?? "–"}</th>
+                <td class="text">{row.op}</td>
+                <td class="text cut" title={row.ranks}>{row.ranks}</td>
+                <td>{row.n}</td>
+                <td class="wide">
+                  <div class="bar">
+                    <i class="comm" style={{ width: `${(100 * (row.transfer_ns ?? 0)) / longest}%` }} />
+                    <i class="wait" style={{ width: `${(100 * (row.wait_ns ?? 0)) / longest}%` }}
+                      title={`waiting: ${duration(row.wait_ns)}`} />
+                  </div>
+                </td>
+                <td>{duration(row.transfer_ns)}</td>
+                <td>{duration(row.max_wait_ns)}</td>
+                <td>{bytes(row.bytes)}</td>
+                <td>{gigabytes(row.busbw_p50_gbps)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {part.left_out > 0 && <p class="dim">{count(part.left_out, "smaller group")} not shown</p>}
+    </Section>
+  );
+}
+
+export function StragglersSection({ part }: { part: Stragglers }) {
+  const nameOf = useNames();
+  const longest = Math.max(...part.rows.map((row) => row.late_ns), 1);
+  const named = part.rows.filter((row) => row.cause);
+  const aside = <span class="dim">{named.length ? "" : "no rank takes longer than ranks that do the same"}</span>;
+  return (
+    <Section id="stragglers" part={part} aside={aside}>
+      <div class="scroll">
+        <table class="figure">
+          <thead>
+            <tr>
+              <th>rank</th><th class="wide">others waited for it</th><th /><th>share</th><th>came last</th>
+              <th>longer than its peers</th><th>cause</th>
+            </tr>
+          </thead>
+          <tbody>
+            {part.rows.map((row) => (
+              <tr>
+                <th scope="row">{nameOf(row.rank)}</th>
+                <td class="wide">
+                  <div class="bar"><i class={row.cause ? "late" : "wait"} style={{ width: `${(100 * row.late_ns) / longest}%` }} /></div>
+                </td>
+                <td>{duration(row.late_ns)}</td>
+                <td>{percent(row.share_pct)}</td>
+                <td>{row.times_last}×</td>
+                <td>{row.excess_ns ? duration(row.excess_ns) : "–"}</td>
+                <td class="text">{row.cause ? <b class="cause">{row.cause}</b> : ""}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {part.left_out > 0 && <p class="dim">{count(part.left_out, "rank")} not shown</p>}
+    </Section>
+  );
+}

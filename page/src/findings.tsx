@@ -1,0 +1,66 @@
+// The conclusion: one sentence, then what to change first.
+
+import { Command, Window } from "./section";
+import { duration, percent } from "./format";
+import type { Finding, Findings } from "./types";
+
+export type Show = (finding: Finding) => void;
+
+export function Statement({ findings }: { findings: Findings | null }) {
+  if (findings?.statement == null) return null;
+  return <p class="statement">{findings.statement}</p>;
+}
+
+export function FindingList({ findings, show }: { findings: Findings; show: Show | null }) {
+  const largest = Math.max(...findings.rows.map((f) => f.share_pct), 1);
+  return (
+    <section id="findings">
+      <header>
+        <h2>{findings.title}</h2>
+        {findings.step_ns !== null && <span class="dim">of the {duration(findings.step_ns)} step</span>}
+      </header>
+      <Window lines={findings.windows} />
+      {findings.rows.length === 0 && (
+        <p class="clean">{findings.clean ? "A clean bill: nothing stands out." : "Nothing was found."}</p>
+      )}
+      <ol class="findings">
+        {findings.rows.map((finding) => <Card finding={finding} largest={largest} show={show} />)}
+      </ol>
+      {findings.skipped.length > 0 && (
+        <details class="skipped">
+          <summary>{findings.skipped.length} checks could not be made on this profile</summary>
+          <ul>{findings.skipped.map(({ id, why }) => <li><code>{id}</code> {why}</li>)}</ul>
+        </details>
+      )}
+      <Command text={findings.command} />
+    </section>
+  );
+}
+
+function Card({ finding, largest, show }: { finding: Finding; largest: number; show: Show | null }) {
+  const f = finding;
+  return (
+    <li class="finding" data-id={f.id}>
+      <div class="gain">
+        <b>{duration(f.recoverable_ns)}</b>
+        <span class="dim">{percent(f.share_pct)} of the step</span>
+        <span class="share"><i style={{ width: `${(100 * Math.max(f.share_pct, 0)) / largest}%` }} /></span>
+      </div>
+      <div>
+        <h3>{f.title}</h3>
+        <p class="about">
+          {f.ranks && <span>rank{/^\d+$/.test(f.ranks) ? "" : "s"} {f.ranks}</span>}
+          {f.stage && <span>{f.stage}</span>}
+          <span class={`sure ${f.confidence}`}>{f.confidence} confidence</span>
+          <code>{f.id}</code>
+        </p>
+        <p>{f.evidence}</p>
+        <p><b>Try:</b> {f.try_next}</p>
+        <Command text={f.command} />
+      </div>
+      {show && f.where.length > 0 && (
+        <button type="button" class="show" onClick={() => show(f)}>Show on timeline</button>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,88 @@
+// The page: the conclusion first, then where the step went, the timeline, and what the rest says.
+
+import { render } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { CollectivesSection, StragglersSection } from "./across";
+import { BreakdownSection, StepBar } from "./breakdown";
+import { readBlock, readReport } from "./data";
+import { FindingList, Statement } from "./findings";
+import { OverlapSection } from "./overlap";
+import { PipelineSection } from "./pipeline";
+import { Ranks } from "./ranks";
+import { Command } from "./section";
+import { ThemeButton } from "./theme";
+import { Model } from "./timeline/model";
+import { Timeline, type Focus } from "./timeline/timeline";
+import type { Chunk, Finding, Place, Report } from "./types";
+import "./report.css";
+
+function App({ report }: { report: Report }) {
+  const [model, setModel] = useState<Model | null>(null);
+  const [focus, setFocus] = useState<Focus | null>(null);
+  const ranks = useMemo(() => new Map(report.ranks.map((rank) => [rank.rank, rank])), [report]);
+  const { timeline, findings, parts } = report;
+  useEffect(() => {
+    if (timeline) void readBlock().then((block) => setModel(new Model(timeline, report, block)));
+  }, [report]);
+  const look = (title: string, places: Place[]) => {
+    setFocus({ title, places, at: Date.now() });
+    document.getElementById("timeline")?.scrollIntoView({ behavior: "smooth", block: "start" });
+  };
+  const show = (finding: Finding) => look(finding.title, finding.where);
+  const showChunk = (chunk: Chunk) => {
+    const ahead = Number(BigInt(parts.pipeline!.origin) - BigInt(timeline!.origin));
+    look(chunk.label, [{ rank: chunk.rank, stream: null, start: chunk.start_ns + ahead, end: chunk.end_ns + ahead }]);
+  };
+  const back = () => document.getElementById("findings")?.scrollIntoView({ behavior: "smooth" });
+  const sections = [
+    findings && ["findings", "Findings"],
+    ["breakdown", "Breakdown"],
+    timeline && ["timeline", "Timeline"],
+    ...(["overlap", "collectives", "stragglers", "pipeline"] as const).map((id) => parts[id] && [id, parts[id]!.title]),
+  ].filter((entry): entry is [string, string] => Boolean(entry));
+  return (
+    <Ranks.Provider value={ranks}>
+      <nav>
+        <b>stepscope</b>
+        {sections.map(([id, title]) => <a href={`#${id}`}>{title}</a>)}
+        <span class="spring" />
+        <ThemeButton />
+      </nav>
+      <main>
+        <div class="hero">
+          <p class="source">{report.source}</p>
+          <Statement findings={findings} />
+          <StepBar part={parts.breakdown} />
+        </div>
+        {findings && <FindingList findings={findings} show={timeline ? show : null} />}
+        <BreakdownSection part={parts.breakdown} />
+        {timeline && (model
+          ? <Timeline part={timeline} model={model} focus={focus} back={findings?.rows.length ? back : null} />
+          : <section id="timeline"><h2>{timeline.title}</h2><p class="dim">reading…</p></section>)}
+        {parts.overlap && <OverlapSection part={parts.overlap} />}
+        {parts.collectives && <CollectivesSection part={parts.collectives} />}
+        {parts.stragglers && <StragglersSection part={parts.stragglers} />}
+        {parts.pipeline && <PipelineSection part={parts.pipeline} show={timeline ? showChunk : null} />}
+        <Notes report={report} />
+      </main>
+    </Ranks.Provider>
+  );
+}
+
+function Notes({ report }: { report: Report }) {
+  return (
+    <section id="notes">
+      <header><h2>What it rests on</h2></header>
+      <ul>
+        {report.notes.map((note) => <li>{note}</li>)}
+        {report.missing.map(({ title, why }) => <li><b>{title}</b> is not in this report: {why}</li>)}
+      </ul>
+      <Command text={report.command} />
+      <p class="dim">stepscope {report.version}</p>
+    </section>
+  );
+}
+
+const page = document.getElementById("page")!;
+page.textContent = "";
+render(<App report={readReport()} />, page);

@@ -1,0 +1,56 @@
+// What every section has: a title, the window its figures rest on, and the command that prints them.
+
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { Part } from "./types";
+
+export function Section(props: { id: string; part: Part; aside?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section id={props.id}>
+      <header>
+        <h2>{props.part.title}</h2>
+        {props.aside}
+      </header>
+      <Window lines={props.part.windows} />
+      {props.children}
+      <Command text={props.part.command} />
+    </section>
+  );
+}
+
+export function Window({ lines }: { lines: string[] }) {
+  return <>{lines.map((line) => <p class="window">window: {line}</p>)}</>;
+}
+
+/** A command line, and a button that copies it. */
+export function Command({ text }: { text: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await copyText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1200);
+  };
+  return (
+    <div class="command">
+      <code>{text}</code>
+      <button type="button" onClick={copy} title="Copy the command">{copied ? "copied" : "copy"}</button>
+    </div>
+  );
+}
+
+async function copyText(text: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = document.createElement("textarea"); // where pages from files may not use the clipboard
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+}
+
+export function Key({ kind, children }: { kind: string; children: ComponentChildren }) {
+  return <span class="key"><i class={`swatch ${kind}`} />{children}</span>;
+}

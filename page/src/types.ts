@@ -1,0 +1,185 @@
+// What the Python side embeds: src/stepscope/render/report/html.py. Times are nanoseconds.
+
+export interface Part {
+  title: string;
+  command: string;
+  windows: string[];
+}
+
+export interface Place {
+  rank: number;
+  stream: number | null;
+  start: number;
+  end: number;
+}
+
+export interface Finding {
+  id: string;
+  title: string;
+  ranks: string | null;
+  recoverable_ns: number;
+  share_pct: number;
+  confidence: string;
+  evidence: string;
+  try_next: string;
+  command: string;
+  stage: string | null;
+  where: Place[];
+}
+
+export interface Findings extends Part {
+  rows: Finding[];
+  statement: string | null;
+  step_ns: number | null;
+  clean: boolean;
+  skipped: { id: string; why: string }[];
+}
+
+export interface BreakdownRow {
+  rank: number;
+  window_ns: number;
+  compute_ns: number;
+  comm_exposed_ns: number;
+  copy_exposed_ns: number;
+  idle_ns: number;
+  comm_hidden_ns: number;
+  causes: Record<string, number>;
+}
+
+export interface Breakdown extends Part {
+  rows: BreakdownRow[];
+  cause_command: string | null;
+}
+
+export interface OverlapRow {
+  key: string;
+  n: number;
+  comm_ns: number;
+  exposed_ns: number;
+  barrier_ns: number;
+  overlap_pct: number | null;
+  rank: number[];
+  each_pct: (number | null)[];
+}
+
+export interface Overlap extends Part {
+  by: string;
+  rows: OverlapRow[];
+}
+
+export interface CollectivesRow {
+  group: string | null;
+  op: string;
+  axis: string | null;
+  n: number;
+  ranks: string;
+  bytes: number | null;
+  transfer_ns: number | null;
+  max_wait_ns: number | null;
+  wait_ns: number | null;
+  busbw_p50_gbps: number | null;
+}
+
+export interface Collectives extends Part {
+  rows: CollectivesRow[];
+  left_out: number;
+}
+
+export interface StragglersRow {
+  rank: number;
+  late_ns: number;
+  times_last: number;
+  share_pct: number;
+  cause: string | null;
+  excess_ns: number;
+}
+
+export interface Stragglers extends Part {
+  rows: StragglersRow[];
+  left_out: number;
+}
+
+export interface Chunk {
+  rank: number;
+  kind: string;
+  mb: number | null;
+  part: number | null;
+  label: string;
+  start_ns: number;
+  end_ns: number;
+  bubble_ns: number | null;
+  before_ns: number | null;
+}
+
+export interface PipelineRank {
+  rank: number;
+  stage: number | null;
+  step_ns: number;
+  bubble_ns: number;
+  bubble_pct: number | null;
+  ideal_pct: number | null;
+}
+
+export interface Pipeline extends Part {
+  chunks: Chunk[];
+  ranks: PipelineRank[];
+  origin: string;
+  left_out: number;
+  rank_command: string;
+  summary: { schedule?: string; micro_batches?: number; ideal_pct?: number; bubble_pct?: number; slowest?: string };
+}
+
+export interface Column {
+  type: "u1" | "u2" | "u4" | "f8";
+  at: number;
+  n: number;
+}
+
+export interface LaneIndex {
+  rank: number;
+  group: number;
+  level: number;
+  first: number;
+  n: number;
+}
+
+export type ColumnName = "start" | "dur" | "kind" | "name" | "range" | "stage" | "outside" | "n";
+
+export interface TimelineData extends Part {
+  /** The command without a window, to add one to. */
+  plain: string;
+  origin: string;
+  kinds: string[];
+  lanes: LaneIndex[];
+  columns: Record<ColumnName, Column>;
+  texts: string[][];
+  ranks: { rank: number; ahead: string; windows: { start: number; end: number; label: string }[] }[];
+  ops: number;
+  left_out: string[];
+  purposes: { rank: number; stream: number; kind: string; purpose: string | null }[];
+}
+
+export interface Rank {
+  rank: number;
+  host: string | null;
+  gpu: string | null;
+  place: string;
+}
+
+export interface Report {
+  source: string;
+  command: string;
+  version: string;
+  ranks: Rank[];
+  findings: Findings | null;
+  parts: {
+    breakdown: Breakdown;
+    overlap?: Overlap;
+    collectives?: Collectives;
+    stragglers?: Stragglers;
+    pipeline?: Pipeline;
+  };
+  timeline: TimelineData | null;
+  missing: { title: string; why: string }[];
+  notes: string[];
+}

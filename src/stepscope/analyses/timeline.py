@@ -1,0 +1,186 @@
+"""What ran when: the ops of the window, rank by rank and stream by stream, on one clock?
+
+One row per op that runs in a rank's GPU window, also of work that was launched outside it (`inside` tells), with the
+range and the stage that launched it. `--by range`: where each range's work lies on the GPU, from the start of the first
+op launched in it to the end of the last, which is what a range on the host's timeline cannot say. `--by part`: the
+window cut into what the rank was doing, compute, exposed communication, exposed copies or nothing; the rows sum to
+`breakdown`. `common_start_ns` is the start on the clock of the first file; within one file it is `start_ns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._across import Align
+from stepscope.analyses._comm import need_ops
+from stepscope.analyses._common_clock import common_clock
+from stepscope.analyses._partition import partition
+from stepscope.analyses._pattern import check_pattern
+from stepscope.analyses._rank import STAGE, RankData, ranks_of
+from stepscope.analyses._step import step as step_of
+from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.intervals import Spans
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+
+I64 = npt.NDArray[np.int64]
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_WHEN = (
+    Col("start_ns", "start on the rank's own clock"),
+    Col("end_ns", "end on the rank's own clock"),
+    Col("dur_ns", "its length"),
+    Col("common_start_ns", "start on the clock of all ranks"),
+)
+COLUMNS = (
+    *_WHO,
+    Col("stream", "stream id within the process"),
+    *_WHEN,
+    Col("role", "compute, comm or copy"),
+    Col("inside", "launched in the window; else it only runs there"),
+    Col("stage", "stage of the trainer's labels, or (no stage)"),
+    Col("range", "range that launched it"),
+    Col("name", "kernel, copy or memset"),
+)
+VARIANTS = {
+    "by=range": (
+        *_WHO,
+        Col("depth", "number of ranges around it"),
+        *_WHEN,
+        Col("n", "ops launched in it"),
+        Col("range", "text of the range"),
+    ),
+    "by=part": (*_WHO, *_WHEN, Col("part", "compute, comm_exposed, copy_exposed or idle")),
+}
+By = Literal["op", "range", "part"]
+
+
+def timeline(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "what a row is"] = "op",
+    step: Annotated[bool, "the whole step, as `diagnose` takes it, where the window would be a chunk of it"] = False,
+    stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
+    align: Align = "auto",
+) -> Result:
+    need_ops(profile)
+    check_pattern("stage", stage)
+    chosen = step_of(profile, window) if step else windows(profile, window)
+    clock = common_clock(profile, align)
+    make: dict[str, Callable[[RankData, list[Window]], pl.DataFrame]] = {
+        "op": lambda data, spans: _ops(profile, data, spans, stage),
+        "range": lambda data, spans: _ranges(data, spans),
+        "part": lambda data, spans: _parts(data, spans),
+    }
+    columns = [c.name for c in (COLUMNS if by == "op" else VARIANTS[f"by={by}"])]
+    frames = []
+    for data in ranks_of(profile):
+        spans = [w for w in chosen.of(data.rank) if w.gpu_start_ns is not None]
+        if not spans:
+            continue
+        frame = make[by](data, spans)
+        frames.append(
+            frame.with_columns(
+                pl.lit(data.rank, pl.Int64).alias("rank"),
+                pl.lit(data.pid, pl.Int64).alias("pid"),
+                (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"),
+                pl.Series("common_start_ns", clock.at(data.rank, frame["start_ns"].to_numpy())),
+            ).select(columns)
+        )
+    table = pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    summary = {"ops": table.height} if by == "op" else {}
+    return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes])
+
+
+def _shown(data: RankData, spans: list[Window]) -> tuple[I64, npt.NDArray[np.bool_]]:
+    """Ops that run in a window, and which of them were launched in one."""
+    runs = np.zeros(len(data.start), dtype=bool)
+    inside = np.zeros(len(data.start), dtype=bool)
+    for w in spans:
+        assert w.gpu_start_ns is not None and w.gpu_end_ns is not None
+        runs |= (data.start < w.gpu_end_ns) & (data.end > w.gpu_start_ns)
+        runs[w.ops] = True
+        inside[w.ops] = True
+    ops = np.flatnonzero(runs)
+    return ops, inside[ops]
+
+
+def _ops(profile: Profile, data: RankData, spans: list[Window], stage: str) -> pl.DataFrame:
+    ops, inside = _shown(data, spans)
+    mine = data.ops[ops]
+    frame = pl.DataFrame(
+        {
+            "stream": mine["stream"].cast(pl.Int64),
+            "start_ns": mine["start_ns"],
+            "end_ns": mine["end_ns"],
+            "role": mine["role"].cast(pl.String),
+            "inside": inside,
+            "stage": data.stage_of(ops, stage),
+            "range": data.text_of(data.enclosing(ops)),
+            "name": profile.names.gather(mine["name"]),
+        }
+    )
+    return frame.sort("stream", "start_ns", "end_ns", maintain_order=True)
+
+
+def _ranges(data: RankData, spans: list[Window]) -> pl.DataFrame:
+    """The rank's own ranges that launched what runs in the window, each from its first op to its last."""
+    ops, _ = _shown(data, spans)
+    own = data.own_ranges
+    first = np.full(data.ranges.height, np.iinfo(np.int64).max)
+    last = np.full(data.ranges.height, np.iinfo(np.int64).min)
+    count = np.zeros(data.ranges.height, np.int64)
+    depth = np.zeros(len(own), np.int64)
+    if data.ranges.height:
+        parent = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+        at = data.enclosing(ops)
+        for live, level in _upwards(parent, at):
+            np.minimum.at(first, level, data.start[ops[live]])
+            np.maximum.at(last, level, data.end[ops[live]])
+            np.add.at(count, level, 1)
+        is_own = np.zeros(data.ranges.height, dtype=bool)
+        is_own[own] = True
+        for live, level in _upwards(parent, parent[own]):
+            depth[live] += is_own[level]
+    there = count[own] > 0
+    rows = own[there]
+    frame = pl.DataFrame(
+        {
+            "depth": depth[there],
+            "start_ns": first[rows],
+            "end_ns": last[rows],
+            "n": count[rows],
+            "range": data.text_of(rows),
+        }
+    )
+    return frame.sort("start_ns", "depth", "end_ns", maintain_order=True)
+
+
+def _upwards(parent: I64, at: I64) -> Iterator[tuple[I64, I64]]:
+    """From each of `at` to the outermost, a level at a time: which of them are still there, and where they are."""
+    live = np.flatnonzero(at != NONE)
+    level = at[live]
+    while len(live):
+        yield live, level
+        level = parent[level]
+        live, level = live[level != NONE], level[level != NONE]
+
+
+def _parts(data: RankData, spans: list[Window]) -> pl.DataFrame:
+    frames = []
+    for w in spans:
+        assert w.gpu_start_ns is not None and w.gpu_end_ns is not None
+        cut = partition(data, w.gpu_start_ns, w.gpu_end_ns)
+        for part in ("compute", "comm_exposed", "copy_exposed", "idle"):
+            found: Spans = getattr(cut, part)
+            frames.append(
+                pl.DataFrame({"start_ns": found.start, "end_ns": found.end}).with_columns(pl.lit(part).alias("part"))
+            )
+    return pl.concat(frames).sort("start_ns", maintain_order=True)

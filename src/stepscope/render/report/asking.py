@@ -1,0 +1,43 @@
+"""How the report asks: every figure is an analysis' answer, and carries the command line that gives it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepscope.analyses import registry
+from stepscope.model.result import Result
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A profile, the window that was chosen for all questions, and who answers them (`api.analyse`)."""
+
+    answer: Callable[..., Result]
+    #: as the user named them
+    paths: tuple[str, ...]
+    window: dict[str, Any] = field(default_factory=dict)
+    rank: str | None = None
+
+    def ask(self, name: str, **options: Any) -> Result:
+        """The answer to `name`, in the window where the question has one."""
+        return self.answer(name, **options, **self._window(name))
+
+    def command(self, name: str, *words: str, **options: Any) -> str:
+        """The command line that prints the same."""
+        chosen = {**options, **self._window(name), **({"rank": self.rank} if self.rank else {})}
+        return shlex.join(["stepscope", name, *self.paths, *words, *_flags(chosen)])
+
+    def _window(self, name: str) -> dict[str, Any]:
+        windowed = name == "report" or registry.get(name).windowed
+        return dict(self.window) if windowed else {}
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    out: list[str] = []
+    for key, value in options.items():
+        flag = "--" + key.replace("_", "-")
+        out += [flag] if value is True else [flag, str(value)]
+    return out

@@ -1,0 +1,40 @@
+"""The pipeline as a Gantt chart: chunks of micro-batches, a line per rank, with the bubble beside the ideal one."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.render.report.asking import Asker
+from stepscope.render.report.part import Part, part
+
+TITLE = "Pipeline"
+#: Lines of the chart; beyond, one rank of every stage stands for all.
+MOST_RANKS = 32
+
+
+def make(asker: Asker, shifts: dict[int, int]) -> Part:
+    """`shifts`: what each rank's clock is ahead of the common one, so that chunks of different hosts line up."""
+    found = asker.ask("pipeline", by="chunk")
+    bubbles = asker.ask("pipeline", by="rank")
+    ranks = bubbles.rows.sort("stage", "rank", nulls_last=True)
+    shown = ranks
+    if ranks.height > MOST_RANKS:
+        shown = ranks.unique("stage", keep="first", maintain_order=True)
+    ahead = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
+    wanted = found.rows.filter(pl.col("rank").is_in(shown["rank"].implode()))
+    chunks = wanted.with_columns(pl.col("start_ns") - ahead, pl.col("end_ns") - ahead)
+    origin = int(chunks["start_ns"].min() or 0)  # type: ignore[arg-type]
+    chunks = chunks.with_columns(pl.col("start_ns") - origin, pl.col("end_ns") - origin)
+    kept = ("rank", "step", "kind", "mb", "part", "label", "start_ns", "end_ns", "bubble_ns", "before_ns")
+    return part(
+        "pipeline",
+        TITLE,
+        asker.command("pipeline", by="chunk"),
+        bubbles,
+        chunks=chunks.select(kept).to_dicts(),
+        origin=str(origin),
+        ranks=shown.to_dicts(),
+        left_out=ranks.height - shown.height,
+        rank_command=asker.command("pipeline", by="rank"),
+        summary=bubbles.summary,
+    )

@@ -1,0 +1,206 @@
+"""The interactive timeline: every op of the window on its rank's streams, with the ranges that launched it above.
+
+The page gets columns of numbers, sorted by lane and start (`pack`), and a table of texts. Times are nanoseconds since
+`origin` on the clock of all ranks; `ahead` of a rank brings them back to its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from stepscope.errors import CannotAnswer
+from stepscope.model.result import Result
+from stepscope.render.layout import kernel_base
+from stepscope.render.report.asking import Asker
+from stepscope.render.report.pack import Columns
+from stepscope.render.report.part import Part, part
+from stepscope.render.report.thin import thin
+
+TITLE = "Timeline"
+#: Marks that a page still opens and redraws smoothly with.
+MOST_OPS, MOST_RANGES, MOST_PARTS = 200_000, 40_000, 60_000
+#: Kinds of marks, numbered as the page knows them.
+KINDS = ("compute", "comm", "copy", "range", "part_compute", "part_comm", "part_copy", "part_idle", "part_mixed")
+_PARTS = {"compute": 4, "comm_exposed": 5, "copy_exposed": 6, "idle": 7}
+_MIXED = 8
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The part, its block of numbers, and what each rank's clock is ahead of the common one."""
+
+    part: Part
+    block: str
+    origin: int
+    ahead: dict[int, int]
+
+
+def make(asker: Asker) -> Timeline:
+    which = {} if asker.window.get("index") == "all" else {"step": True}
+    ops = asker.ask("timeline", **which)
+    parts = asker.ask("timeline", by="part", **which)
+    ranges = asker.ask("timeline", by="range", **which)
+    if ops.rows.height == 0:
+        raise CannotAnswer("no GPU work in the window", "choose another with --index or --anchor")
+    origin = min(int(f["common_start_ns"].min()) for f in (ops.rows, parts.rows))  # type: ignore[arg-type]
+    ahead = dict(parts.rows.group_by("rank").agg((pl.col("start_ns") - pl.col("common_start_ns")).first()).iter_rows())
+    texts = _Texts()
+    marks = [
+        *_kept(_op_marks(ops.rows, origin, texts), MOST_OPS, ("lane", "kind"), "ops"),
+        *_kept(_range_marks(ranges.rows, origin, texts), MOST_RANGES, ("lane", "kind"), "ranges"),
+        *_kept(_part_marks(parts.rows, origin), MOST_PARTS, ("lane",), "parts"),
+    ]
+    said = [note for _, note in marks if note]
+    block, lanes, columns = _packed([frame for frame, _ in marks])
+    made = part(
+        "timeline",
+        TITLE,
+        asker.command("timeline", **which),
+        ops,
+        plain=shlex.join(["stepscope", "timeline", *asker.paths]),
+        origin=str(origin),  # more digits than a double holds
+        kinds=KINDS,
+        lanes=lanes,
+        columns=columns,
+        texts=texts.list(),
+        ranks=[
+            {"rank": rank, "ahead": str(ahead.get(rank, 0)), "windows": spans}
+            for rank, spans in _windows(ops, origin, ahead).items()
+        ],
+        ops=ops.rows.height,
+        left_out=said,
+        purposes=_purposes(asker),
+    )
+    return Timeline(made, block, origin, ahead)
+
+
+class _Texts:
+    """Texts by number, each once; kernels with the short name that fits into a box."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str | None, int] = {None: 0}
+
+    def ids(self, values: pl.Series) -> pl.Series:
+        for text in values.unique(maintain_order=True).to_list():
+            self._ids.setdefault(text, len(self._ids))
+        return values.replace_strict(self._ids, return_dtype=pl.Int64)
+
+    def list(self) -> list[list[str]]:
+        """`[short, full]`, or one text where they are the same."""
+        out = []
+        for text in self._ids:
+            short = kernel_base(text or "")
+            out.append([short] if short == (text or "") else [short, text or ""])
+        return out
+
+
+#: Lanes are numbered by rank, then what they hold: the parts, then ranges by depth, then streams.
+_LANE = ("rank", "group", "level")
+
+
+def _frame(rows: pl.DataFrame, origin: int, group: int, **columns: Any) -> pl.DataFrame:
+    start = rows["common_start_ns"] - origin
+    return pl.DataFrame(
+        {
+            "rank": rows["rank"],
+            "group": pl.Series([group], dtype=pl.Int64).new_from_index(0, rows.height),
+            "start": start,
+            "end": start + rows["dur_ns"],
+            **columns,
+        }
+    ).with_columns(pl.struct(*_LANE).alias("lane"))
+
+
+def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
+    return _frame(
+        rows,
+        origin,
+        2,
+        level=rows["stream"],
+        kind=rows["role"].replace_strict({k: i for i, k in enumerate(KINDS[:3])}, return_dtype=pl.Int64),
+        name=texts.ids(rows["name"]),
+        range=texts.ids(rows["range"]),
+        stage=texts.ids(rows["stage"]),
+        outside=(~rows["inside"]).cast(pl.Int64),
+        n=pl.Series(np.ones(rows.height, np.int64)),
+    )
+
+
+def _range_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
+    if rows.height == 0:
+        return pl.DataFrame()
+    return _frame(rows, origin, 1, level=rows["depth"], kind=_all(rows, 3), name=texts.ids(rows["range"]), **_no(rows))
+
+
+def _part_marks(rows: pl.DataFrame, origin: int) -> pl.DataFrame:
+    kind = rows["part"].replace_strict(_PARTS, return_dtype=pl.Int64)
+    return _frame(rows, origin, 0, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
+
+
+def _all(rows: pl.DataFrame, value: int) -> pl.Series:
+    return pl.Series(np.full(rows.height, value, np.int64))
+
+
+def _no(rows: pl.DataFrame) -> dict[str, pl.Series]:
+    """What ranges and parts do not have."""
+    return {"range": _all(rows, 0), "stage": _all(rows, 0), "outside": _all(rows, 0), "n": _all(rows, 1)}
+
+
+def _kept(marks: pl.DataFrame, most: int, by: tuple[str, ...], what: str) -> list[tuple[pl.DataFrame, str]]:
+    """The marks to draw, and what to say of those that were merged."""
+    if marks.height == 0:
+        return []
+    kept, bin_ns = thin(marks, most, by)
+    if not bin_ns:
+        return [(kept, "")]
+    merged = kept.filter(pl.col("n") > 1)
+    if what == "parts":
+        kept = kept.with_columns(pl.when(pl.col("n") > 1).then(_MIXED).otherwise("kind").alias("kind"))
+    note = (
+        f"{int(merged['n'].sum()):,} of {marks.height:,} {what}, each shorter than {bin_ns / 1e3:,.1f} µs, "
+        f"are drawn as {merged.height:,} merged marks"
+    )
+    return [(kept, note)]
+
+
+def _packed(frames: list[pl.DataFrame]) -> tuple[str, list[dict[str, int]], dict[str, Any]]:
+    """All marks by lane and start, as one block; where each lane begins; where each column lies."""
+    names = [*_LANE, "start", "end", "kind", "name", "range", "stage", "outside", "n"]
+    marks = pl.concat([f.select(names) for f in frames]).sort(*_LANE, "start", "end", maintain_order=True)
+    lanes = marks.group_by(*_LANE, maintain_order=True).agg(pl.len().alias("n"))
+    first = (lanes["n"].cum_sum() - lanes["n"]).to_list()
+    start = marks["start"].to_numpy()
+    fresh = np.zeros(len(start), dtype=bool)
+    fresh[first] = True
+    block = Columns()
+    columns = {
+        "start": block.add(np.where(fresh, start, np.diff(start, prepend=0))),
+        "dur": block.add((marks["end"] - marks["start"]).to_numpy()),
+        **{c: block.add(marks[c].to_numpy()) for c in ("kind", "name", "range", "stage", "outside", "n")},
+    }
+    rows = [
+        {"rank": rank, "group": group, "level": level, "first": at, "n": n}
+        for (rank, group, level, n), at in zip(lanes.iter_rows(), first, strict=True)
+    ]
+    return block.text(), rows, columns
+
+
+def _windows(result: Result, origin: int, ahead: dict[int, int]) -> dict[int, list[dict[str, Any]]]:
+    """By rank, the windows on the timeline's own scale."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for w in result.window:
+        if w["gpu_start_ns"] is not None:
+            base = origin + ahead.get(w["rank"], 0)
+            span = {"start": w["gpu_start_ns"] - base, "end": w["gpu_end_ns"] - base, "label": w["label"]}
+            found.setdefault(w["rank"], []).append(span)
+    return found
+
+
+def _purposes(asker: Asker) -> list[dict[str, Any]]:
+    """What each stream is for, beside its number."""
+    return asker.ask("streams").rows.select("rank", "stream", "kind", "purpose").to_dicts()
