@@ -42,7 +42,7 @@ EVENT_LATENCY, EVENT_LATENCY_PER_STREAM = 1_300, 11
 
 # -- network ---------------------------------------------------------------------------------------------------------
 #: Bytes per nanosecond (that is GB/s) that one rank moves, and the latency of a transfer.
-INTRA_BANDWIDTH, INTER_BANDWIDTH = 240.0, 120.0
+INTRA_BANDWIDTH, INTER_BANDWIDTH = 400.0, 120.0
 INTRA_LATENCY, INTER_LATENCY = 9_000, 16_000
 #: Ranks see the end of one collective within this many nanoseconds of each other.
 END_SPREAD = 900

@@ -11,7 +11,7 @@ from stepscope.simulate import costs
 from stepscope.simulate.blocks import POOL, Names, jitter_table
 from stepscope.simulate.layers import Faults, Worker
 from stepscope.simulate.mesh import Mesh, build
-from stepscope.simulate.model import LAYER_PARTS, Model, kernels_per_stage
+from stepscope.simulate.model import Model, kernels_per_stage, layer_parts
 from stepscope.simulate.network import Matched, Network
 from stepscope.simulate.rank import RankSim, Wait
 from stepscope.simulate.record import Tables
@@ -139,7 +139,7 @@ def _scale(s: Scenario) -> float:
     if s.kernels is None:
         return s.scale
     counts = kernels_per_stage()
-    layer = sum(n for name, n in counts.items() if name.partition("_")[0] in LAYER_PARTS)
+    layer = sum(n for name, n in counts.items() if name.partition("_")[0] in layer_parts(s))
     repeats = s.world // s.pp * s.steps * s.micro_batches * s.layers
     fixed = repeats * (6 * (s.ep > 1) + 4 * (s.tp > 1) + 2 * (s.cp - 1) + 2 * (s.pp > 1))
     scale = max(s.kernels - fixed, 0) / (repeats * (layer + 2 * (s.cp - 1)))

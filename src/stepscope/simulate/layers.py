@@ -142,19 +142,23 @@ class Worker:
         yield from self._attention("attention_b", self.model.ring_back)
 
     def forward(self, layer: int) -> Wait:
-        """A layer without overlap."""
+        """A layer; its shared experts run beside the all-to-alls."""
         yield from self.stage1_f(layer)
         yield from self.all_to_all(layer, "f")
+        self.compute("shared1_f")
         yield from self.stage3_f(layer)
         yield from self.all_to_all(layer, "f")
+        self.compute("shared2_f")
         yield from self.stage5_f(layer)
 
     def backward(self, layer: int, weights: bool = True) -> Wait:
         """Its backward pass; `weights` off leaves the experts' weight gradient for later."""
         yield from self.stage5_b(layer)
         yield from self.all_to_all(layer, "b")
+        self.compute("shared2_b")
         yield from self.stage3_b(layer)
         yield from self.all_to_all(layer, "b")
+        self.compute("shared1_b")
         if weights:
             yield from self.stage3_w(layer)
         yield from self.stage1_b(layer)

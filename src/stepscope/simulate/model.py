@@ -16,6 +16,11 @@ STAGES: dict[str, list[tuple[str, float]]] = {
     ],
     "router_f": [(k.RMS_NORM, 28), (k.GEMM_ROUTER, 26), (k.SOFTMAX, 12), (k.TOPK, 22)],
     "experts_f": [(k.PERMUTE, 48), (k.GROUPED_GEMM, 330), (k.SILU, 46), (k.GROUPED_GEMM, 190), (k.PERMUTE, 40)],
+    # Shared experts, one half beside each all-to-all (DualPipeV's model has none: another micro-batch runs there).
+    "shared1_f": [(k.GEMM_QKV, 165), (k.SILU, 24)],
+    "shared2_f": [(k.GEMM_OUT, 185)],
+    "shared2_b": [(k.GEMM_DGRAD, 185), (k.GEMM_WGRAD, 185)],
+    "shared1_b": [(k.SILU, 30), (k.GEMM_DGRAD, 165), (k.GEMM_WGRAD, 165)],
     "combine_f": [(k.MUL, 34), (k.ADD, 22)],
     "combine_b": [(k.MUL, 38), (k.PERMUTE, 30)],
     "experts_b": [(k.PERMUTE, 46), (k.GROUPED_GEMM, 200), (k.SILU, 62), (k.GROUPED_GEMM, 340), (k.PERMUTE, 44)],
@@ -35,8 +40,11 @@ STAGES: dict[str, list[tuple[str, float]]] = {
     "optimizer": [(k.SCALE, 60), (k.ADAMW, 210)],
 }  # fmt: skip
 
-#: Prefixes of the stages that every layer has.
-LAYER_PARTS = ("attention", "router", "experts", "combine")
+
+def layer_parts(s: Scenario) -> tuple[str, ...]:
+    """Prefixes of the stages that every layer has."""
+    parts = ("attention", "router", "experts", "combine")
+    return parts if s.schedule == "dualpipev" else (*parts, "shared1", "shared2")
 
 
 class Model:

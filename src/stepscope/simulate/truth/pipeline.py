@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.model import LAYER_PARTS, STAGES
+from stepscope.simulate.model import STAGES, layer_parts
 from stepscope.simulate.scenario import Scenario
 from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, counts, edges_of
 
@@ -37,7 +37,7 @@ def ideal(s: Scenario) -> float:
         return (p - 1) / (m + p - 1)
     if s.schedule == "interleaved":
         return (p - 1) / (s.vpp * m + p - 1)
-    parts = {way: _time(way) for way in "fbw"}
+    parts = {way: _time(way, layer_parts(s)) for way in "fbw"}
     f, b, w = parts["f"], parts["b"], parts["w"]
     if s.schedule == "zero-bubble":
         bubble, work = (p - 1) * (f + b - w), m * (f + b + w)
@@ -46,10 +46,7 @@ def ideal(s: Scenario) -> float:
     return bubble / (work + bubble)
 
 
-def _time(way: str) -> float:
+def _time(way: str, parts: tuple[str, ...]) -> float:
     """Nominal time of a layer's forward, backward or weight-gradient kernels."""
-    return sum(us for name, k in STAGES.items() if name.partition("_")[::2] in _of(way) for _, us in k)
-
-
-def _of(way: str) -> list[tuple[str, str]]:
-    return [(part, way) for part in LAYER_PARTS]
+    wanted = [(part, way) for part in parts]
+    return sum(us for name, k in STAGES.items() if name.partition("_")[::2] in wanted for _, us in k)
