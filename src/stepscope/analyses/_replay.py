@@ -63,14 +63,26 @@ class Replay:
         """Length of the step as it was, replayed: what changes are compared with."""
         return self.run(Change())
 
+    @cached_property
+    def _unchanged(self) -> dict[int, Runs]:
+        return self._graphs(self.steps, Change())
+
+    def _graphs(self, steps: dict[int, tuple[int, int]], change: Change) -> dict[int, Runs]:
+        return {g.rank: g for part in self._profile.map(runs, steps, change) for g in part}
+
     def run(self, change: Change) -> int:
         """Length of the step with the change."""
-        graphs: list[Runs] = [g for part in self._profile.map(runs, self.steps, change) for g in part]
-        return _Replay(self._path, self._clock, graphs, change).run()
+        changed = self.steps if change.local is None else {r: s for r, s in self.steps.items() if r in change.local}
+        graphs = self._graphs(changed, change) if changed else {}
+        if len(graphs) < len(self.steps):
+            graphs = self._unchanged | graphs
+        return _Replay(self._path, self._clock, list(graphs.values()), change).run()
 
-    def saved(self, change: Change) -> int:
-        """By how much the change shortens the step."""
-        return max(self.plain - self.run(change), 0)
+    def saved(self, change: Change, beside: Change | None = None) -> int:
+        """By how much the change shortens the step; with `beside`, a step that this one shortened already."""
+        if beside is None:
+            return max(self.plain - self.run(change), 0)
+        return max(self.run(beside) - self.run(beside & change), 0)
 
 
 def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:
@@ -95,37 +107,44 @@ def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tu
 
 @dataclass
 class _Meetings:
-    """By communication op: the ops that it met, those whose arrival it waited for longest first."""
+    """What communication ops meet. Each ends when every transfer it takes part in is through, and a little later."""
 
-    ops: dict[tuple[int, int], list[int]]  # (rank, op) -> meetings, the one that held it first
+    ops: dict[tuple[int, int], list[int]]  # (rank, op) -> meetings
     members: list[list[tuple[int, int]]]
-    transfer: dict[tuple[int, int], int]
+    took: list[int]  # from the last arrival until the first rank left, by meeting
+    rest: dict[tuple[int, int], int]  # (rank, op) -> until this rank left
 
 
 def _meetings(path: Path, wanted: set[tuple[int, int]], change: Change) -> _Meetings:
-    found = _Meetings({}, [], {})
+    found = _Meetings({}, [], [], {})
     if path.met is None:
         return found
     met, sides = path.met, path.met.matched.sides
-    ops, last = sides["op"].to_numpy().tolist(), met.last
+    ops, last = sides["op"].to_numpy().tolist(), met.last.tolist()
     ranks, meeting, end = met.rank.tolist(), met.meeting.tolist(), met.end.tolist()
     found.members = [[] for _ in range(len(met.first))]
+    found.took = met.transfer.tolist()
+    ends: dict[tuple[int, int], int] = {}
     for rank, op, m, until in zip(ranks, ops, meeting, end, strict=True):
-        if (rank, op) not in wanted:
-            continue
-        found.members[m].append((rank, op))
-        mine = found.ops.setdefault((rank, op), [])
-        mine.append(m)
-        if last[m] > last[mine[0]]:
-            mine[0], mine[-1] = mine[-1], mine[0]
-        found.transfer[rank, op] = max(until - int(last[mine[0]]) - change.shorter.get(mine[0], 0), 0)
+        if (rank, op) in wanted:
+            found.members[m].append((rank, op))
+            found.ops.setdefault((rank, op), []).append(m)
+            ends[rank, op] = until
+    for key, mine in found.ops.items():
+        found.rest[key] = max(ends[key] - max(last[m] + found.took[m] for m in mine), 0)
+    for m, less in change.shorter.items():
+        found.took[m] = max(found.took[m] - less, 0)
+    for rank, (some, by) in change.sooner.items():
+        for op, less in zip(some.tolist(), by.tolist(), strict=True):
+            if (rank, op) in found.rest:
+                found.rest[rank, op] = max(found.rest[rank, op] - less, 0)
     return found
 
 
 class _Replay:
     def __init__(self, path: Path, clock: Clock, graphs: list[Runs], change: Change) -> None:
         self._path, self._graphs = path, graphs
-        self._begin = {g.rank: clock.one(g.rank, g.begin) for g in graphs}
+        self._begin = {g.rank: clock.one(g.rank, g.begin) - change.earlier.get(g.rank, 0) for g in graphs}
         self._order: list[tuple[int, int, int, int]] = []  # time, wait before run, graph, number
         for k, g in enumerate(graphs):
             for kind, times in ((0, g.wait_return), (1, g.start)):
@@ -172,13 +191,15 @@ class _Replay:
         own = self._start.get((rank, op))
         if own is None:  # later than it should be, by clocks that disagree
             return float(self._begin[rank])
-        meetings = self._met.ops.get((rank, op), [])
-        arrived = [
-            max((self._start[m] for m in self._met.members[k] if m in self._start), default=own) for k in meetings
-        ]
-        if arrived:
-            took = 0 if g["hidden"][run] else self._met.transfer[rank, op]
-            at = max(arrived[0] + took, *arrived)
+        meetings = self._met.ops.get((rank, op), ())
+        if meetings:
+            arrived = [
+                max((self._start[s] for s in self._met.members[m] if s in self._start), default=own) for m in meetings
+            ]
+            at = max(arrived)
+            if not g["hidden"][run]:
+                took = self._met.took
+                at = max(t + took[m] for t, m in zip(arrived, meetings, strict=True)) + self._met.rest[rank, op]
         else:
             at = own + (0 if g["hidden"][run] else g["dur"][run])
         end[run] = at

@@ -25,13 +25,28 @@ from stepscope.model.result import Result
 T = TypeVar("T")
 
 
+class _Whole(Profile):
+    """A profile that is one part: questions are answered from tables that stay, one after the other."""
+
+    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
+        return [function(self, *args)]
+
+
+def whole(profile: Profile) -> Profile:
+    """The same profile in one part: detectors come back to a rank's tables again and again."""
+    held = object.__new__(_Whole)
+    held.__dict__.update(profile.__dict__)
+    return held
+
+
 class Case:
     """A profile and a step of it. Everything is computed when first asked for, once."""
 
     def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
         need_ops(profile)
-        self.profile, self.spec, self.align = profile, spec, align
+        self.profile, self.spec, self.align = whole(profile), spec, align
         self._answers: dict[str, Result | CannotAnswer] = {}
+        self._known: dict[Callable[[Case], Any], Any] = {}
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
@@ -107,6 +122,13 @@ class Case:
         """A spec for windowed analyses that covers the step, where chunks are the default window."""
         return replace(self.spec, whole=True) if self.steps > 1 else self.spec
 
+    def once(self, function: Callable[[Case], T]) -> T:
+        """`function(case)`, computed when first asked for: what several detectors need."""
+        if function not in self._known:
+            self._known[function] = function(self)
+        found: T = self._known[function]
+        return found
+
     def each_rank(self, function: Callable[[Profile, RankData, Window], T]) -> dict[int, T]:
         """`function` of every rank that has the step."""
         return {d.rank: function(self.profile, d, self.windows[d.rank]) for d in self._having()}
@@ -116,12 +138,12 @@ class Case:
 
     # -- what it would give ------------------------------------------------------------------------------------------
 
-    def saved(self, change: Change, at_most: int | None = None) -> int:
+    def saved(self, change: Change, at_most: int | None = None, beside: Change | None = None) -> int:
         """Time per step that the change gives back by replaying; never more than `at_most`, the exposure it rests on.
 
-        `at_most` is of the whole window, as `change` is.
+        `at_most` is of the whole window, as `change` is. With `beside`, what it gives back once that is done.
         """
-        saved = self.replay.saved(change)
+        saved = self.replay.saved(change, beside)
         return (saved if at_most is None else min(saved, at_most)) // self.steps
 
     def share(self, ns: int) -> float:
