@@ -125,15 +125,25 @@ class RankData:
         Ops without a launch record belong to the window in whose GPU window they start. Where no op of the rank has
         one, GPU time is all there is, and the host range is taken for it.
         """
-        linked = self.launch != NONE
-        inside = linked & (self.launched_at >= lo) & (self.launched_at < hi)
-        if not linked.any():
-            inside = (self.start >= lo) & (self.start < hi)
-        if not inside.any():
+        order, times = self._by_launch
+        inside = order[slice(*np.searchsorted(times, [lo, hi]))]
+        if not len(order):
+            inside = np.arange(*np.searchsorted(self.start, [lo, hi]), dtype=np.int64)
+        if not len(inside):
             return np.empty(0, np.int64), (None, None)
         first, last = int(self.start[inside].min()), int(self.end[inside].max())
-        inside |= ~linked & (self.start >= first) & (self.start < last)
-        return np.flatnonzero(inside), (first, last)
+        if self.unlinked:
+            loose = np.flatnonzero(self.launch == NONE)
+            within = loose[slice(*np.searchsorted(self.start[loose], [first, last]))]
+            inside = np.union1d(inside, within)
+        return np.sort(inside), (first, last)
+
+    @cached_property
+    def _by_launch(self) -> tuple[I64, I64]:
+        """Ops that have a launch record, in the order of their launches; and when those were."""
+        linked = np.flatnonzero(self.launch != NONE)
+        order = linked[np.argsort(self.launched_at[linked], kind="stable")]
+        return order, self.launched_at[order]
 
     def host_span(self) -> tuple[int | None, int | None]:
         """First to last host activity, where there is any."""

@@ -9,7 +9,7 @@ from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 
 #: What steps are called, beside DualPipeV's chunks, which are no steps.
-_STEPS = r"(?i)^(ProfilerStep#|(train(ing)?[ _-]?)?(step|iteration|iter)[ _#:=-]*)\d+"
+STEPS = r"(?i)^(ProfilerStep#|(train(ing)?[ _-]?)?(step|iteration|iter)[ _#:=-]*)\d+"
 
 
 def step(profile: Profile, spec: WindowSpec) -> Windows:
@@ -30,7 +30,7 @@ def _step(profile: Profile, spec: WindowSpec) -> Windows:
     chosen = windows(profile, spec)
     if spec.anchor is None and spec.start is None and not spec.whole and profile.names.str.contains(CHUNK).any():
         try:
-            chosen = windows(profile, replace(spec, anchor=_STEPS))
+            chosen = windows(profile, replace(spec, anchor=STEPS))
         except CannotAnswer:
             chosen = windows(profile, replace(spec, whole=True))
             chosen.notes.append("the trainer marks chunks, but no steps: the step is the whole capture")

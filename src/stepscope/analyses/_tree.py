@@ -1,7 +1,6 @@
 """The partition of a window, split by the hierarchy of ranges: each instant goes to one op, and so to one range.
 
-Of several ops that run at an instant the latest started owns it; a gap belongs to the op that ends it, since that is
-what was waited for. So every nanosecond has one owner, and the top level sums to the window.
+Every nanosecond has one owner (see `_owners`), so the top level sums to the window.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.analyses._owners import owners
 from stepscope.analyses._partition import Partition
-from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData
+from stepscope.analyses._rank import RankData
 from stepscope.analyses._window import Window
-from stepscope.intervals import Spans, distinct
-from stepscope.model.nesting import NONE, nest
+from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
 
@@ -42,7 +41,7 @@ NO_RANGE = "(no range)"
 def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) -> list[dict[str, Any]]:
     """Rows of the tree, depth first, the largest child first."""
     total: dict[tuple[str, ...], I64] = defaultdict(lambda: np.zeros(len(_PARTS), np.int64))
-    for column, (ops, length) in enumerate(_owners(data, parts)):
+    for column, (ops, _, length) in enumerate(owners(data, parts)):
         ranges = np.full(len(ops), NONE, dtype=np.int64)
         ranges[ops != NONE] = data.enclosing(ops[ops != NONE])
         rows, at = np.unique(ranges, return_inverse=True)
@@ -63,27 +62,3 @@ def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) 
         }
         for path in order
     ]
-
-
-def _owners(data: RankData, parts: Partition) -> list[tuple[I64, I64]]:
-    """Per part: the op that owns each piece (NONE where no op ends a gap), and the piece's length."""
-    found = [
-        _running(data, role, spans)
-        for role, spans in ((COMPUTE, parts.compute), (COMM, parts.comm_exposed), (COPY, parts.copy_exposed))
-    ]
-    after = np.searchsorted(data.start, parts.idle.end)
-    ends = np.where(after < len(data.start), after, NONE)
-    found.append((ends, parts.idle.end - parts.idle.start))
-    return found
-
-
-def _running(data: RankData, role: int, spans: Spans) -> tuple[I64, I64]:
-    if len(spans) == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    ops = np.flatnonzero((data.role == role) & (data.start < spans.end[-1]) & (data.end > spans.start[0]))
-    start, end = data.start[ops], data.end[ops]
-    edges = distinct(start, end, spans.start, spans.end)
-    inside = spans.contains(edges[:-1])
-    at, length = edges[:-1][inside], np.diff(edges)[inside]
-    one = np.zeros(len(ops), np.int64)
-    return ops[nest(one, start, end).enclosing(np.zeros(len(at), np.int64), at)], length

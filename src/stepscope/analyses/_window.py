@@ -133,7 +133,7 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
             if spec.anchor is None:
                 spans.append(_whole(data))
         else:
-            spans += [_by_launch(data, anchors, k, spec.period) for k in picks]
+            spans += [by_launch(data, anchors, k, spec.period) for k in picks]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
     if idle:
         notes.append(f"{some_ranks(idle)}: no GPU work in the window (the capture may have ended early there)")
@@ -222,7 +222,8 @@ def _numbered(table: pl.DataFrame) -> Anchors | None:
     return _instances(numbered.filter(pl.col("family") == families["family"][0]))
 
 
-def _by_launch(data: RankData, anchors: Anchors, k: int, period: bool) -> Window:
+def by_launch(data: RankData, anchors: Anchors, k: int, period: bool) -> Window:
+    """The window of the k-th instance: its own ops, or with `period` all up to the next one's first."""
     if period and k + 1 < len(anchors.label):
         return _by_period(data, anchors, k)
     lo, hi = int(anchors.start[k]), int(anchors.end[k])

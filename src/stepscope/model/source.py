@@ -24,6 +24,8 @@ class SourceInfo:
     #: UTC of the source's t=0; null where the source does not say.
     epoch_ns: int | None = None
     capture_ns: int | None = None  # length of the capture, where known
+    #: what else it says about how it was made: driver, CUDA, options of the capture; for comparing runs
+    facts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -25,6 +25,8 @@ from stepscope.sources.kineto.names import compact
 
 #: Times beyond this (2001 in microseconds since 1970) are absolute, where the file names no base.
 _EPOCH_FROM_NS = 10**18
+#: Options of torch.profiler that slow the host down.
+_OPTIONS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _VERSIONS = (("cupti_version", "CUPTI"), ("roctracer_version", "roctracer"), ("rocprofiler_version", "rocprofiler"))
 
 
@@ -87,6 +89,7 @@ class _Trace:
             tool=_tool(metadata),
             schema=str(metadata["schemaVersion"]) if "schemaVersion" in metadata else None,
             epoch_ns=_epoch(metadata, collector.earliest_ns),
+            facts=_facts(metadata),
         )
         self._note(chunks, collector)
 
@@ -135,6 +138,18 @@ def _no_garbage_collection() -> Iterator[None]:
 def _tool(metadata: dict[str, Any]) -> str | None:
     found = [f"{name} {metadata[key]}" for key, name in _VERSIONS if key in metadata]
     return ", ".join(found) or None
+
+
+def _facts(metadata: dict[str, Any]) -> dict[str, str]:
+    """CUDA, NCCL, and the profiler's options that cost time."""
+    number = metadata.get("cuda_driver_version")
+    options = [key for key in _OPTIONS if metadata.get(key) in (1, True)]
+    found = {
+        "cuda": f"{number // 1000}.{number % 1000 // 10}" if isinstance(number, int) and number else None,
+        "nccl": processes.distributed(metadata).get("nccl_version"),
+        "traced": ", ".join(options) if options else None,
+    }
+    return {k: str(v) for k, v in found.items() if v}
 
 
 def _epoch(metadata: dict[str, Any], earliest_ns: int | None) -> int | None:

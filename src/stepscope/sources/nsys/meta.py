@@ -27,7 +27,27 @@ def source_info(tables: Tables, file: str, format: str) -> SourceInfo:
         schema=meta.get("EXPORT_SCHEMA_VERSION"),
         epoch_ns=_first(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
         capture_ns=_first(tables, "ANALYSIS_DETAILS", "duration"),
+        facts=_facts(tables),
     )
+
+
+def _facts(tables: Tables) -> dict[str, str]:
+    """Driver, CUDA, and how it was captured; nothing that names a machine, a user or a path."""
+    system = {str(n): str(v) for n, v in tables.rows("TARGET_INFO_SYSTEM_ENV", "name", "value") if v}
+    capture = [(str(n), str(v)) for n, v in tables.rows("META_DATA_CAPTURE", "name", "value")]
+    found = {
+        "driver": system.get("NvDriverVersion"),
+        "cuda": _cuda_version(system.get("CudaDriverVersion")),
+        "traced": ", ".join(sorted({v for n, v in capture if n == "CAPTURE_EVENT_TYPE"})) or None,
+        "graphs_as": next((v.lower() for n, v in capture if n.endswith("CUDA_GRAPH_TRACE_OPTIONS:MODE")), None),
+    }
+    return {k: v for k, v in found.items() if v}
+
+
+def _cuda_version(code: object) -> str | None:
+    """`13.0` of CUDA's number 13000."""
+    number = int(str(code)) if str(code).isdigit() else 0
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
 def note_diagnostics(tables: Tables, quality: Quality) -> None:

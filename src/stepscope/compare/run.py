@@ -1,0 +1,252 @@
+"""One run, measured: every step of every rank split exactly, by part, stage, kernel family and kernel.
+
+Each instant of a step belongs to one part (semantics §6) and to one op, so that every table sums to the step. Ranks are
+averaged: they meet in every step, and the mean is what all of them pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._owners import owners
+from stepscope.analyses._partition import partition
+from stepscope.analyses._rank import COMM, NO_STAGE, RankData, ranks_of
+from stepscope.analyses._shorten import short_names
+from stepscope.analyses._window import some_ranks
+from stepscope.compare.steps import Kind, StepSpec, steps_of
+from stepscope.errors import CannotAnswer
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+from stepscope.model.taxonomy import COMMUNICATION
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+By = Literal["part", "stage", "rank", "family", "kernel"]
+
+PARTS = ("compute", "comm_exposed", "copy_exposed", "idle")
+IDLE = "(idle)"
+_IDLE = PARTS.index("idle")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Nanoseconds of each step, by key and part: `ns[step, key, part]`; and how many ops ran, `n[step, key]`."""
+
+    keys: list[str]
+    ns: F64
+    n: F64
+
+
+@dataclass
+class Run:
+    """The steps of one run, means over its ranks."""
+
+    labels: list[str]
+    kind: Kind
+    period: bool
+    ranks: list[int]
+    tables: dict[str, Table]
+    window: list[dict[str, object]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    graphs: str | None = None
+    #: family of each kernel, where kernels were measured
+    families: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def step_ns(self) -> F64:
+        """Length of each step."""
+        total: F64 = self.tables["part"].ns.sum(axis=(1, 2))
+        return total
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """One rank's steps: where they lie, and `ns` and `n` by step, part, stage and name."""
+
+    rank: int
+    pid: int
+    kind: Kind
+    period: bool
+    label: list[str]
+    start: I64
+    end: I64
+    split: pl.DataFrame
+    graphs: str | None
+
+
+def measure(profile: Profile, spec: StepSpec) -> Run:
+    """The run that `profile` holds."""
+    if not profile.has("ops"):
+        raise CannotAnswer("the profile has no GPU activity", "capture with `nsys profile --trace=cuda,nvtx`")
+    parts = profile.map(_measure_part, spec)
+    found = sorted((r for part in parts for r in part), key=lambda r: r.rank)
+    if not found:
+        what = f"no range matches --anchor {spec.anchor!r}" if spec.anchor is not None else "no GPU work in any step"
+        raise CannotAnswer(what, "`stepscope nvtx` lists the ranges there are")
+    notes = []
+    if absent := sorted(set(profile.rank_ids()) - {r.rank for r in found}):
+        notes.append(f"{some_ranks(absent)}: no step with GPU work, left out")
+    kept, labels = _common(found, notes)
+    split = pl.concat(
+        r.split.with_columns(
+            pl.col("step").replace_strict(
+                {int(old): new for new, old in enumerate(rows)}, default=None, return_dtype=pl.Int64
+            ),
+            pl.lit(str(r.rank)).alias("rank"),
+        ).drop_nulls("step")
+        for r, rows in zip(found, kept, strict=True)
+    )
+    count = len(found)
+    tables: dict[str, Table] = {
+        key: _table(split, key, len(labels), 1 if key == "rank" else count)
+        for key in ("part", "stage", "rank", "family", "kernel")
+    }
+    known = split.select("kernel", "family").unique(maintain_order=True)
+    graphs = {r.graphs for r in found if r.graphs}
+    return Run(
+        labels,
+        found[0].kind,
+        found[0].period,
+        [r.rank for r in found],
+        tables,
+        [_window(r, rows) for r, rows in zip(found, kept, strict=True)],
+        notes,
+        " and ".join(sorted(graphs)) or None,
+        dict(zip(known["kernel"].to_list(), known["family"].to_list(), strict=True)),
+    )
+
+
+def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
+    found = []
+    for data in ranks_of(part):
+        steps = steps_of(part, data, spec)
+        if steps is not None:
+            split = _named(part, _split(data, steps.start, steps.end))
+            where = (steps.kind, steps.period, steps.label, steps.start, steps.end)
+            found.append(_Rank(data.rank, data.pid, *where, split, _graphs(data)))
+    return found
+
+
+def _split(data: RankData, start: I64, end: I64) -> pl.DataFrame:
+    """`ns` and `n` by step, part, stage and name id; linear in the number of ops."""
+    whole = partition(data, int(data.start.min()), int(data.end.max()))
+    pieces = owners(data, whole, np.concatenate([start, end]))
+    stage = data.stage_of(np.arange(len(data.start)))
+    frames = []
+    for part, (op, at, ns) in enumerate(pieces):
+        order = np.argsort(at, kind="stable")
+        row, step = _inside(at[order], start, end)
+        row = order[row]
+        frames.append(_frame(data, stage, step, part, op[row], ns[row], 0))
+    row, step = _inside(data.start, start, end)
+    part_of = data.role[row].astype(np.int64)  # compute, comm and copy, in the order of the parts
+    frames.append(_frame(data, stage, step, part_of, row, np.zeros(len(row), np.int64), 1))
+    return pl.concat(frames).group_by("step", "part", "stage", "name", "comm").agg(pl.col("ns", "n").sum())
+
+
+def _frame(data: RankData, stage: pl.Series, step: I64, part: I64 | int, op: I64, ns: I64, n: int) -> pl.DataFrame:
+    known = pl.Series(op != NONE)
+    at = np.maximum(op, 0)
+    frame = pl.DataFrame(
+        {
+            "step": step,
+            "part": np.broadcast_to(np.asarray(part, np.int64), len(step)),
+            "stage": stage.gather(at),
+            "name": data.name[at],
+            "comm": data.role[at] == COMM,
+            "ns": ns,
+            "n": np.full(len(step), n, np.int64),
+        }
+    )
+    return frame.with_columns(pl.when(known).then("stage").otherwise(pl.lit(NO_STAGE)).alias("stage"))
+
+
+def _inside(at: I64, start: I64, end: I64) -> tuple[I64, I64]:
+    """Rows of sorted moments that lie in each step, and the step: rows repeat where steps overlap."""
+    first, last = np.searchsorted(at, start), np.searchsorted(at, end)
+    count = np.maximum(last - first, 0)
+    step = np.repeat(np.arange(len(start)), count)
+    row = np.arange(len(step)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    return row, step
+
+
+def _named(profile: Profile, split: pl.DataFrame) -> pl.DataFrame:
+    """With short names and families for name ids; idle time is nobody's kernel."""
+    ids = split["name"].unique().sort()
+    text = profile.names.gather(ids)
+    table = pl.DataFrame({"name": ids, "kernel": short_names(text), "family": profile.taxonomy.family(text)})
+    idle = pl.col("part") == _IDLE
+    comm = pl.col("comm")
+    return (
+        split.join(table, on="name", how="left")
+        .with_columns(
+            pl.when(idle).then(pl.lit(IDLE)).otherwise("kernel").fill_null("(no name)").alias("kernel"),
+            pl.when(idle)
+            .then(pl.lit(IDLE))
+            .when(comm)
+            .then(pl.lit(COMMUNICATION))
+            .otherwise("family")
+            .fill_null("other")
+            .alias("family"),
+        )
+        .group_by("step", "part", "stage", "kernel", "family")
+        .agg(pl.col("ns", "n").sum())
+    )
+
+
+def _graphs(data: RankData) -> str | None:
+    whole = bool((data.ops["kind"] == "graph").any())
+    return "recorded whole" if whole else None
+
+
+def _common(ranks: Sequence[_Rank], notes: list[str]) -> tuple[list[list[int]], list[str]]:
+    """Steps that every rank has: per rank, which of its own; and what they are called."""
+    first = ranks[0]
+    counts = {len(r.label) for r in ranks}
+    if len(counts) == 1:
+        return [list(range(len(first.label)))] * len(ranks), first.label
+    shared = set.intersection(*(set(r.label) for r in ranks))
+    if shared and all(len(set(r.label)) == len(r.label) for r in ranks):
+        labels = [t for t in first.label if t in shared]
+        rows = [[r.label.index(t) for t in labels] for r in ranks]
+    else:
+        labels = first.label[: min(counts)]
+        rows = [list(range(min(counts)))] * len(ranks)
+    notes.append(f"ranks have {min(counts)} to {max(counts)} steps: the {len(labels)} that all have are compared")
+    return rows, labels
+
+
+def _table(split: pl.DataFrame, by: str, steps: int, share: int) -> Table:
+    """Dense sums by step, key and part, divided by `share` ranks."""
+    if by == "part":
+        keys = ["step"]
+        at = np.zeros(split.height, np.int64)
+    else:
+        keys = sorted(split[by].unique().to_list(), key=lambda k: (int(k), k) if by == "rank" else (0, k))
+        at = split[by].replace_strict({k: i for i, k in enumerate(keys)}, return_dtype=pl.Int64).to_numpy()
+    step, part = split["step"].to_numpy(), split["part"].to_numpy()
+    shape = (steps, len(keys), len(PARTS))
+    flat = np.ravel_multi_index((step, at, part), shape)
+    size = int(np.prod(shape))
+    ns = np.bincount(flat, split["ns"].to_numpy(), size).reshape(shape)
+    n = np.bincount(flat, split["n"].to_numpy(), size).reshape(shape).sum(axis=2)
+    return Table(keys, ns / share, n / share)
+
+
+def _window(r: _Rank, rows: list[int]) -> dict[str, object]:
+    """The stretch that the steps of a rank cover, as results show windows."""
+    label = r.label[rows[0]] if len(rows) == 1 else f"{r.label[rows[0]]} … {r.label[rows[-1]]}"
+    return {
+        "rank": r.rank,
+        "pid": r.pid,
+        "label": label,
+        "steps": len(rows),
+        "gpu_start_ns": int(r.start[rows[0]]),
+        "gpu_end_ns": int(r.end[rows[-1]]),
+    }
