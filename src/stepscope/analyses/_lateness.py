@@ -93,14 +93,15 @@ def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
     blocked = np.flatnonzero(call_causes(data) == SYNC)
     waiting = intersect(union(calls_start[blocked], calls_end[blocked]), union(data.start[comm], data.end[comm]))
     late = subtract(late, waiting)
-    named = _data_ranges(profile, data)
+    named = data_ranges(profile, data)
     if len(named):
         return late, intersect(late, named), True
     copies = (data.ops["copy_kind"] == "HtoD").to_numpy()[after]
     return late, intersect(late, union(start[copies], until[copies])), False
 
 
-def _data_ranges(profile: Profile, data: RankData) -> Spans:
+def data_ranges(profile: Profile, data: RankData) -> Spans:
+    """When the host was getting input, by ranges that name it."""
     if data.ranges.height == 0:
         return Spans.empty()
     rows = data.own_ranges

@@ -1,0 +1,51 @@
+"""Memory is taken from and given back to the driver inside the step: cudaMalloc, cudaFree, empty_cache.
+
+cudaMalloc keeps the host from launching; cudaFree makes it wait for the whole device. A caching allocator does neither
+once it is warm. What it could give back is the step replayed with those calls neither taking time nor waiting.
+"""
+
+from __future__ import annotations
+
+from stepscope.analyses._causes import ALLOC
+from stepscope.analyses._change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding
+from stepscope.findings.hosts import guilty, hosts, longest, sure
+from stepscope.findings.words import counted, ms
+
+ID = "allocator-churn"
+
+
+def detect(case: Case) -> list[Finding]:
+    found = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(ALLOC))}
+    spent = {r: h.length(calls) for r, (h, calls) in found.items()}
+    if not case.material(max(spent.values(), default=0)):
+        return []
+    saved = case.saved(Change(unheld={r: calls for r, (_, calls) in found.items()}))
+    ranks = guilty(spent)
+    worst = max(ranks, key=lambda r: (spent[r], -r))
+    host, calls = found[worst]
+    names = host.names(calls)
+    return [
+        Finding(
+            ID,
+            f"memory is allocated and freed in the step ({counted(names, case.steps)} on rank {worst})",
+            saved,
+            sure(case),
+            f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls; the GPU has "
+            f"nothing to do for {ms(host.idle_ns('alloc') / case.steps)} of it because of them",
+            _advice(names),
+            ("idle", "--by cause"),
+            ranks=ranks,
+            where=longest(p for r in ranks for p in found[r][0].longest(found[r][1])),
+        )
+    ]
+
+
+def _advice(names: dict[str, int]) -> str:
+    if any("Host" in n for n in names):
+        return "allocate pinned buffers once and reuse them (a pinned loader does), not in every step"
+    return (
+        "keep memory in the caching allocator: no torch.cuda.empty_cache() in the loop, no shapes that change in every "
+        "step, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full"
+    )

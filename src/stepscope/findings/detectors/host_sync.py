@@ -1,0 +1,164 @@
+"""The host waits for the GPU, and then the GPU for the host: `.item()`, synchronize, pageable and synchronous copies.
+
+A wait costs nothing while the GPU has other work; once the GPU is done it costs the time until the next launch arrives.
+So what it could give back is the step replayed with those calls not waiting. Calls are grouped by kind, since what to
+do about them differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._causes import SYNC
+from stepscope.analyses._change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding
+from stepscope.findings.hosts import Host, guilty, hosts, longest, sure
+from stepscope.findings.words import ms
+from stepscope.model.nesting import NONE
+
+ID = "host-sync"
+I64 = npt.NDArray[np.int64]
+
+#: A copy to the host of at most so many bytes is a number that the program asked for.
+_NUMBER = 64
+
+ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
+_KINDS = (
+    (
+        "numbers read from the GPU (.item(), .tolist(), nonzero, comparisons)",
+        "keep them on the GPU: accumulate in a tensor, print every N steps, torch.where instead of `if`, no boolean "
+        "indexing; or copy to pinned memory and read the number a step later",
+    ),
+    (
+        "copies to the host that are waited for (.cpu(), .numpy())",
+        "copy to pinned memory with non_blocking=True, and wait for an event when the data is needed",
+    ),
+    (
+        "copies to the device that are waited for (.to('cuda') of pageable memory)",
+        "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True",
+    ),
+    (
+        "synchronous copies and memsets (cudaMemcpy, cudaMemset)",
+        "use the asynchronous calls on the stream that needs them, with pinned host memory",
+    ),
+    (
+        "device synchronizations (torch.cuda.synchronize())",
+        "take them out of the loop: time with CUDA events, and let the stream order work",
+    ),
+    (
+        "stream synchronizations",
+        "let the next stream wait for an event instead of the host; if the host needs a size from the GPU, use fixed "
+        "capacities, or ask for it a layer earlier",
+    ),
+    (
+        "event synchronizations",
+        "let the stream wait for the event (stream.wait_event), not the host",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Syncs:
+    """Synchronizing calls of one rank's step: rows, kind, the copy op that each waits for (NONE) and its call."""
+
+    host: Host
+    calls: I64
+    kind: I64
+    copy: I64
+
+    def of(self, kind: int) -> I64:
+        found: I64 = self.calls[self.kind == kind]
+        return found
+
+    def numbers(self) -> I64:
+        """Copies that exist only for the number."""
+        found: I64 = self.copy[(self.kind == ITEM) & (self.copy != NONE)]
+        return found
+
+
+def detect(case: Case) -> list[Finding]:
+    every = {r: s for r, h in hosts(case).items() if len((s := _syncs(h)).calls)}
+    found = []
+    for kind, (what, advice) in enumerate(_KINDS):
+        mine = {r: calls for r, s in every.items() if len(calls := s.of(kind))}
+        # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
+        if not case.material(max((every[r].host.length(calls) for r, calls in mine.items()), default=0)):
+            continue
+        saved = case.saved(_change(every, mine, kind))
+        if saved:
+            found.append(_finding(case, every, mine, what, advice, saved))
+    return found
+
+
+def _change(every: dict[int, _Syncs], mine: dict[int, I64], kind: int) -> Change:
+    if kind != ITEM:
+        return Change(unheld=mine)
+    copies = {r: every[r].numbers() for r in mine}
+    calls = {r: np.union1d(mine[r], every[r].host.data.launch[copies[r]]) for r in mine}
+    return Change(unheld=calls, fused=copies, ops={r: (c, np.zeros(len(c))) for r, c in copies.items()})
+
+
+def _finding(case: Case, every: dict[int, _Syncs], mine: dict[int, I64], what: str, advice: str, saved: int) -> Finding:
+    ranks = guilty({r: float(len(calls)) for r, calls in mine.items()})
+    worst = max(ranks, key=lambda r: (len(mine[r]), -r))
+    host = every[worst].host
+    n = len(mine[worst]) / case.steps
+    inside = _ranges(host, mine[worst])
+    return Finding(
+        ID,
+        f"{round(n):,} {what} make the host wait",
+        saved,
+        sure(case),
+        f"rank {worst} spends {ms(host.length(mine[worst]) / case.steps)} of the step in them"
+        f"{f', most in {inside}' if inside else ''}; the GPU is without work for "
+        f"{ms(host.idle_ns('sync', 'host', 'api') / case.steps)} of the step",
+        advice,
+        ("idle", "--by cause"),
+        ranks=ranks,
+        where=longest(p for r in ranks for p in every[r].host.longest(mine[r])),
+    )
+
+
+def _ranges(host: Host, calls: I64) -> str | None:
+    """The range in which most of the calls lie, numbers left out."""
+    tid = host.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()[calls]
+    texts = host.data.text_of(host.data.range_at(tid, host.start[calls])).drop_nulls().str.replace_all(r"\d+", "#")
+    if not len(texts):
+        return None
+    top = texts.value_counts().sort(["count", "text"], descending=[True, False])
+    return f"`{top['text'][0]}`"
+
+
+def _syncs(host: Host) -> _Syncs:
+    data = host.data
+    calls = host.of_cause(SYNC)
+    texts = host.profile.names.gather(data.calls["name"].gather(calls)).str.to_lowercase()
+    stream, event = (texts.str.contains(f"{word}synchronize").to_numpy() for word in ("stream", "event"))
+    device = texts.str.contains("(device|ctx|context)synchronize").to_numpy()
+    kind = np.select([stream, event, device], [STREAM, EVENT, DEVICE], COPY).astype(np.int64)
+    copy = _copy_before(host, calls)
+    after = stream & (copy != NONE)
+    size = data.ops["bytes"].fill_null(0).to_numpy()[np.maximum(copy, 0)] if len(data.start) else copy
+    to_host = (data.ops["copy_kind"] == "DtoH").to_numpy()[np.maximum(copy, 0)] if len(data.start) else stream
+    kind[after & to_host] = np.where(size <= _NUMBER, ITEM, TO_HOST)[after & to_host]
+    kind[after & ~to_host] = TO_DEVICE
+    return _Syncs(host, calls, kind, np.where(after, copy, NONE))
+
+
+def _copy_before(host: Host, calls: I64) -> I64:
+    """The copy between host and device that the thread's call right before each of these launched; NONE without."""
+    data = host.data
+    copies = np.flatnonzero(data.ops["copy_kind"].is_in(["DtoH", "HtoD"]).to_numpy() & (data.launch != NONE))
+    of_call = np.full(data.calls.height, NONE, dtype=np.int64)
+    of_call[data.launch[copies]] = copies
+    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    order = np.lexsort((np.arange(len(tid)), tid))
+    before = np.full(len(tid), NONE, dtype=np.int64)
+    same = tid[order[1:]] == tid[order[:-1]]
+    before[order[1:]] = np.where(same, order[:-1], NONE)
+    return np.where(before[calls] != NONE, of_call[np.maximum(before[calls], 0)], NONE)

@@ -1,0 +1,46 @@
+"""Code is loaded inside the step: modules, libraries, graphs being instantiated.
+
+CUDA loads a kernel's code when it is first launched, and a graph is instantiated before it first runs: both belong to
+the warm-up. What it could give back is the step replayed with those calls taking no time.
+"""
+
+from __future__ import annotations
+
+from stepscope.analyses._causes import LOAD
+from stepscope.analyses._change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding
+from stepscope.findings.hosts import guilty, hosts, longest, sure
+from stepscope.findings.words import counted, ms
+
+ID = "module-loading"
+
+
+def detect(case: Case) -> list[Finding]:
+    found = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(LOAD))}
+    spent = {r: h.length(calls) for r, (h, calls) in found.items()}
+    if not case.material(max(spent.values(), default=0)):
+        return []
+    ranks = guilty(spent)
+    worst = max(ranks, key=lambda r: (spent[r], -r))
+    host, calls = found[worst]
+    names = host.names(calls)
+    graphs = any("raph" in n for n in names)
+    return [
+        Finding(
+            ID,
+            f"{'graphs are instantiated' if graphs else 'code is loaded'} in the step "
+            f"({counted(names, case.steps)} on rank {worst})",
+            case.saved(Change(unheld={r: calls for r, (_, calls) in found.items()})),
+            sure(case),
+            f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, the GPU "
+            f"waits for {ms(host.idle_ns('load') / case.steps)} of it",
+            "capture graphs once and replay them; keep shapes static"
+            if graphs
+            else "profile later: let every kernel run once before the capture (more warm-up steps), or set "
+            "CUDA_MODULE_LOADING=EAGER; if it returns in every step, something compiles or loads anew each time",
+            ("idle", "--by cause"),
+            ranks=ranks,
+            where=longest(p for r in ranks for p in found[r][0].longest(found[r][1])),
+        )
+    ]

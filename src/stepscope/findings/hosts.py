@@ -1,0 +1,178 @@
+"""The host of each rank during the step: its calls by what they make it wait for, and how fast it launches.
+
+Detectors of host faults share this: one cause must not be reported twice, so all of them take the same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._causes import CAUSES, Pieces, call_causes, causes
+from stepscope.analyses._hostwaits import host_waits
+from stepscope.analyses._partition import partition
+from stepscope.analyses._rank import RankData, ranks_of
+from stepscope.analyses._release import BY_LAUNCH, releases
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Confidence, Place
+from stepscope.intervals import Spans, intersect, union
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+#: Host time per launch that an eager framework needs where nothing is wrong: the call, and as much again around it.
+USUAL_PACE_NS = 6_000
+#: A host that takes so many times as long is slow; beside its peers, less is enough to tell.
+SLOW, SLOW_BESIDE_PEERS = 1.75, 1.4
+#: Fewer launches than this say nothing of a pace.
+_ENOUGH = 16
+#: Moments to look at, per finding.
+PLACES = 10
+
+
+@dataclass(frozen=True)
+class Host:
+    """One rank's host, from when it began the step to the end of the step's last op (its own clock)."""
+
+    profile: Profile
+    data: RankData
+    begin: int
+    end: int
+
+    @cached_property
+    def start(self) -> I64:
+        """Starts of all its calls."""
+        return self.data.calls["start_ns"].to_numpy()
+
+    @cached_property
+    def stop(self) -> I64:
+        """Ends of all its calls."""
+        return self.data.calls["end_ns"].to_numpy()
+
+    @cached_property
+    def calls(self) -> I64:
+        """Rows of the calls that it made in the step."""
+        return np.flatnonzero((self.start >= self.begin) & (self.start < self.end))
+
+    def of_cause(self, cause: int) -> I64:
+        """Those of one cause: SYNC, ALLOC, LOAD."""
+        found: I64 = self.calls[call_causes(self.data)[self.calls] == cause]
+        return found
+
+    def length(self, calls: I64) -> int:
+        """Host time in calls."""
+        return union(self.start[calls], np.minimum(self.stop[calls], self.end)).length()
+
+    def names(self, calls: I64) -> dict[str, int]:
+        """How often each call was made, most frequent first; versions of the API (`_v3020`) left out."""
+        texts = self.profile.names.gather(self.data.calls["name"].gather(calls)).str.replace(r"_v\d+$", "")
+        table = texts.alias("name").value_counts().sort(["count", "name"], descending=[True, False])
+        return dict(table.iter_rows())
+
+    @cached_property
+    def launches(self) -> I64:
+        """Calls of the step that launched something, each once, in order."""
+        launch = self.data.launch[self.data.launch != NONE]
+        return np.intersect1d(self.calls, launch)
+
+    @cached_property
+    def pace_ns(self) -> float | None:
+        """Host time from one launch to the next, where nothing held the host up: median; null where too few tell.
+
+        Launches that the GPU waited for count alone, if there are enough: those show the pace that matters.
+        """
+        if len(self.launches) < _ENOUGH:
+            return None
+        tid = self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+        order = np.lexsort((self.start[self.calls], tid[self.calls]))
+        mine = self.calls[order]
+        launching = np.isin(mine, self.launches)
+        held = np.isin(mine, host_waits(self.data).call)
+        after = np.r_[False, launching[:-1] & (tid[mine[1:]] == tid[mine[:-1]])]
+        usable = launching & after & ~held
+        took = self.stop[mine] - np.r_[0, self.stop[mine[:-1]]]
+        awaited = np.unique(self.data.launch[releases(self.data).why == BY_LAUNCH])
+        told = usable & np.isin(mine, awaited)
+        chosen = told if told.sum() >= _ENOUGH else usable
+        return float(np.median(took[chosen])) if chosen.sum() >= _ENOUGH else None
+
+    @cached_property
+    def idle(self) -> Pieces:
+        """When its GPU did nothing in the step, by cause."""
+        return causes(self.data, partition(self.data, self.begin, self.end).idle)
+
+    def idle_ns(self, *cause: str) -> int:
+        """Idle time of these causes."""
+        chosen = np.isin(self.idle.cause, [CAUSES.index(c) for c in cause])
+        return int((self.idle.end - self.idle.start)[chosen].sum())
+
+    def idle_in(self, spans: Spans) -> int:
+        """Idle time within stretches of the host."""
+        return intersect(union(self.idle.start, self.idle.end), spans).length()
+
+    def longest_idle(self, *cause: str) -> list[Place]:
+        """The longest idle stretches of these causes."""
+        chosen = np.isin(self.idle.cause, [CAUSES.index(c) for c in cause])
+        return places(self.data.rank, self.idle.start[chosen], self.idle.end[chosen])
+
+    def longest(self, calls: I64) -> list[Place]:
+        """The longest of these calls."""
+        return places(self.data.rank, self.start[calls], self.stop[calls])
+
+
+def hosts(case: Case) -> dict[int, Host]:
+    """The hosts of the ranks that have the step; made once per case."""
+    known: dict[int, Host] | None = case.__dict__.get("_hosts")
+    if known is None:
+        steps = case.replay.steps
+        known = case.__dict__["_hosts"] = {
+            d.rank: Host(case.profile, d, steps[d.rank][0], int(d.end[steps[d.rank][1]]))
+            for d in ranks_of(case.profile)
+            if d.rank in steps
+        }
+    return known
+
+
+def places(rank: int, start: I64, end: I64) -> list[Place]:
+    """The longest stretches, longest first."""
+    order = np.argsort(start - end, kind="stable")[:PLACES]
+    return [Place(rank, int(s), int(e)) for s, e in zip(start[order].tolist(), end[order].tolist(), strict=True)]
+
+
+def longest(found: Iterable[Place]) -> tuple[Place, ...]:
+    """The longest of all ranks' places."""
+    return tuple(sorted(found, key=lambda p: (p.start_ns - p.end_ns, p.rank, p.start_ns))[:PLACES])
+
+
+def slow_hosts(case: Case) -> tuple[dict[int, float], dict[int, float]]:
+    """Ranks that launch slowly, with how many times too slowly: beside their peers, and by the usual pace.
+
+    A rank that is slower than the median of the others is compared with them; all ranks together, with what is usual.
+    """
+    paces = {r: p for r, h in hosts(case).items() if (p := h.pace_ns) is not None}
+    beside: dict[int, float] = {}
+    for rank, pace in paces.items():
+        others = [p for r, p in paces.items() if r != rank]
+        if others and pace > SLOW_BESIDE_PEERS * (usual := float(np.median(others))):
+            beside[rank] = pace / usual
+    if 2 * len(beside) > len(paces):  # most of them: then those are the usual ones
+        beside = {}
+    rest = {r: p / beside.get(r, 1.0) / USUAL_PACE_NS for r, p in paces.items()}
+    return beside, {r: f for r, f in rest.items() if f >= SLOW}
+
+
+def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:
+    """Ranks with at least a quarter of what the worst has."""
+    most = max(weights.values(), default=0)
+    return tuple(sorted(r for r, w in weights.items() if w and 4 * w >= most))
+
+
+def sure(case: Case) -> Confidence:
+    """High where events are recorded, so that what waits for what is known; else medium."""
+    return "high" if bool(case.path.steps["events"].all()) else "medium"
