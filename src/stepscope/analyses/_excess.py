@@ -31,7 +31,7 @@ _SLOW = 1.5
 def own_excess(a: Across) -> pl.DataFrame:
     """Per rank: compute_ns, host_ns and data_ns beyond the usual; zero where not material. `peers`: with how many."""
     own = a.facts["own"].sort("rank")
-    stage = _stages(a, own["rank"].to_list())
+    stage = alike(a, own["rank"].to_list())
     span = float(own["span_ns"].max() or 0)  # type: ignore[arg-type]
     least = MATERIAL * span
     stages = np.array([stage[r] for r in own["rank"].to_list()])
@@ -77,7 +77,7 @@ def _material(excess: F64, least: float) -> I64:
     return np.where(excess >= least, excess, 0).astype(np.int64)
 
 
-def _stages(a: Across, ranks: list[int]) -> dict[int, str]:
+def alike(a: Across, ranks: list[int]) -> dict[int, str]:
     """Which ranks do the same work: the same pipeline coordinate, else the same communication."""
     labels = setups(a.ranks)
     if len(labels) == len(ranks):

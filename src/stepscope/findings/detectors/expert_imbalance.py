@@ -1,0 +1,107 @@
+"""A rank gets more tokens than the others of its expert-parallel group, and they wait for it.
+
+Tokens show in the bytes of its all-to-alls, in how long it is in them after the last rank has come, and in the kernels
+of its experts. What it could give back is the step replayed with its experts' kernels as long as its peers', and its
+all-to-alls over as soon as theirs. Kernels that are slower on a rank whose bytes are those of the others are a slow
+GPU's: `straggler`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._commkind import ALL_TO_ALL
+from stepscope.analyses._rank import ranks_of
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.meets import sides
+from stepscope.findings.peers import compared, pipeline_stage
+from stepscope.findings.words import ms
+
+ID = "expert-imbalance"
+
+#: More bytes than its peers by this factor is an imbalance.
+_MORE = 1.05
+#: Experts' kernels, where bytes are not recorded.
+_EXPERTS = r"(?i)group(ed)?_?gemm|gemm_?grouped|\bmoe|expert"
+
+
+def loads(case: Case) -> dict[int, float]:
+    """By rank: the bytes of its all-to-alls as a multiple of those of the others, where it has more."""
+    try:
+        table = case.once(sides)
+    except CannotAnswer:
+        return {}
+    a2a = table.filter((pl.col("kind") == ALL_TO_ALL) & (pl.col("present") > 1) & (pl.col("own_bytes") > 0))
+    if a2a.height == 0:
+        return {}
+    a2a = a2a.with_columns(
+        ((pl.col("own_bytes").sum() - pl.col("own_bytes")) / (pl.len() - 1)).over("meeting").alias("others")
+    )
+    # Bytes weigh by size: counts of tokens, sent ahead, are as long everywhere.
+    more = a2a.group_by("rank").agg((pl.col("own_bytes").sum() / pl.col("others").sum()).alias("more"))
+    return {int(r): float(x) for r, x in more.iter_rows() if x >= _MORE}
+
+
+def change(case: Case) -> dict[int, Change]:
+    """By rank with too many tokens: the step with as many as the others have."""
+    more = case.once(loads)
+    if not more:
+        return {}
+    table = case.once(sides)
+    a2a = table.filter((pl.col("kind") == ALL_TO_ALL) & (pl.col("present") > 1)).with_columns(
+        pl.col("ns").min().over("meeting").alias("usual")
+    )
+    found = {}
+    for rank in more:
+        mine = a2a.filter(pl.col("rank") == rank)
+        over = (mine["ns"] - mine["usual"]).clip(0)
+        compute = case.once(compared)[rank].factors()
+        found[rank] = Change(kernels={rank: compute}, sooner={rank: (mine["op"].to_numpy(), over.to_numpy())})
+    return found
+
+
+def detect(case: Case) -> list[Finding]:
+    return [_finding(case, rank, what) for rank, what in case.once(change).items()]
+
+
+def _finding(case: Case, rank: int, what: Change) -> Finding:
+    beside = case.once(compared)[rank]
+    over = beside.slower
+    longer = float(over["ns"].sum() / over["like_ns"].sum()) if over.height else 1.0
+    named = over.filter(pl.col("name").str.contains(_EXPERTS))
+    which = "grouped GEMMs" if named.height else "experts' kernels"
+    more = case.once(loads)[rank]
+    stage = pipeline_stage(case, rank)
+    return Finding(
+        ID,
+        f"rank {rank} gets {more:.2f} times as many tokens as the others of its expert group",
+        case.saved(what),
+        "high",
+        f"its all-to-alls carry {more:.2f} times the bytes of the others' in the group; its {which} take "
+        f"{ms(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step ({longer:.2f} times as long), "
+        "and the group waits for it at the next all-to-all",
+        "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot experts "
+        "apart or twice",
+        ("collectives", "--by rank"),
+        ranks=(rank,),
+        stage=stage,
+        where=_where(case, rank, [str(n) for n in over["name"].to_list()]),
+    )
+
+
+def _where(case: Case, rank: int, names: list[str]) -> tuple[Place, ...]:
+    return longest_kernels(case, rank, names)
+
+
+def longest_kernels(case: Case, rank: int, names: list[str], most: int = 10) -> tuple[Place, ...]:
+    """The longest kernels of these names on a rank."""
+    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    ops = case.windows[rank].ops
+    wanted = case.profile.names.is_in(names).to_numpy()
+    ops = ops[wanted[data.name[ops]]]
+    ops = ops[np.argsort(data.start[ops] - data.end[ops], kind="stable")[:most]]
+    return tuple(Place(rank, int(data.start[i]), int(data.end[i]), int(data.stream[i])) for i in ops.tolist())

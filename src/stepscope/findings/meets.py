@@ -1,0 +1,69 @@
+"""The communication of the step, one row per rank and op, as matched across ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._across import Across
+from stepscope.analyses._members import setups
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+
+I64 = npt.NDArray[np.int64]
+
+#: Axes over which gradients are reduced.
+_DATA_AXES = {"dp", "cp", "ep"}
+
+
+def met(case: Case) -> Across:
+    """Communication of all ranks, matched."""
+    found = case.path.met
+    if found is None:
+        raise CannotAnswer(
+            "communication could not be matched across ranks" if len(case.ranks) > 1 else "the profile has one rank",
+            "give the traces of all ranks, with NCCL's payloads (--include-blobs=true) or from torch.profiler",
+        )
+    return found
+
+
+def sides(case: Case) -> pl.DataFrame:
+    """Sides of the step: meeting, rank, op, own_bytes, ns (from the last arrival to this rank's end), and the meeting's
+    kind, bytes, size, present, hosts, communicator, src, dst, purpose and took_ns (its transfer)."""
+    a = met(case)
+    inside = np.zeros(len(a.rank), dtype=bool)
+    ops = a.matched.sides["op"].to_numpy()
+    for rank, window in case.windows.items():
+        mine = a.rank == rank
+        inside[mine] = np.isin(ops[mine], window.ops)
+    hosts = dict(a.ranks.select("rank", "host").iter_rows())
+    table = pl.DataFrame(
+        {
+            "meeting": a.meeting,
+            "rank": a.rank,
+            "op": ops,
+            "own_bytes": a.matched.sides["bytes"],
+            "ns": np.maximum(a.end - a.last[a.meeting], 0),
+            "took_ns": a.transfer[a.meeting],
+            "host": pl.Series([hosts[r] for r in a.rank.tolist()], dtype=pl.String),
+        }
+    )
+    table = table.with_columns(pl.col("host").n_unique().over("meeting").alias("hosts")).filter(pl.Series(inside))
+    columns = ("meeting", "kind", "bytes", "size", "present", "communicator", "src", "dst", "purpose")
+    return table.join(a.meetings.select(columns), on="meeting", maintain_order="left")
+
+
+def reduces_gradients(case: Case) -> dict[str, bool]:
+    """By communicator: whether its members differ in data-parallel coordinates alone, so that it reduces gradients."""
+    a = met(case)
+    labels = setups(case.profile.ranks)
+    found = {}
+    for text, comm in a.matched.communicators.items():
+        members = [labels[r] for r in comm.members if r in labels]
+        axes = {axis for s in members for axis in s.axes}
+        differ = {axis for axis in axes if len({s.axes.get(axis) for s in members}) > 1}
+        named = (comm.name or "").lower()
+        by_name = any(word in named.split("_") for word in ("dp", "data", "fsdp", "ddp"))
+        found[text] = by_name or (len(members) > 1 and bool(differ) and differ <= _DATA_AXES)
+    return found

@@ -1,0 +1,122 @@
+"""Compute of each rank beside that of its peers: ranks that do the same work, kernel by kernel.
+
+Peers are the other ranks of a pipeline stage (by labels or, without labels, those that communicate as often with as
+many). A rank without any is compared by the mean of its kernels with all ranks that run kernels of that name. What is
+usual is the median of the others: a rank is never compared with itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._excess import alike
+from stepscope.analyses._members import setups
+from stepscope.analyses._rank import COMPUTE, ranks_of
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+
+#: Kernels of one name that take no more than this beyond their peers' are as long: clocks of like GPUs differ.
+ALIKE = 1.03
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Of one rank: a row per kernel name with `n`, `ns`, and `like_n`, `like_ns` of its peers."""
+
+    rank: int
+    kernels: pl.DataFrame
+    alone: bool  # compared by kernel names only
+
+    @property
+    def excess_ns(self) -> int:
+        """Compute beyond that of its peers."""
+        return int((self.kernels["ns"] - self.kernels["like_ns"]).clip(0).sum())
+
+    @property
+    def slower(self) -> pl.DataFrame:
+        """Kernels that take longer in all than the peers' do, most beyond first."""
+        found = self.kernels.filter(pl.col("ns") > ALIKE * pl.col("like_ns"))
+        return found.sort([pl.col("ns") - pl.col("like_ns"), "name"], descending=[True, False])
+
+    def ratio_at(self, share: float) -> float:
+        """How much slower the rank is in all but this share of its compute, by its peers' time."""
+        table = self.kernels.with_columns((pl.col("ns") / pl.col("like_ns")).alias("ratio")).sort("ratio")
+        part = table["like_ns"].cum_sum() / max(float(table["like_ns"].sum()), 1.0)
+        above = table.filter(part >= share)
+        return float(above["ratio"][0]) if above.height else 1.0
+
+    def factors(self) -> dict[str, float]:
+        """For a replay: what makes its slower kernels as fast as its peers'."""
+        return {name: like / ns for name, ns, like in self.slower.select("name", "ns", "like_ns").iter_rows()}
+
+
+def stages(case: Case) -> dict[int, str]:
+    """Ranks that do the same work have the same text; by labels, the place in the pipeline."""
+    try:
+        met = case.path.met
+    except CannotAnswer:
+        met = None
+    ranks = list(case.ranks)
+    if met is not None:
+        return alike(met, ranks)
+    labels = setups(case.profile.ranks)
+    return {r: str(labels[r].axes.get("pp", (0, 1))[0]) if r in labels else "" for r in ranks}
+
+
+def pipeline_stage(case: Case, rank: int) -> str | None:
+    """`pipeline stage 1`, where there is a pipeline."""
+    setup = setups(case.profile.ranks).get(rank)
+    at, size = setup.axes.get("pp", (0, 1)) if setup else (0, 1)
+    return f"pipeline stage {at}" if size > 1 else None
+
+
+def kernels(case: Case) -> pl.DataFrame:
+    """Compute kernels of the step: rank, name, n, ns."""
+    frames = []
+    for data in ranks_of(case.profile):
+        if data.rank not in case.windows:
+            continue
+        ops = case.windows[data.rank].ops
+        ops = ops[data.role[ops] == COMPUTE]
+        frame = pl.DataFrame({"id": data.name[ops], "ns": (data.end - data.start)[ops]})
+        frame = frame.group_by("id").agg(pl.len().cast(pl.Int64).alias("n"), pl.col("ns").sum()).sort("id")
+        frames.append(frame.with_columns(pl.lit(data.rank, pl.Int64).alias("rank")))
+    return pl.concat(frames).with_columns(case.profile.names.gather(pl.concat(frames)["id"]).alias("name"))
+
+
+def compared(case: Case) -> dict[int, Compared]:
+    """Every rank beside its peers."""
+    if len(case.ranks) < 2:
+        return {}
+    stage = case.once(stages)
+    table = case.once(kernels).with_columns(pl.col("rank").replace_strict(stage, return_dtype=pl.String).alias("stage"))
+    size = {s: list(stage.values()).count(s) for s in stage.values()}
+    found = {}
+    for rank, mine in table.partition_by("rank", as_dict=True, maintain_order=True).items():
+        me = int(rank[0])
+        alone = size[stage[me]] < 2
+        others = table.filter(pl.col("rank") != me)
+        if not alone:
+            others = others.filter(pl.col("stage") == stage[me])
+        like = others.group_by("name").agg(
+            pl.col("n").median().alias("like_n"),
+            pl.col("ns").median().alias("like_ns"),
+            (pl.col("ns") / pl.col("n")).median().alias("like_mean"),
+        )
+        both = mine.join(like, on="name", how="inner")
+        if alone:  # other stages have more or fewer of them
+            both = both.with_columns(
+                (pl.col("like_mean") * pl.col("n")).alias("like_ns"), pl.col("n").cast(pl.Float64).alias("like_n")
+            )
+        both = both.filter(pl.col("like_ns") > 0)
+        found[me] = Compared(me, both.select("name", "n", "ns", "like_n", "like_ns"), alone)
+    return found
+
+
+def others_median(values: dict[int, float], rank: int) -> float:
+    """The median of all but one."""
+    rest = [v for r, v in values.items() if r != rank]
+    return float(np.median(rest)) if rest else 0.0
