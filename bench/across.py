@@ -47,19 +47,21 @@ class Cost:
 
 
 def job(world: int) -> Path:
-    """Traces of a job of `world` ranks on nodes of eight, one file per node."""
-    folder = HOME / f"ranks-{world}"
+    """Traces of a job of `world` ranks on nodes of eight, one file per node: a pipeline of four stages with experts.
+
+    Of the 20,000 ops of a rank about 1,600 communicate.
+    """
+    folder = HOME / f"across-{world}"
     if folder.exists():
         return folder
     scenario = Scenario(
         schedule="1f1b",
         pp=4,
-        ep=1,
+        ep=8,
         dp=world // 32,
-        tp=8,
         nodes=world // 8,
-        layers=4,
-        micro_batches=8,
+        layers=32,
+        micro_batches=16,
         steps=2,
         kernels=world * KERNELS,
         faults=("straggler:rank=5", "clock:node=1,offset_us=700,drift_ppm=10"),

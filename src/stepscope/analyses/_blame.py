@@ -3,7 +3,8 @@
 Each meeting blames its last rank for the time after the last but one. That rank may itself have been held up: take the
 communication that its arrival hung on. If the rank that it is compared with was there too, both left it together, and
 the difference is the late rank's own. If not, the time for which it waited there passes on to whoever came last there,
-who is now compared with it; the rest goes further back along the late rank's own way, in the same manner.
+who is now compared with it; the rest goes further back along the late rank's own way, in the same manner. A kernel of
+several transfers that all began with its own arrival is one communication: which was through last is chance.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._across import Across
+from stepscope.analyses._ending import ending_sides
 
 I64 = npt.NDArray[np.int64]
 
@@ -41,6 +43,7 @@ def blame(a: Across) -> Blame:
     times = np.bincount(who[last][amount > 0], minlength=len(ranks))
     before = _previous(a)
     key = a.meeting * len(ranks) + who
+    kernel, beside = _beside(a, ranks)
     side, other, ns = last[amount > 0], who[second][amount > 0], amount[amount > 0]
     # All chains go back together; each step goes to an earlier communication, so there are no more than those.
     for _ in range(a.meetings.height + 1):
@@ -51,6 +54,7 @@ def blame(a: Across) -> Blame:
         held = np.clip(a.last[meeting] - a.start[np.maximum(at, 0)], 0, ns)
         wanted = meeting * len(ranks) + other
         there = key[np.minimum(np.searchsorted(key, wanted), len(key) - 1)] == wanted
+        there |= np.isin(kernel[at] * len(ranks) + other, beside)
         own = (at < 0) | there
         np.add.at(late, rank[own], ns[own])
         go, rest = ~own & (held > 0), ~own & (ns > held)
@@ -91,19 +95,27 @@ def _merged(side: I64, other: I64, ns: I64, ranks: int) -> tuple[I64, I64, I64]:
     return key // ranks, key % ranks, total
 
 
-def _previous(a: Across) -> I64:
-    """For each side, the side of the same rank that its arrival hung on; -1 for none.
+def _beside(a: Across, ranks: I64) -> tuple[I64, I64]:
+    """The kernel of each side, by number; and, of the transfers that began last in their kernel, kernel and peer.
 
-    A kernel of several transfers was released by the one that was through last: its last arrival, and as long as a
-    transfer between these two takes at least.
+    Those as one number, kernel · ranks + place of the peer.
     """
-    pair = ["communicator", "src", "dst"]
-    timed = a.meetings.select(*pair, pl.Series("ns", a.transfer))
-    takes = timed.select(pl.col("ns").min().over(pair))["ns"].to_numpy()
-    sides = a.matched.sides.select("rank", "op").with_columns(
-        pl.int_range(pl.len()).alias("side"), pl.Series("arrived", (a.last + takes)[a.meeting])
-    )
-    ended = sides.sort("arrived", maintain_order=True).unique(["rank", "op"], keep="last").select("rank", "op", "side")
+    ops = a.matched.sides.select(pl.struct("rank", "op").rank("dense").cast(pl.Int64))
+    kernel = ops.to_series().to_numpy() - 1
+    last = a.last[a.meeting]
+    latest = np.full(int(kernel.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(latest, kernel, last)
+    source, target = (a.meetings[c].cast(pl.Int64).to_numpy()[a.meeting] for c in ("src", "dst"))
+    peer = np.where(a.rank == source, target, source)
+    at = np.minimum(np.searchsorted(ranks, peer), len(ranks) - 1)
+    chosen = (source >= 0) & (last == latest[kernel]) & (ranks[at] == peer)
+    return kernel, (kernel * len(ranks) + at)[chosen]
+
+
+def _previous(a: Across) -> I64:
+    """For each side, the side of the same rank that its arrival hung on; -1 for none."""
+    sides = a.matched.sides.select("rank", "op")
+    ended = ending_sides(a)
     chain = a.facts["chain"].select("rank", "op", "before")
     # An op that was not matched passes the question on to the one before it.
     hidden = chain.join(ended, on=["rank", "op"], how="anti")

@@ -16,6 +16,7 @@ import polars as pl
 
 from stepscope.analyses._across import Across, across
 from stepscope.analyses._comm import no_gpu_activity
+from stepscope.analyses._ending import ending_sides
 from stepscope.analyses._graphs import graph_counts, notes_of_counts
 from stepscope.analyses._rank import COMM, RankData, ranks_of
 from stepscope.analyses._release import nearest_comm, releases
@@ -220,21 +221,18 @@ def _one(rank: int, op: int) -> int:
 
 
 class _Holders:
-    """Which rank's arrival let a communication op end: the latest of all that it met (a batch meets several)."""
+    """Which rank's arrival let a communication op end."""
 
     def __init__(self, met: Across | None) -> None:
         self._keys = np.empty(0, np.int64)
         if met is None:
             return
-        sides = met.matched.sides
-        key = _key(sides["rank"].to_numpy(), sides["op"].to_numpy())
-        last = met.last[met.meeting]
-        order = np.lexsort((last, key))
-        end = np.r_[key[order][1:] != key[order][:-1], True] if len(order) else np.zeros(0, dtype=bool)
-        chosen = order[end]
-        self._keys = key[chosen]
-        side = met.last_side[met.meeting[chosen]]
-        self._rank, self._op, self._time = met.rank[side], sides["op"].to_numpy()[side], last[chosen]
+        ops = met.matched.sides["op"].to_numpy()
+        ended = ending_sides(met).sort("rank", "op")
+        self._keys = _key(ended["rank"].to_numpy(), ended["op"].to_numpy())
+        meeting = met.meeting[ended["side"].to_numpy()]
+        side = met.last_side[meeting]
+        self._rank, self._op, self._time = met.rank[side], ops[side], met.last[meeting]
 
     def last(self, rank: int, op: int, until: int) -> tuple[int, int]:
         """The rank and op that came last, or the op itself where nobody is known to have come later."""

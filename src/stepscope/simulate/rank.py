@@ -34,11 +34,15 @@ _LAST = POOL - 1
 
 
 class Event(NamedTuple):
-    """A recorded event: its number, the last op before it on its stream (-1: none), and that op's open end, if open."""
+    """A recorded event: its number, the last op before it on its stream (-1: none), and that op's open end, if open.
+
+    The event is complete when that op is, and so is what the stream had been told to wait for by then (-1: nothing).
+    """
 
     number: int
     op: int
     part: Part | None
+    waited: int
 
 
 class RankSim(Record):
@@ -219,7 +223,7 @@ class RankSim(Record):
         call = self._call(kernels.EVENT_RECORD, costs.EVENT_GAP, costs.EVENT_CALL)
         self._event += 1
         self.events.append((slot, call, self._event))
-        return Event(self._event, self._tail_op[slot], self._open[slot])
+        return Event(self._event, self._tail_op[slot], self._open[slot], self._wait_op[slot])
 
     def wait(self, slot: int, event: Event) -> Wait:
         """cudaStreamWaitEvent: later ops of the stream start after the event."""
@@ -227,10 +231,11 @@ class RankSim(Record):
         self.syncs.append((SYNC_STREAM_WAIT, slot, call, event.number))
         if event.part is not None:
             yield from self._until(event.part)
-        if event.op >= 0:
-            at = self.op_end[event.op] + costs.EVENT_LATENCY + costs.EVENT_LATENCY_PER_STREAM * slot
-            if at > self._wait[slot]:
-                self._wait[slot], self._wait_op[slot] = at, event.op
+        for op in (event.op, event.waited):
+            if op >= 0:
+                at = self.op_end[op] + costs.EVENT_LATENCY + costs.EVENT_LATENCY_PER_STREAM * slot
+                if at > self._wait[slot]:
+                    self._wait[slot], self._wait_op[slot] = at, op
 
     def follow(self, slot: int, other: int) -> Wait:
         """Make a stream wait for all that another has been given."""

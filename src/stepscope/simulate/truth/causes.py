@@ -27,15 +27,22 @@ def waits_of_host(sim: RankSim) -> tuple[I64, I64, I64]:
 
 
 def cause_of(sim: RankSim) -> tuple[I64, I64]:
-    """For each op, the op that its start hung on (-1: the beginning), and the time in between."""
+    """For each op, the op whose end its start hung on (-1: the beginning), and the time in between.
+
+    A launch that a full queue held up went on when another op started: it hung on what that op's start hung on.
+    """
     why = bytes_of(sim.op_why)
     found = np.where(why == BY_STREAM, before_on_stream(sim), -1)
     events = np.flatnonzero(why == BY_EVENT)
     found[events] = [sim.op_source[op] for op in events.tolist()]
-    call, waited, _ = waits_of_host(sim)
+    call, waited, at_start = waits_of_host(sim)
     hosted = np.flatnonzero(why == BY_LAUNCH)
     latest = np.searchsorted(call, small(sim.op_call)[hosted], side="right") - 1
     found[hosted] = np.where(latest >= 0, waited[np.maximum(latest, 0)], -1) if len(call) else -1
+    if len(call):
+        queued = hosted[(latest >= 0) & (at_start[np.maximum(latest, 0)] > 0)]
+        for op in queued.tolist():  # in order of launch: what it waited for was launched before, and is settled
+            found[op] = found[found[op]]
     begin = sim.range_start[0]
     before = np.where(found >= 0, ints(sim.op_end)[np.maximum(found, 0)], begin)
     return found, np.maximum(ints(sim.op_start) - before, 0)

@@ -4,6 +4,7 @@ Each meeting blames its last rank for the time after the last but one. That rank
 communication that its arrival hung on. If the rank that it is compared with was there too, both left it together, and
 the difference is the late rank's own. If not, the time for which it waited there passes on to whoever came last, who is
 now compared with it; the rest of the blame goes further back along the late rank's own way, in the same manner.
+A kernel of several transfers that all began with its own arrival is one communication: which ended last is chance.
 Unless a fault is planted there, the cause is the host where idle time on that way explains half of it, else compute.
 """
 
@@ -42,13 +43,14 @@ def straggler_rows(job: Job, m: Meetings) -> list[dict[str, Any]]:
     np.add.at(raw, m.rank[last], amount)
     times = np.bincount(m.rank[last][amount > 0], minlength=world)
     before, free = _previous(job, m)
+    beside = _beside(m, world)
     # All chains go back together, one meeting at a time; those that come to the same place go on as one.
     side, other, ns = last[amount > 0], m.rank[second][amount > 0], amount[amount > 0]
     while len(side):
         rank, at = m.rank[side], before[side]
         meeting = m.meeting[np.maximum(at, 0)]
         held = np.minimum(ns, m.start[m.last_side[meeting]] - m.start[np.maximum(at, 0)])
-        own = (at < 0) | (m.side(meeting, other) >= 0)
+        own = (at < 0) | (m.side(meeting, other) >= 0) | np.isin(m.op[at] * world + other, beside)
         np.add.at(late, rank[own], ns[own])
         idle = own & (2 * free[side] > ns)
         np.add.at(hosted, rank[idle], ns[idle])
@@ -94,6 +96,17 @@ def _previous(job: Job, m: Meetings) -> tuple[I64, I64]:
         free[low:high] = idle
     at = op_before[m.op]
     return np.where(at >= 0, m.side_of_op[np.maximum(at, 0)], -1), free[m.op]
+
+
+def _beside(m: Meetings, world: int) -> I64:
+    """Op and peer (as op · world + peer) of every transfer that began last, or at the same moment, in its kernel."""
+    last = m.start[m.last_side][m.meeting]
+    latest = np.zeros(int(m.base[-1]), dtype=np.int64)
+    np.maximum.at(latest, m.op, last)
+    source, target = m.source[m.meeting], m.target[m.meeting]
+    chosen = (source >= 0) & (last == latest[m.op])
+    found: I64 = (m.op * world + np.where(m.rank == source, target, source))[chosen]
+    return found
 
 
 def _planted(job: Job, rank: int) -> str | None:
