@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 import click
+import polars as pl
 
 from stepscope import api
 from stepscope.analyses import registry
 from stepscope.cli import output, progress
 from stepscope.errors import GateFailed
+from stepscope.model.result import Result
 from stepscope.render import FORMATS
+
+#: More files than this are not spelled out in a command line that is only a suggestion.
+_MOST_NAMED = 4
 
 
 def command_of(name: str) -> click.Command:
@@ -56,9 +62,17 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
             result = api.analyse(profile, name, **given)
         except GateFailed as failed:
             if failed.result is not None:
-                target.write(failed.result)
+                target.write(_named(failed.result, paths))
             raise
-    target.write(result)
+    target.write(_named(result, paths))
+
+
+def _named(result: Result, paths: tuple[str, ...]) -> Result:
+    """Command lines that an answer suggests, for the files that the user named."""
+    if "command" in result.rows.columns:
+        files = shlex.join(paths) if len(paths) <= _MOST_NAMED else "PROFILE"
+        result.rows = result.rows.with_columns(pl.col("command").str.replace(" PROFILE", f" {files}", literal=True))
+    return result
 
 
 def option_of(option: registry.Option) -> click.Option:
