@@ -19,7 +19,7 @@ from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
 from stepscope.analyses._schedule import LABEL, pieces
 from stepscope.analyses._step import step
 from stepscope.analyses._window import Window, Windows, WindowSpec
-from stepscope.intervals import Spans, gaps, intersect, union
+from stepscope.intervals import Spans, covered, gaps, union
 from stepscope.model.labels import parse_setup
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -139,11 +139,13 @@ def _chunks(profile: Profile, data: RankData, span: Window, free: Spans, piped: 
         first, last = np.searchsorted(of, rows), np.searchsorted(of, rows, side="right")
         for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
             if a < b:
-                table.append({"row": row, **_figures(data, ops[a:b], free), "weights": bool(weights[a:b].any())})
+                table.append({"row": row, **_figures(data, ops[a:b]), "weights": bool(weights[a:b].any())})
     if not table:
         return pl.DataFrame(schema=CHUNKS)
-    frame = pl.DataFrame(table).with_columns(data.text_of(np.array([r["row"] for r in table])).alias("label"))
-    return _numbered(frame)
+    frame = pl.DataFrame(table)
+    bubble = covered(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), free)
+    label = data.text_of(frame["row"].to_numpy())
+    return _numbered(frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label")))
 
 
 def _labelled(profile: Profile, data: RankData) -> I64:
@@ -160,14 +162,13 @@ def _labelled(profile: Profile, data: RankData) -> I64:
     return outermost
 
 
-def _figures(data: RankData, ops: I64, free: Spans) -> dict[str, Any]:
+def _figures(data: RankData, ops: I64) -> dict[str, Any]:
     start, end = int(data.start[ops].min()), int(data.end[ops].max())
     compute = ops[data.role[ops] == COMPUTE]
     return {
         "start_ns": start,
         "end_ns": end,
         "compute_ns": union(data.start[compute], data.end[compute]).length(),
-        "bubble_ns": intersect(free, Spans.of(start, end)).length(),
     }
 
 

@@ -27,7 +27,7 @@ from stepscope.analyses._comm import need_ops
 from stepscope.analyses._pipework import CHUNKS, Work
 from stepscope.analyses._pipework import works as works_of
 from stepscope.analyses._schedule import Schedule, Shape, ideal, infer
-from stepscope.analyses._window import WindowSpec
+from stepscope.analyses._window import Windows, WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -163,7 +163,10 @@ def _micro_batches(
     profile: Profile, window: WindowSpec, by: str, schedule: str | None, micro_batches: int | None, stages: int | None
 ) -> Result:
     need_ops(profile)
-    parts = profile.map(works_of, window)
+    memo: dict[WindowSpec, list[tuple[list[Work], Windows]]] = profile.memo.setdefault("pipeline", {})
+    if window not in memo:  # ranks and chunks are two views of the same work
+        memo[window] = profile.map(works_of, window)
+    parts = memo[window]
     works = sorted((w for found, _ in parts for w in found), key=lambda w: w.rank)
     spans = sorted((span for _, chosen in parts for span in chosen.spans), key=lambda span: span.rank)
     chunks = pl.concat([w.chunks for w in works]) if works else pl.DataFrame(schema=CHUNKS)

@@ -1,43 +1,53 @@
 """No more marks than a page can draw: where there are too many, the shortest of a lane become one, and that is said.
 
-Time is cut into bins. Marks shorter than a bin that lie in the same bin, on the same lane and of the same kind become
+Time is cut into bins. Marks shorter than a bin that begin in the same bin, on the same lane and of the same kind become
 one mark, which carries how many it stands for. Bins are doubled until the marks are few enough: a lane cannot hold more
-marks of at least a bin's length than bins, so it ends. Lengths and counts on the page stay those of the analyses.
+marks of at least a bin's length than bins (streams may run several at once, but few), so it ends.
 """
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+from stepscope.intervals.spans import distinct
+
+I64 = npt.NDArray[np.int64]
 
 
 def thin(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[pl.DataFrame, int]:
     """At most about `most` marks, and the bin in ns below which some were merged (0: none was).
 
-    `marks` have `start`, `end`, `n` and the columns `by`; of a merged mark, the other columns are the longest one's.
+    `marks` have `start`, `end`, `n` and the whole numbers `by`; of a merged mark, other columns are the longest one's.
     """
     if marks.height <= most:
         return marks, 0
-    span = int(marks["end"].max()) - int(marks["start"].min())  # type: ignore[arg-type]
-    bin_ns = max(1, span // max(most, 1))
+    start, length = marks["start"].to_numpy(), (marks["end"] - marks["start"]).to_numpy()
+    of = np.zeros(marks.height, np.int64)
+    for column in by:
+        values = marks[column].to_numpy() - int(marks[column].min())  # type: ignore[arg-type]
+        of = of * (int(values.max()) + 1) + values
+    span = int(start.max() - start.min()) + 1
+    bin_ns = max(1, span // most)
     while True:
-        merged = _merged(marks, bin_ns, by)
-        if merged.height <= most or bin_ns >= span:
-            return merged, bin_ns
+        short = length < bin_ns
+        group = of[short] * (int(start.max()) // bin_ns + 1) + start[short] // bin_ns
+        if bin_ns >= span or marks.height - int(short.sum()) + len(distinct(group)) <= most:
+            return _merged(marks, short, group, length[short]), bin_ns
         bin_ns *= 2
 
 
-def _merged(marks: pl.DataFrame, bin_ns: int, by: tuple[str, ...]) -> pl.DataFrame:
-    short = (pl.col("end") - pl.col("start")) < bin_ns
-    others = [c for c in marks.columns if c not in ("start", "end", "n", *by)]
-    small = (
-        marks.filter(short)
-        .with_columns((pl.col("start") // bin_ns).alias("bin"), (pl.col("end") - pl.col("start")).alias("length"))
-        .group_by(*by, "bin", maintain_order=True)
-        .agg(
-            pl.col("start").min(),
-            pl.col("end").max(),
-            pl.col("n").sum(),
-            *(pl.col(c).sort_by("length", descending=True, maintain_order=True).first() for c in others),
-        )
-    )
-    return pl.concat([marks.filter(~short), small.select(marks.columns)]).sort(*by[:1], "start", maintain_order=True)
+def _merged(marks: pl.DataFrame, short: npt.NDArray[np.bool_], group: I64, length: I64) -> pl.DataFrame:
+    """Long marks as they are, and one mark for each group of short ones."""
+    order = np.lexsort((length, group))
+    small = marks.filter(pl.Series(short))[order]
+    last = np.flatnonzero(np.r_[group[order][1:] != group[order][:-1], True])  # the longest of each group
+    first = np.r_[0, last[:-1] + 1]
+    sums = {
+        "start": np.minimum.reduceat(small["start"].to_numpy(), first),
+        "end": np.maximum.reduceat(small["end"].to_numpy(), first),
+        "n": np.add.reduceat(small["n"].to_numpy(), first),
+    }
+    merged = small[last].with_columns(pl.Series(k, v) for k, v in sums.items())
+    return pl.concat([marks.filter(pl.Series(~short)), merged])

@@ -51,9 +51,9 @@ def make(asker: Asker) -> Timeline:
     ahead = dict(parts.rows.group_by("rank").agg((pl.col("start_ns") - pl.col("common_start_ns")).first()).iter_rows())
     texts = _Texts()
     marks = [
-        *_kept(_op_marks(ops.rows, origin, texts), MOST_OPS, ("lane", "kind"), "ops"),
-        *_kept(_range_marks(ranges.rows, origin, texts), MOST_RANGES, ("lane", "kind"), "ranges"),
-        *_kept(_part_marks(parts.rows, origin), MOST_PARTS, ("lane",), "parts"),
+        *_kept(_op_marks(ops.rows, origin, texts), MOST_OPS, (*_LANE, "kind"), "ops"),
+        *_kept(_range_marks(ranges.rows, origin, texts), MOST_RANGES, _LANE, "ranges"),
+        *_kept(_part_marks(parts.rows, origin), MOST_PARTS, _LANE, "parts"),
     ]
     said = [note for _, note in marks if note]
     block, lanes, columns = _packed([frame for frame, _ in marks])
@@ -113,7 +113,7 @@ def _frame(rows: pl.DataFrame, origin: int, group: int, **columns: Any) -> pl.Da
             "end": start + rows["dur_ns"],
             **columns,
         }
-    ).with_columns(pl.struct(*_LANE).alias("lane"))
+    )
 
 
 def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
