@@ -114,6 +114,11 @@ def _notes(case: Case) -> list[str]:
         notes = [f"nothing could be replayed: {why}"]
     if case.steps > 1:
         notes.append(f"no range marks the steps, but chunks come round {case.steps} times: figures are per step")
+    for detector in detectors():
+        try:
+            notes += detector.notes(case)
+        except CannotAnswer:
+            continue
     return notes
 
 

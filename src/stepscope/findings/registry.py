@@ -22,6 +22,8 @@ class Detector:
     question: str
     doc: str
     detect: Callable[[Case], list[Finding]]
+    #: what is worth a word though it is no finding
+    notes: Callable[[Case], list[str]] = lambda _: []
 
 
 @cache
@@ -32,5 +34,6 @@ def detectors() -> tuple[Detector, ...]:
     for module in sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")):
         loaded = import_module(f"stepscope.findings.detectors.{module}")
         doc = inspect.cleandoc(loaded.__doc__ or "")
-        found.append(Detector(loaded.ID, doc.split("\n", 1)[0], doc, loaded.detect))
+        words = {"notes": loaded.notes} if hasattr(loaded, "notes") else {}
+        found.append(Detector(loaded.ID, doc.split("\n", 1)[0], doc, loaded.detect, **words))
     return tuple(sorted(found, key=lambda d: d.id))

@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.analyses._change import Change
 from stepscope.analyses._commkind import ALL_TO_ALL
+from stepscope.analyses._members import ranks_text
 from stepscope.analyses._rank import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -46,55 +47,52 @@ def loads(case: Case) -> dict[int, float]:
     return {int(r): float(x) for r, x in more.iter_rows() if x >= _MORE}
 
 
-def change(case: Case) -> dict[int, Change]:
-    """By rank with too many tokens: the step with as many as the others have."""
+def change(case: Case) -> Change:
+    """The step with as many tokens on every rank as the others have."""
     more = case.once(loads)
     if not more:
-        return {}
+        return Change()
     table = case.once(sides)
     a2a = table.filter((pl.col("kind") == ALL_TO_ALL) & (pl.col("present") > 1)).with_columns(
-        pl.col("ns").min().over("meeting").alias("usual")
+        (pl.col("ns") - pl.col("ns").min().over("meeting")).alias("over")
     )
-    found = {}
+    kernels, sooner = {}, {}
     for rank in more:
         mine = a2a.filter(pl.col("rank") == rank)
-        over = (mine["ns"] - mine["usual"]).clip(0)
-        compute = case.once(compared)[rank].factors()
-        found[rank] = Change(kernels={rank: compute}, sooner={rank: (mine["op"].to_numpy(), over.to_numpy())})
-    return found
+        kernels[rank] = case.once(compared)[rank].factors()
+        sooner[rank] = mine["op"].to_numpy(), mine["over"].to_numpy()
+    return Change(kernels=kernels, sooner=sooner)
 
 
 def detect(case: Case) -> list[Finding]:
-    return [_finding(case, rank, what) for rank, what in case.once(change).items()]
-
-
-def _finding(case: Case, rank: int, what: Change) -> Finding:
-    beside = case.once(compared)[rank]
-    over = beside.slower
-    longer = float(over["ns"].sum() / over["like_ns"].sum()) if over.height else 1.0
+    more, what = case.once(loads), case.once(change)
+    if not more:
+        return []
+    ranks = tuple(sorted(more))
+    worst = max(ranks, key=lambda r: (more[r], -r))
+    over = case.once(compared)[worst].slower
+    longer = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
     named = over.filter(pl.col("name").str.contains(_EXPERTS))
-    which = "grouped GEMMs" if named.height else "experts' kernels"
-    more = case.once(loads)[rank]
-    stage = pipeline_stage(case, rank)
-    return Finding(
-        ID,
-        f"rank {rank} gets {more:.2f} times as many tokens as the others of its expert group",
-        case.saved(what),
-        "high",
-        f"its all-to-alls carry {more:.2f} times the bytes of the others' in the group; its {which} take "
-        f"{ms(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step ({longer:.2f} times as long), "
-        "and the group waits for it at the next all-to-all",
-        "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot experts "
-        "apart or twice",
-        ("collectives", "--by rank"),
-        ranks=(rank,),
-        stage=stage,
-        where=_where(case, rank, [str(n) for n in over["name"].to_list()]),
-    )
-
-
-def _where(case: Case, rank: int, names: list[str]) -> tuple[Place, ...]:
-    return longest_kernels(case, rank, names)
+    which = "grouped GEMMs and what goes with them" if named.height else "experts' kernels"
+    stages = {pipeline_stage(case, r) for r in ranks}
+    who = f"rank {worst} gets" if len(ranks) == 1 else f"ranks {ranks_text(ranks)} get up to"
+    return [
+        Finding(
+            ID,
+            f"{who} {more[worst]:.2f} times as many tokens as the others of the expert group",
+            case.saved(what),
+            "high",
+            f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group; its "
+            f"{which} take {ms(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step "
+            f"({longer:.2f} times as long), and the group waits for it at the next all-to-all",
+            "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot "
+            "experts apart or twice",
+            ("collectives", "--by rank"),
+            ranks=ranks,
+            stage=stages.pop() if len(stages) == 1 else None,
+            where=longest_kernels(case, worst, [str(n) for n in over["name"].to_list()]),
+        )
+    ]
 
 
 def longest_kernels(case: Case, rank: int, names: list[str], most: int = 10) -> tuple[Place, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.analyses._change import Change
+from stepscope.analyses._members import ranks_text
 from stepscope.analyses._shorten import shorten
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import expert_imbalance
@@ -23,42 +24,56 @@ ID = "straggler"
 _BUT = 0.2
 
 
-def change(case: Case) -> dict[int, Change]:
-    """By rank with more compute than its peers: the step with as much as they have."""
+def suspects(case: Case) -> dict[int, Compared]:
+    """Ranks with more compute than their peers, for no reason that another finding has."""
     heavy = case.once(expert_imbalance.loads)
-    found = {}
-    for rank, mine in case.once(compared).items():
-        if rank in heavy or not case.material(mine.excess_ns):
-            continue
-        if mine.alone and mine.ratio_at(_BUT) < ALIKE:  # kernels of other stages have other shapes
-            continue
-        found[rank] = Change(kernels={rank: mine.factors()})
-    return found
+    found = {r: c for r, c in case.once(compared).items() if r not in heavy and case.material(c.excess_ns)}
+    # Kernels of other stages have other shapes: only a rank that is slow in all of them stands out.
+    return {r: c for r, c in found.items() if not c.alone or c.ratio_at(_BUT) >= ALIKE}
+
+
+def guilty(case: Case) -> dict[int, Compared]:
+    """The stragglers: slow GPUs, and a single rank that has more to do (several are a `compute-imbalance`)."""
+    every = case.once(suspects)
+    slow = {r: c for r, c in every.items() if c.ratio_at(_BUT) >= ALIKE}
+    return every if len(every) - len(slow) <= 1 else slow
+
+
+def change(case: Case) -> Change:
+    """The step with stragglers as fast as their peers."""
+    return Change(kernels={r: c.factors() for r, c in case.once(guilty).items()})
 
 
 def detect(case: Case) -> list[Finding]:
-    return [_finding(case, case.once(compared)[rank], what) for rank, what in case.once(change).items()]
+    found = case.once(guilty)
+    if not found:
+        return []
+    # Slow ranks hide each other: one alone made faster gives nothing back. They are one finding.
+    slow = {r: c for r, c in found.items() if c.ratio_at(_BUT) >= ALIKE}
+    more = {r: c for r, c in found.items() if r not in slow}
+    groups = [g for g in (slow, more) if g]
+    return [_finding(case, g, case.saved(Change(kernels={r: c.factors() for r, c in g.items()}))) for g in groups]
 
 
-def _finding(case: Case, mine: Compared, what: Change) -> Finding:
-    rank, over = mine.rank, mine.slower
-    ratio = mine.ratio_at(_BUT)
-    all_slow = ratio >= ALIKE
-    saved = case.saved(what)
-    stage = pipeline_stage(case, rank)
-    place = f" ({stage})" if stage else ""
+def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
+    ranks = tuple(sorted(group))
+    mine = max(group.values(), key=lambda c: (c.excess_ns, -c.rank))
+    over, ratio = mine.slower, mine.ratio_at(_BUT)
+    stages = {pipeline_stage(case, r) for r in ranks}
+    stage = stages.pop() if len(stages) == 1 else None
+    who = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}" + (f" ({stage})" if stage else "")
     took = ms(mine.excess_ns / case.steps)
     beside = "ranks with kernels of the same names" if mine.alone else "ranks that do the same work"
-    if all_slow:
-        whole = float(over["ns"].sum() / over["like_ns"].sum()) if over.height else ratio
-        title = f"rank {rank}{place} computes {whole:.2f} times as long as its peers"
+    if ratio >= ALIKE:
+        whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else ratio
+        title = f"{who} compute{'s' * (len(ranks) == 1)} {whole:.2f} times as long as {_its(ranks)} peers"
         evidence = (
-            f"nearly all of its kernels take longer than the median of {beside}: {took} of compute more per step, "
-            f"{whole:.2f} times as long on average"
+            f"nearly all kernels of rank {mine.rank} take longer than the median of {beside}: {whole:.2f} times as "
+            f"long on average, {took} of compute more per step, for which the others wait"
         )
         hint = "look at that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare"
     else:
-        title = f"rank {rank}{place} has {took} more to compute than its peers"
+        title = f"{who} has {took} more to compute than its peers"
         evidence = f"{took} of compute more per step than {beside}, but not in all kernels: {_most(over)}"
         hint = "find what this rank alone does there: its share of the batch, sequence lengths, extra work, a branch"
     return Finding(
@@ -69,10 +84,14 @@ def _finding(case: Case, mine: Compared, what: Change) -> Finding:
         evidence,
         hint,
         ("stragglers", ""),
-        ranks=(rank,),
+        ranks=ranks,
         stage=stage,
-        where=expert_imbalance.longest_kernels(case, rank, [str(n) for n in over["name"].head(5).to_list()]),
+        where=expert_imbalance.longest_kernels(case, mine.rank, [str(n) for n in over["name"].head(5).to_list()]),
     )
+
+
+def _its(ranks: tuple[int, ...]) -> str:
+    return "its" if len(ranks) == 1 else "their"
 
 
 def _most(over: pl.DataFrame) -> str:

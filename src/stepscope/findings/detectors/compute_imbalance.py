@@ -1,0 +1,115 @@
+"""Ranks have unequal amounts to compute, though no single one is slow.
+
+Pipeline stages: some hold more (layers, the head, the embedding), and the others wait for them with every micro-batch.
+What it could give back is the step replayed with every stage's compute at the mean of all. Ranks of one stage: several
+of them have more to do than the others (sequence lengths, the last batch): replayed with the median of their peers.
+Slow GPUs (`straggler`) and uneven tokens (`expert-imbalance`) are other faults, and taken out first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._members import ranks_text, setups
+from stepscope.analyses._rank import COMPUTE, ranks_of
+from stepscope.findings.case import Case
+from stepscope.findings.detectors import expert_imbalance, straggler
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.hosts import sure
+from stepscope.findings.peers import Compared, compared, kernels
+from stepscope.findings.words import ms
+
+ID = "compute-imbalance"
+
+#: Stages within this of their mean are even.
+_EVEN = 1.03
+
+
+def detect(case: Case) -> list[Finding]:
+    if len(case.ranks) < 2:
+        return []
+    return [*_stages(case), *_ranks(case)]
+
+
+def _amounts(case: Case) -> dict[int, float]:
+    """Compute of each rank in the window, without what other findings explain."""
+    table = case.once(kernels)
+    total = {int(r): float(ns) for r, ns in table.group_by("rank").agg(pl.col("ns").sum()).iter_rows()}
+    explained = {
+        **{r: case.once(compared)[r] for r in case.once(expert_imbalance.loads)},
+        **case.once(straggler.guilty),
+    }
+    for rank, c in explained.items():
+        total[rank] -= c.excess_ns
+    return total
+
+
+def _stages(case: Case) -> list[Finding]:
+    labels = setups(case.profile.ranks)
+    if len(labels) < len(case.ranks):
+        return []
+    total = _amounts(case)
+    by_stage: dict[int, list[int]] = {}
+    for rank in case.ranks:
+        by_stage.setdefault(labels[rank].axes.get("pp", (0, 1))[0], []).append(rank)
+    amount = {s: float(np.median([total[r] for r in ranks])) for s, ranks in by_stage.items()}
+    mean = float(np.mean(list(amount.values())))
+    heavy = [s for s, ns in amount.items() if ns > _EVEN * mean]
+    if len(by_stage) < 2 or not heavy or not case.material(int(max(amount.values()) - mean)):
+        return []
+    factors = {}
+    for data in ranks_of(case.profile):
+        if data.rank in case.windows:
+            ops = case.windows[data.rank].ops
+            ops = ops[data.role[ops] == COMPUTE]
+            stage = labels[data.rank].axes.get("pp", (0, 1))[0]
+            factors[data.rank] = ops, np.full(len(ops), mean / amount[stage])
+    beside = case.once(expert_imbalance.change) & case.once(straggler.change)
+    worst = max(heavy, key=lambda s: amount[s])
+    ranks = tuple(sorted(r for s in heavy for r in by_stage[s]))
+    texts = ", ".join(f"stage {s} {ms(amount[s] / case.steps)}" for s in sorted(amount))
+    return [
+        Finding(
+            ID,
+            f"pipeline stage {worst} has {100 * (amount[worst] / mean - 1):.0f} % more to compute than the mean stage",
+            case.saved(Change(ops=factors), beside=beside),
+            sure(case),
+            f"compute of a rank per step: {texts}; the others wait for the longest with every micro-batch",
+            "move layers between stages (the first and the last also hold embedding and head), or split finer with "
+            "virtual stages",
+            ("pipeline", "--by stage"),
+            ranks=ranks,
+            stage=f"pipeline stage {worst}",
+            where=_where(case, ranks),
+        )
+    ]
+
+
+def _ranks(case: Case) -> list[Finding]:
+    more = {r: c for r, c in case.once(straggler.suspects).items() if r not in case.once(straggler.guilty)}
+    if len(more) < 2:
+        return []
+    worst: Compared = max(more.values(), key=lambda c: (c.excess_ns, -c.rank))
+    ranks = tuple(sorted(more))
+    return [
+        Finding(
+            ID,
+            f"ranks {ranks_text(ranks)} have more to compute than others that do the same work",
+            case.saved(Change(kernels={r: c.factors() for r, c in more.items()})),
+            sure(case),
+            f"rank {worst.rank} computes {ms(worst.excess_ns / case.steps)} per step beyond the median of its peers, "
+            "in some of its kernels only",
+            "give ranks like amounts: pack sequences to equal length, balance the batch by tokens",
+            ("kernels", "--by name"),
+            ranks=ranks,
+            where=_where(case, ranks),
+        )
+    ]
+
+
+def _where(case: Case, ranks: tuple[int, ...]) -> tuple[Place, ...]:
+    """The step of the ranks in question."""
+    spans = [case.windows[r] for r in ranks]
+    return tuple(Place(w.rank, w.gpu_start_ns or 0, w.gpu_end_ns or 0) for w in spans)[:10]

@@ -1,0 +1,196 @@
+"""A host (or one rank) comes late: its own program does something else for a while, and all others wait for it.
+
+Looked at are long stretches in which a rank's host made no CUDA call, by the place where they come (how much
+communication the rank had launched before), and beside the same place on the other ranks: what is usual there is the
+lower quartile. Where all ranks of a host are late at a place, the host is; else the rank. Ranks may also begin the step
+itself late. What it could give back is the step replayed without the excess. Input (`data-stall`) and hosts that launch
+slowly throughout (`launch-bound`) are other faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._lateness import DATA
+from stepscope.analyses._members import ranks_text
+from stepscope.analyses._rank import COMM, RankData
+from stepscope.analyses._window import WHOLE
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.hosts import Host, hosts, slow_hosts, sure
+from stepscope.findings.words import ms
+from stepscope.intervals import Spans, gaps, subtract, union
+from stepscope.model.nesting import NONE
+
+ID = "late-node"
+I64 = npt.NDArray[np.int64]
+
+#: Shares of the step: a stretch is long from, and lateness counts from (per cent).
+_LONG, _COUNTS = 0.2, 0.5
+
+
+@dataclass(frozen=True)
+class _Late:
+    """Ranks that are late together, by how much (of the window), and when."""
+
+    ranks: tuple[int, ...]
+    host: str | None
+    ns: int
+    change: Change
+    where: tuple[Place, ...]
+    at: str
+
+
+def late(case: Case) -> list[_Late]:
+    """Who is late."""
+    if len(case.ranks) < 2:
+        return []
+    slow, _ = slow_hosts(case)
+    table = pl.concat([_stretches(case, h) for r, h in hosts(case).items() if r not in slow])
+    begins = _begins(case)
+    # A rank without a long stretch at a place has none there: such zeros count for the lower quartile.
+    nth = (len(case.ranks) - 1) // 4 - (len(case.ranks) - pl.len().cast(pl.Int64))
+    usual = pl.when(nth >= 0).then(pl.col("ns").sort().get(pl.max_horizontal(nth, 0))).otherwise(0)
+    table = table.join(table.group_by("place").agg(usual.alias("usual")), on="place")
+    table = table.with_columns((pl.col("ns") - pl.col("usual")).alias("over"))
+    table = table.filter(pl.col("over") > _LONG / 100 * case.step_ns)
+    over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())
+    for rank, ns in begins.items():
+        over[rank] = over.get(rank, 0) + ns
+    least = _COUNTS / 100 * case.step_ns * case.steps
+    guilty = {r for r, ns in over.items() if ns >= least}
+    of = dict(case.profile.ranks.select("rank", "host").iter_rows())
+    found = []
+    by_host: dict[str, list[int]] = {}
+    for r in case.ranks:
+        by_host.setdefault(of[r], []).append(r)
+    for host, members in by_host.items():
+        mine = [r for r in members if r in guilty]
+        together = len(mine) == len(members) and len(members) > 1 and len(by_host) > 1
+        groups = [tuple(mine)] if together else [(r,) for r in mine]
+        for group in groups:
+            rows = table.filter(pl.col("rank").is_in(group) & (pl.col("follows_input").not_() | pl.lit(together)))
+            if rows.height == 0 and not any(r in begins for r in group):
+                continue
+            found.append(_one(case, group, host if together else None, rows, begins))
+    return found
+
+
+def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFrame, begins: dict[int, int]) -> _Late:
+    cut = {}
+    for r in group:
+        mine = rows.filter(pl.col("rank") == r)
+        if mine.height:
+            start = mine["start"].to_numpy()
+            cut[r] = union(start, start + mine["over"].to_numpy())
+    earlier = {r: begins[r] for r in group if r in begins}
+    total = max(int(s.length()) for s in [*cut.values(), Spans.empty()])
+    total = max(total, *(earlier.get(r, 0) + (cut[r].length() if r in cut else 0) for r in group))
+    where = tuple(
+        Place(r, s, e)
+        for r, s, e in rows.sort("over", descending=True).select("rank", "start", "end").head(10).iter_rows()
+    )
+    first = rows.filter(pl.col("place") == 0).height == rows.height and rows.height > 0
+    at = "at the beginning of the step" if first or not rows.height else "between launches"
+    return _Late(group, host, total, Change(cut=cut, earlier=earlier), where, at)
+
+
+def _begins(case: Case) -> dict[int, int]:
+    """How much later than the others ranks begin the step, where steps are marked."""
+    if any(w.label == WHOLE for w in case.windows.values()) or case.spec.start is not None:
+        return {}
+    begun = case.path.begun
+    usual = sorted(begun.values())[(len(begun) - 1) // 4]
+    residual = case.path.met.clocks.residual if case.path.met is not None else 0
+    least = max(_COUNTS / 100 * case.step_ns, 4 * residual)
+    return {r: t - usual for r, t in begun.items() if t - usual >= least}
+
+
+def _stretches(case: Case, host: Host) -> pl.DataFrame:
+    """Long stretches of a rank's host without a call: place, start, end, ns, and whether a copy of input follows."""
+    data = host.data
+    least = int(_LONG / 100 * case.step_ns)
+    busy = union(np.maximum(host.start, host.begin), np.maximum(host.stop, host.begin))
+    free = gaps(busy.clip(host.begin, host.end), host.begin, host.end)
+    excused = _excused(case, data)
+    free = subtract(free, excused)
+    long = (free.end - free.start) >= least
+    start, end = free.start[long], free.end[long]
+    # What comes after it must be a call of the step: the end of the step is no lateness.
+    calls = np.append(host.start, np.iinfo(np.int64).max)
+    after = np.searchsorted(host.start, end)
+    kept = (calls[after] < host.end) if len(after) else np.zeros(0, dtype=bool)
+    start, end, after = start[kept], end[kept], after[kept]
+    comm = np.sort(data.launched_at[(data.role == COMM) & (data.launched_at >= host.begin)])
+    per_step = max(len(comm) // case.steps, 1)
+    place = np.searchsorted(comm, start) % per_step
+    return pl.DataFrame(
+        {
+            "rank": np.full(len(start), data.rank, dtype=np.int64),
+            "place": place.astype(np.int64),
+            "start": start,
+            "end": end,
+            "ns": end - start,
+            "follows_input": _input(data, after),
+        }
+    )
+
+
+def _input(data: RankData, call: I64) -> npt.NDArray[np.bool_]:
+    """Whether the next op launched from this call on is a copy from the host."""
+    linked = np.flatnonzero(data.launch != NONE)
+    order = linked[np.argsort(data.launch[linked], kind="stable")]
+    k = np.searchsorted(data.launch[order], call)
+    op = order[np.minimum(k, max(len(order) - 1, 0))] if len(order) else np.zeros(len(call), np.int64)
+    copies = (data.ops["copy_kind"] == "HtoD").to_numpy()
+    return copies[op] if len(copies) else np.zeros(len(call), dtype=bool)
+
+
+def _excused(case: Case, data: RankData) -> Spans:
+    """Stretches that other findings speak of: getting input, and collecting garbage."""
+    parts = [Spans.empty()]
+    rows = data.own_ranges
+    if len(rows):
+        wanted = case.profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
+        mine = data.ranges[rows[wanted]]
+        parts.append(union(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()))
+    if case.profile.has("host") and data.host.height:
+        gc = data.host.filter(pl.col("kind") == "gc")
+        parts.append(union(gc["start_ns"].to_numpy(), gc["end_ns"].to_numpy()))
+    return union(np.concatenate([p.start for p in parts]), np.concatenate([p.end for p in parts]))
+
+
+def change(case: Case) -> Change:
+    """The step with nobody late."""
+    found = Change()
+    for one in case.once(late):
+        found = found & one.change
+    return found
+
+
+def detect(case: Case) -> list[Finding]:
+    return [_finding(case, one) for one in case.once(late)]
+
+
+def _finding(case: Case, one: _Late) -> Finding:
+    who = f"host {one.host} (ranks {ranks_text(one.ranks)})" if one.host else f"rank {one.ranks[0]}"
+    # Cutting a stretch cannot give back more than its length.
+    saved = case.saved(one.change, one.ns)
+    return Finding(
+        ID,
+        f"{who} comes {ms(one.ns / case.steps)} late {one.at}",
+        saved,
+        sure(case),
+        f"its host makes no CUDA call for {ms(one.ns / case.steps)} per step longer than the others at the same place, "
+        f"and the other {len(case.ranks) - len(one.ranks)} ranks wait for it",
+        "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
+        "file system, CPU frequency, memory pressure",
+        ("idle", f"--rank {ranks_text(one.ranks)}"),
+        ranks=one.ranks,
+        where=one.where,
+    )

@@ -1,0 +1,108 @@
+"""The pipeline's bubble is larger than its schedule makes it.
+
+The bubble of a rank is the time of the step with neither compute nor communication other than the pipeline's; the ideal
+is that of the schedule with even stages and transfers that take no time (`pipeline`). What could come back is the mean
+bubble beyond the ideal, less what a replay shows other findings to explain: exposed transfers, slow links, stragglers,
+hosts that are late or slow. The ideal itself is no fault of the run. Too few micro-batches make it large: that is said
+in a note, with what twice as many would leave, and never counted as recoverable, since it changes the batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._members import setups
+from stepscope.analyses._pipework import PIPELINE
+from stepscope.analyses._purpose import purpose_of
+from stepscope.analyses._rank import COMM
+from stepscope.analyses._schedule import Shape, ideal
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.known import fixes
+from stepscope.findings.words import ms
+from stepscope.model.result import Result
+
+ID = "pipeline-bubble"
+#: An ideal bubble of this share is worth a note (per cent).
+_LARGE = 10.0
+#: Schedules whose ideal is a count of chunks; that of others rests on how long chunks take, which is too rough here.
+_EXACT = ("gpipe", "1f1b", "interleaved")
+
+
+def bubble(case: Case) -> Result | None:
+    """What `pipeline` says of the step; None where there is no pipeline."""
+    labels = setups(case.profile.ranks)
+    if not any(s.axes.get("pp", (0, 1))[1] > 1 for s in labels.values()):
+        return None
+    try:
+        return case.ask("pipeline", by="rank")
+    except CannotAnswer:
+        return None
+
+
+def detect(case: Case) -> list[Finding]:
+    found = case.once(bubble)
+    if found is None or found.summary.get("schedule") not in _EXACT or found.summary.get("ideal_pct") is None:
+        return []
+    rows = found.rows.to_dicts()
+    mean = float(np.mean([r["bubble_ns"] for r in rows]))
+    least = found.summary["ideal_pct"] / 100 * float(np.mean([r["step_ns"] for r in rows]))
+    if not case.material(int(max(mean - least, 0)), 2.0):
+        return []
+    # A host of no cost of its own: what is left is neither the host's nor another finding's.
+    explained = case.replay.saved(case.once(fixes) & _instant(case) & Change(every_host=1e6))
+    over = max(int(mean - least) - explained, 0) // case.steps
+    worst = max(rows, key=lambda r: (r["bubble_ns"], -r["rank"]))
+    shape = f"{found.summary.get('schedule')}, {found.summary.get('stages')} stages"
+    return [
+        Finding(
+            ID,
+            f"the pipeline is idle for {found.summary['bubble_pct']:.0f} % of the step, its schedule leaves "
+            f"{found.summary['ideal_pct']:.0f} %",
+            over,
+            "low",
+            f"mean bubble {ms(mean / case.steps)} per rank and step, ideal {ms(least / case.steps)} ({shape}, "
+            f"{found.summary.get('micro_batches')} micro-batches); other findings explain "
+            f"{ms(explained / case.steps)} of the difference; largest on rank {worst['rank']}: "
+            f"{worst['bubble_pct']:.0f} %",
+            "see in which phase it is (`pipeline --by phase`) and before which chunks (`--by chunk`): launches that "
+            "come late, transfers in the way, chunks of unequal length",
+            ("pipeline", "--by phase"),
+            ranks=tuple(r["rank"] for r in rows),
+            where=_where(case, int(worst["rank"])),
+        )
+    ]
+
+
+def _instant(case: Case) -> Change:
+    """The pipeline's transfers take no time."""
+    ops = case.each_rank(
+        lambda p, d, w: w.ops[d.role[w.ops] == COMM][
+            (purpose_of(p, d, w.ops[d.role[w.ops] == COMM]) == PIPELINE).to_numpy()
+        ]
+    )
+    return Change(instant=ops)
+
+
+def _where(case: Case, rank: int) -> tuple[Place, ...]:
+    """The longest waits between chunks of the rank with the largest bubble."""
+    table = case.ask("pipeline", by="chunk").rows
+    mine = table.filter((table["rank"] == rank) & (table["before_ns"] > 0)).sort("before_ns", descending=True).head(10)
+    return tuple(Place(rank, s - b, s) for s, b in mine.select("start_ns", "before_ns").iter_rows())
+
+
+def notes(case: Case) -> list[str]:
+    """The ideal bubble, where it is large."""
+    found = case.once(bubble)
+    share = found.summary.get("ideal_pct") if found is not None else None
+    if found is None or share is None or share < _LARGE:
+        return []
+    s = found.summary
+    more = ideal(Shape(s["schedule"], s["stages"], 2 * s["micro_batches"], s.get("virtual", 1), ()), {})
+    then = f"; with twice as many micro-batches {100 * more:.0f} %" if more is not None else ""
+    return [
+        f"the {s['schedule']} schedule itself leaves {share:.0f} % of the step idle with {s['micro_batches']} "
+        f"micro-batches on {s['stages']} stages{then}: no fault of the run, and in no finding"
+    ]
