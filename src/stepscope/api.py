@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import polars as pl
 
@@ -16,9 +17,15 @@ from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
+from stepscope.model.source import Source
 from stepscope.parallel import Opening, Workers
 from stepscope.sources.open import open_sources
 from stepscope.store import cached
+
+if TYPE_CHECKING:
+    from stepscope.compare.grouping import Runs
+    from stepscope.compare.side import Side
+    from stepscope.compare.steps import StepSpec
 
 #: Keywords that choose the window of a windowed analysis.
 WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end")
@@ -26,6 +33,8 @@ WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end"
 RESERVED = (*WINDOW_KEYWORDS, "rank")
 
 Ranks = str | int | Iterable[int]
+#: One side of a comparison: a profile or several runs; paths, as the command line has them; or a saved baseline.
+Given = Union["Profile", str, Path, Sequence["Profile"], Sequence[str | Path]]
 T = TypeVar("T")
 
 
@@ -62,6 +71,13 @@ class Profile(model.Profile):
                 self._sources[i].quality.note(note)
         return results
 
+    def compare(self, to: Given, **options: Any) -> Result:
+        """This run (the base) against another, or several: a profile, paths, or a list of profiles.
+
+        Options: by, margin, top, rank, anchor, period, whole, warmup. See `compare` for repeated runs of both sides.
+        """
+        return compare(self, to, **options)
+
     @property
     def paths(self) -> list[Path]:
         """The files (or directories) it was opened from."""
@@ -90,12 +106,151 @@ def open(  # the name that users see: stepscope.open
     `jobs` processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the
     Dask cluster whose scheduler is at `cluster`.
     """
+    found = _opened(paths, cache=cache, nsys=nsys, taxonomy=taxonomy, jobs=jobs, cluster=cluster)
+    return found.profile(found.sources)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Sources, and what it takes to make profiles of them."""
+
+    sources: list[Source]
+    extra: rules.Taxonomy | None
+    workers: Workers
+
+    def profile(self, sources: list[Source]) -> Profile:
+        made = Profile(sources, self.extra)
+        made.workers = self.workers
+        return made
+
+
+def _opened(
+    paths: Sequence[str | Path],
+    *,
+    cache: bool = True,
+    nsys: str | None = None,
+    taxonomy: str | Path | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
+) -> _Opened:
     if not paths:
         raise BadInput("no profile given", "name a trace, a directory or a glob")
     extra = rules.load(Path(taxonomy)) if taxonomy is not None else None
-    profile = Profile(open_sources(paths, nsys=nsys, wrap=cached if cache else None), extra)
-    profile.workers = Workers(jobs, cluster, Opening(cache, nsys, extra))
-    return profile
+    sources = open_sources(paths, nsys=nsys, wrap=cached if cache else None)
+    return _Opened(sources, extra, Workers(jobs, cluster, Opening(cache, nsys, extra)))
+
+
+def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[list[Profile], str]:
+    """Files that hold one run of a job or several, each as a profile; and how they were understood, in words.
+
+    `runs` says how files make runs: `one`, a run per `folder`, one per `file`, or by what they hold (`auto`).
+    """
+    from stepscope.compare.grouping import held, runs_of
+
+    whole = _opened(paths, **opening)
+    groups, said = runs_of([held(s) for s in whole.sources], runs)
+    return [whole.profile([whole.sources[i] for i in group]) for group in groups], said
+
+
+def compare(
+    base: Given,
+    new: Given,
+    *,
+    by: Literal["part", "stage", "rank", "family", "kernel"] = "part",
+    margin: float = 3.0,
+    top: int = 20,
+    rank: Ranks | None = None,
+    **options: Any,
+) -> Result:
+    """What changed from `base` to `new`, and is it more than noise? See docs/compare.md.
+
+    A side is a profile, a list of profiles (runs of the same), paths, or a saved baseline. Further options choose the
+    steps (anchor, period, whole, warmup), and how paths are opened (runs, cache, nsys, taxonomy).
+    """
+    from stepscope.compare.compare import compare as compared
+
+    sides, _ = _sides(base, new, rank, options)
+    return compared(*sides, by=by, margin=margin, top=top)
+
+
+def gate(
+    base: Given,
+    new: Given,
+    *,
+    limits: Iterable[str] = (),
+    limits_file: str | Path | None = None,
+    allow_inconclusive: bool = False,
+    rank: Ranks | None = None,
+    **options: Any,
+) -> Result:
+    """Is `new` within limits of `base`? `GateFailed`, whose `result` says why, where it is not; see docs/compare.md."""
+    from stepscope.compare.gate import gate as checked
+    from stepscope.compare.gate import parse_limits
+
+    wanted = parse_limits(None if limits_file is None else Path(limits_file), limits)  # before anything is read
+    sides, _ = _sides(base, new, rank, options)
+    return checked(*sides, wanted, allow_inconclusive=allow_inconclusive)
+
+
+def save_baseline(given: Given, name: str, *, rank: Ranks | None = None, **options: Any) -> Path:
+    """Keep what a later run is to be compared with: one small file, by name (below `.stepscope`) or by path."""
+    from stepscope.compare import baseline
+
+    path = baseline.path_of(name)
+    spec = _step_spec(options)
+    baseline.save(path, _side(given, spec, rank, options), spec)
+    return path
+
+
+def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any]) -> tuple[tuple[Side, Side], StepSpec]:
+    """Both sides, measured by the same rule: a baseline's, where one was saved."""
+    from stepscope.compare import baseline
+
+    spec = _step_spec(options)
+    file = _baseline(base)
+    if file is not None:
+        saved, rule = baseline.load(file)
+        if spec != type(spec)() and spec != rule:
+            raise BadInput(f"{file}: was saved with other steps", "leave out --anchor, --period, --whole and --warmup")
+        return (saved, _side(new, rule, rank, options)), rule
+    sides = _side(base, spec, rank, options), _side(new, spec, rank, options)
+    if spec.period and len({s.runs[0].period for s in sides}) > 1:
+        # A single step on one side has no next one: then both sides' steps are their own ops.
+        spec = replace(spec, period=False)
+        sides = _side(base, spec, rank, options), _side(new, spec, rank, options)
+    return sides, spec
+
+
+def _step_spec(options: dict[str, Any]) -> StepSpec:
+    from stepscope.compare.steps import StepSpec
+
+    return StepSpec(**{k: options.pop(k) for k in ("anchor", "period", "whole", "warmup") if k in options})
+
+
+def _baseline(given: Given) -> Path | None:
+    from stepscope.compare.baseline import is_baseline
+
+    paths = [given] if isinstance(given, str | Path) else given if isinstance(given, list | tuple) else []
+    one = paths[0] if len(paths) == 1 else None
+    return Path(one) if isinstance(one, str | Path) and is_baseline(Path(one)) else None
+
+
+def _side(given: Given, spec: StepSpec, rank: Ranks | None, options: dict[str, Any]) -> Side:
+    from stepscope.compare.side import side_of
+
+    said = ""
+    if isinstance(given, model.Profile):
+        profiles = [given]
+    else:
+        listed = [given] if isinstance(given, str | Path) else list(given)
+        profiles = [p for p in listed if isinstance(p, model.Profile)]
+        if len(profiles) != len(listed):
+            profiles, said = open_runs(*(p for p in listed if isinstance(p, str | Path)), **options)
+    if not profiles:
+        raise BadInput("nothing to compare", "name a trace, a directory or a glob")
+    if rank is not None:
+        profiles = [p.select(parse_ranks(rank)) for p in profiles]  # type: ignore[misc]
+    return side_of(profiles, [getattr(p, "paths", []) for p in profiles], spec, said)
 
 
 def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:

@@ -70,7 +70,7 @@ class _Rank:
     """One rank's steps: where they lie, and `ns` and `n` by step, part, stage and name."""
 
     rank: int
-    pid: int
+    pid: int | None
     kind: Kind
     period: bool
     label: list[str]

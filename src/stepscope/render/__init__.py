@@ -33,6 +33,10 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.findings import findings_text
 
             return findings_text(result, width, colour).encode()
+        if result.command in ("compare", "gate"):
+            from stepscope.render.comparison import narrowed
+
+            result = narrowed(result)
         from stepscope.render.table import to_text
 
         return to_text(result, width, colour).encode()

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.render import heading
+from stepscope.render.table import STATEMENT
 
 
 def to_csv(result: Result) -> bytes:
@@ -32,10 +33,12 @@ def to_markdown(result: Result) -> bytes:
         out.append("| " + " | ".join(rows.columns) + " |")
         out.append("|" + "|".join("---:" if t.is_numeric() else "---" for t in rows.dtypes) + "|")
         out += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows.iter_rows()]
-    if result.summary:
-        out += ["", *(f"- {_cell(k)}: {_cell(v)}" for k, v in result.summary.items())]
+    if figures := {k: v for k, v in result.summary.items() if k != STATEMENT}:
+        out += ["", *(f"- {_cell(k)}: {_cell(v)}" for k, v in figures.items())]
     if result.notes:
         out += ["", *(f"- note: {_cell(n)}" for n in result.notes)]
+    if said := result.summary.get(STATEMENT):
+        out += ["", f"**{_cell(said)}**"]
     return ("\n".join(out) + "\n").encode()
 
 

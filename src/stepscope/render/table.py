@@ -21,6 +21,8 @@ _NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s)\b)")
 
 #: A summary entry that asks for a picture, and is no figure itself.
 PLOT = "plot"
+#: The sentence that people quote: the last line.
+STATEMENT = "statement"
 
 #: Clocks that have run longer than this are counted from a round second instead.
 _FAR_NS = 100_000_000_000
@@ -45,6 +47,8 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     for note in result.notes:
         first, *rest = wrapped(f"note: {note}", width, indent=6)
         out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
+    if said := result.summary.get(STATEMENT):
+        out += ["", *(pen.bold(line) for line in wrapped(said, width))]
     return "\n".join(out) + "\n"
 
 
@@ -118,11 +122,11 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
 def _summary(summary: dict[str, Any], width: int, pen: Pen) -> list[str]:
     """Single values on one line; tables within the summary as small tables under their name."""
     out: list[str] = []
-    single = {k: v for k, v in summary.items() if not _nested(v) and k != PLOT}
+    single = {k: v for k, v in summary.items() if not _nested(v) and k not in (PLOT, STATEMENT)}
     if single:
         out += wrapped(_pairs(single), width)
     for key, value in summary.items():
-        if key in single or key == PLOT:
+        if key in single or key in (PLOT, STATEMENT):
             continue
         table = _as_table(value)
         if table is None:

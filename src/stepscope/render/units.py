@@ -73,6 +73,8 @@ def file_names(paths: Sequence[str | None]) -> list[str | None]:
 #: By the end of a column's name; the first that fits.
 _FORMATTERS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(INSTANTS, instant),
+    **dict.fromkeys(("diff_ns", "low_ns", "high_ns"), lambda ns: _plus(ns) + duration(ns)),
+    **dict.fromkeys(("change_pct", "step_pct"), lambda share: f"{_plus(share)}{share:.1f}%"),
     "_ns": duration,
     "_us": lambda us: duration(us * 1e3),
     "_bytes": size,
@@ -88,6 +90,11 @@ def _formatter(name: str) -> Callable[[float], str]:
     if name == "bytes":
         return size
     return next((write for suffix, write in _FORMATTERS.items() if name.endswith(suffix)), _plain)
+
+
+def _plus(change: float) -> str:
+    """A change says its sign."""
+    return "+" if change > 0 else ""
 
 
 def _plain(value: float) -> str:

@@ -1,0 +1,94 @@
+"""What `compare` and `gate` share: an option that takes all that follows it, and how steps and runs are chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepscope.cli.output import Target
+from stepscope.errors import BadInput
+from stepscope.render import FORMATS
+
+BASE = click.Argument(["base"], nargs=-1, metavar="BASE...")
+
+
+class ToTheEnd(click.Command):
+    """A command whose `--to` takes every argument that follows, up to the next option: what a shell makes of a glob."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _spread(args))
+
+
+def _spread(args: list[str]) -> list[str]:
+    """`--to a b` as `--to a --to b`."""
+    spread: list[str] = []
+    taking = False
+    for at, word in enumerate(args):
+        if word == "--":
+            return [*spread, *args[at:]]
+        if word == "--to":
+            taking = True
+            if at + 1 == len(args) or args[at + 1].startswith("-"):
+                raise BadInput("--to names no profile", "give the new run after it: compare BASE --to NEW")
+            continue
+        if word.startswith("-") and word != "-":
+            taking = word.startswith("--to=")
+            spread.append(word)
+            continue
+        spread += ["--to", word] if taking else [word]
+    return spread
+
+
+def sides_of(base: tuple[str, ...], to: tuple[str, ...], target: Target) -> tuple[list[str], list[str]]:
+    """Both sides, neither empty; the answer goes over neither of them."""
+    if not to:
+        raise BadInput("nothing to compare with", "name the new run after --to: compare BASE --to NEW")
+    if not base:
+        raise BadInput("--to took every profile", "name the base before it: compare BASE --to NEW")
+    target.spare([Path(p) for p in (*base, *to)])
+    return list(base), list(to)
+
+
+def step_options() -> list[click.Option]:
+    return [
+        click.Option(["--anchor"], metavar="REGEX", help="Ranges that are steps; by default as `window` finds them."),
+        click.Option(
+            ["--period/--no-period"],
+            default=True,
+            help="Steps last to the next one's first op, or are their own ops only.",
+        ),
+        click.Option(["--whole"], is_flag=True, help="The whole capture as one step."),
+        click.Option(["--warmup"], type=int, default=0, metavar="N", help="Steps at the beginning that do not count."),
+        click.Option(
+            ["--runs"],
+            type=click.Choice(["auto", "one", "folder", "file"]),
+            default="auto",
+            help="How the files of a side make runs; auto: by the ranks that they hold.",
+        ),
+        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+    ]
+
+
+def opening_options() -> list[click.Option]:
+    return [
+        click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
+        click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+    ]
+
+
+def target_options() -> list[click.Option]:
+    return [
+        click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
+    ]
+
+
+def opening(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that say how paths are opened and steps chosen, out of all that were given."""
+    given["cache"] = not given.pop("no_cache")
+    return given

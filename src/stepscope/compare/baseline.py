@@ -1,0 +1,137 @@
+"""A side kept in one small file: its steps by part, stage and family, and what it takes to compare with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepscope.compare.run import PARTS, Run, Table
+from stepscope.compare.side import Side
+from stepscope.compare.steps import StepSpec
+from stepscope.errors import BadInput
+
+NAME = "stepscope-baseline"
+VERSION = 1
+#: Where baselines that are given by name lie, below the directory that the command runs in: to be committed.
+FOLDER = Path(".stepscope") / "baselines"
+_KEPT = ("part", "stage", "family")
+#: Longer runs are thinned: a median of this many steps is as good.
+_MOST_STEPS = 200
+
+
+def path_of(name: str) -> Path:
+    """The file of a baseline, given by name or by path."""
+    if not name:
+        raise BadInput("an empty name for a baseline", "give a name, or a path that ends in .json")
+    if "/" in name or "\\" in name or name.endswith(".json"):
+        return Path(name)
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise BadInput(f"{name!r}: not a name for a baseline", "use letters, digits, - and _; or give a path")
+    return FOLDER / f"{name}.json"
+
+
+def save(path: Path, side: Side, spec: StepSpec) -> None:
+    """Write the side, complete or not at all."""
+    body = {
+        "schema": f"{NAME}/{VERSION}",
+        "facts": side.facts,
+        "spec": asdict(spec),
+        "scenario": (side.manifest or {}).get("scenario"),
+        "runs": [_run(r) for r in side.runs],
+    }
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = re.sub(r'("(?:facts|labels|runs|scenario|schema|spec|tables|kind|family|part|stage)":)', r"\n\1", text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(text + "\n", "utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot write ({error.strerror})", "choose another file") from None
+
+
+def _run(run: Run) -> dict[str, Any]:
+    every = max(1, -(-len(run.labels) // _MOST_STEPS))
+    return {
+        "kind": run.kind,
+        "period": run.period,
+        "ranks": len(run.ranks),
+        "labels": [run.labels[0], run.labels[-1]],
+        "tables": {by: _packed(run.tables[by], every) for by in _KEPT},
+    }
+
+
+def _packed(table: Table, every: int) -> dict[str, dict[str, list[float]]]:
+    """By key and part, the nanoseconds of each step; what is zero throughout is left out."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for i, key in enumerate(table.keys):
+        columns = table.ns[::every, i]
+        found[key] = {p: _numbers(columns[:, k]) for k, p in enumerate(PARTS) if columns[:, k].any()}
+    return found
+
+
+def _numbers(values: Any) -> list[float]:
+    """Means over ranks are fractions of a nanosecond: two digits of it keep sums exact to the nanosecond."""
+    return [int(v) if float(v).is_integer() else round(float(v), 2) for v in values]
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether a file is a baseline, of whatever version: by its first bytes."""
+    try:
+        with path.open("rb") as file:
+            return b'"schema":"' + NAME.encode() in file.read(100_000).replace(b'": "', b'":"')
+    except OSError:
+        return False
+
+
+def load(path: Path) -> tuple[Side, StepSpec]:
+    """The side that was saved, and how its steps were chosen."""
+    if not path.is_file():
+        there = sorted(p.stem for p in path.parent.glob("*.json")) if path.parent.is_dir() else []
+        known = f"there are {', '.join(there[:8])}" if there else f"save one: stepscope gate PROFILE --save {path.stem}"
+        raise BadInput(f"{path}: no such baseline", known)
+    try:
+        body = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        raise BadInput(f"{path}: cannot be read as a baseline", "save it again: stepscope gate … --save") from None
+    _check_version(path, body)
+    try:
+        runs = [_unpacked(r) for r in body["runs"]]
+        side = Side(runs, dict(body["facts"]), {"scenario": body["scenario"]} if body.get("scenario") else None)
+        side.said = f"the baseline {path.stem}: {len(runs)} run{'s' * (len(runs) != 1)}, {side.steps} steps"
+        return side, StepSpec(**body["spec"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise BadInput(f"{path}: a baseline with something missing", "save it again: stepscope gate … --save") from None
+
+
+def _check_version(path: Path, body: Any) -> None:
+    schema = body.get("schema") if isinstance(body, dict) else None
+    name, _, number = str(schema).partition("/")
+    if name != NAME or not number.isdigit():
+        raise BadInput(f"{path}: no baseline", "give a file that `stepscope gate PROFILE --save NAME` wrote")
+    if int(number) > VERSION:
+        raise BadInput(
+            f"{path}: written by a newer stepscope (schema {schema}, this one knows {NAME}/{VERSION})",
+            "update stepscope, or save the baseline again",
+        )
+
+
+def _unpacked(saved: Mapping[str, Any]) -> Run:
+    steps = len(next(iter(saved["tables"]["part"]["step"].values())))
+    tables = {}
+    for by, content in saved["tables"].items():
+        ns = np.zeros((steps, len(content), len(PARTS)))
+        for i, columns in enumerate(content.values()):
+            for part, values in columns.items():
+                ns[:, i, PARTS.index(part)] = values
+        tables[by] = Table(list(content), ns, np.ones((steps, len(content))))
+    first, last = saved["labels"]
+    return Run(
+        [first, *[""] * (steps - 2), last][:steps], saved["kind"], saved["period"], list(range(saved["ranks"])), tables
+    )

@@ -1,0 +1,180 @@
+"""The comparison for CI: limits in, checks out; `GateFailed` where one does not pass.
+
+A limit is how much more than the base is allowed, as a share of the base's *step*: exposed communication of 3 µs that
+doubles is no reason to stop a merge.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepscope.compare import facts as about
+from stepscope.compare.compare import compare, step_change
+from stepscope.compare.noise import change
+from stepscope.compare.run import PARTS
+from stepscope.compare.side import Side
+from stepscope.compare.verdict import Step
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("check", "what is limited: step, a part, stage:NAME, family:NAME, rank:N or kernel:NAME; or comparable"),
+    Col("status", "passed, failed or inconclusive"),
+    Col("limit_pct", "growth that is allowed, as a share of the base's step"),
+    Col("step_pct", "growth found, as a share of the base's step"),
+    Col("low_step_pct", "lower end of its interval; the intervals of all checks hold together with 95 %"),
+    Col("high_step_pct", "upper end"),
+    Col("base_ns", "in the median step of the base"),
+    Col("new_ns", "in that of the new side"),
+    Col("diff_ns", "new - base"),
+    Col("why", "what decided"),
+)
+DEFAULT: dict[str, float] = {"step": 2.0}
+PASSED, FAILED, OPEN = "passed", "failed", "inconclusive"
+#: A limit of zero asks whether anything grew at all: noise below this share of the step does not make it undecidable.
+_FLOOR = 0.5
+_KEYED = ("stage", "family", "rank", "kernel")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most so much growth, in percent of the base's step."""
+
+    check: str
+    pct: float
+
+    @property
+    def table(self) -> tuple[str, str]:
+        """The table that holds it, and its key there."""
+        by, _, key = self.check.partition(":")
+        return (by, key) if key else ("part", by)
+
+
+def parse_limits(file: Path | None, given: Iterable[str]) -> list[Limit]:
+    """From a TOML file, then from `NAME=PERCENT` texts, which count more; the default where there are none."""
+    found: dict[str, float] = dict(_from_file(file)) if file is not None else {}
+    for text in given:
+        name, eq, value = text.rpartition("=")
+        if not eq:
+            raise BadInput(f"--limit {text!r}: no limit", "write NAME=PERCENT, as in step=2 or stage:stage2_f=1")
+        found[name.strip()] = _number(f"--limit {text!r}", value)
+    return [Limit(_checked(name), pct) for name, pct in (found or DEFAULT).items()]
+
+
+def _from_file(file: Path) -> dict[str, float]:
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"--limits {file}: cannot be read ({why})", "give a TOML file with a table [limits]") from None
+    table = content.get("limits")
+    if not isinstance(table, dict) or not table or set(content) != {"limits"}:
+        raise BadInput(f"--limits {file}: no table [limits], or more than that", "write [limits], then step = 2.0")
+    found: dict[str, float] = {}
+    for name, value in table.items():
+        inner = value.items() if isinstance(value, dict) else [(None, value)]
+        for key, number in inner:
+            full = name if key is None else f"{name}:{key}"
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise BadInput(f"--limits {file}: {full} = {number!r} is no number", "give a percentage, as in 2.0")
+            found[full] = _number(f"--limits {file}: {full}", number)
+    return found
+
+
+def _number(where: str, value: Any) -> float:
+    try:
+        number = float(str(value).strip().removesuffix("%"))
+    except ValueError:
+        raise BadInput(f"{where}: {value!r} is no percentage", "write NAME=PERCENT, as in step=2") from None
+    if not 0 <= number < 1000:
+        raise BadInput(f"{where}: {number:g} is out of range", "give 0 or more")
+    return number
+
+
+def _checked(name: str) -> str:
+    by, colon, key = name.partition(":")
+    if (colon and by in _KEYED and key) or (not colon and name in ("step", *PARTS)):
+        return name
+    known = ", ".join(["step", *PARTS, *(f"{k}:NAME" for k in _KEYED)])
+    raise BadInput(f"limit {name!r}: not known", f"known are {known}")
+
+
+def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool = False) -> Result:
+    """All checks; `GateFailed`, with the result, where one failed or (unless allowed) could not be decided."""
+    answer = compare(base, new)
+    whole = max(len(base.runs), len(new.runs)) > 1
+    step = step_change(base, new, whole)
+    differ = about.differences(base.facts, new.facts, (base.manifest, new.manifest))
+    checks = [_comparable([d.what for d in differ if d.job])]
+    checks += [_check(limit, base, new, step, whole, len(limits)) for limit in limits]
+    count = {s: sum(c["status"] == s for c in checks) for s in (PASSED, FAILED, OPEN)}
+    bad = [c for c in checks if c["status"] == FAILED or (c["status"] == OPEN and not allow_inconclusive)]
+    undecided = [f"{c['status']}: {c['check']}: {c['why']}" for c in checks if c["status"] != PASSED]
+    notes = [*undecided, *answer.notes]
+    result = Result(rows(COLUMNS, checks), answer.window, {"pass": not bad, **count}, notes, "gate")
+    result.summary |= {k: answer.summary[k] for k in ("verdict", "step", "differs", "statement") if k in answer.summary}
+    result.sources, result.ranks = answer.sources, answer.ranks
+    if bad:
+        first = f"{bad[0]['check']}: {bad[0]['why']}"
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        hint = (
+            None
+            if any(c["status"] == FAILED for c in bad)
+            else "more steps or runs decide; --allow-inconclusive passes"
+        )
+        raise GateFailed(f"the gate failed: {first}{more}", hint, result)
+    return result
+
+
+def _comparable(differ: list[str]) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(c.name for c in COLUMNS)
+    why = f"another job ({', '.join(differ)})" if differ else "the same job, as far as the captures say"
+    return {**row, "check": "comparable", "status": OPEN if differ else PASSED, "why": why}
+
+
+def _check(limit: Limit, base: Side, new: Side, step: Step, whole: bool, rows: int) -> dict[str, Any]:
+    by, key = limit.table
+    columns, totals = [], []
+    for side in (base, new):
+        table_key = ["step"] if by == "part" else [key]
+        ns, _, total = side.samples(by, table_key, whole)
+        picked = ns[:, 0, PARTS.index(key)] if by == "part" and key in PARTS else ns[:, 0].sum(axis=1)
+        columns.append(picked[:, None])
+        totals.append(total)
+    if by != "part" and not any(c.any() for c in columns):
+        raise CannotAnswer(
+            f"limit {limit.check}: neither side has it", f"`stepscope compare --by {by}` lists what there is"
+        )
+    found = change(columns[0], columns[1], *totals, steps=not whole, rows=rows)
+    before, after = round(float(found.base[0])), round(float(found.new[0]))
+    low, high = (step.pct(None if v is None else float(v[0])) for v in (found.low, found.high))
+    grown = step.pct(after - before) or 0.0
+    status, why = _status(grown, low, high, limit.pct, step)
+    return {
+        "check": limit.check,
+        "status": status,
+        "limit_pct": limit.pct,
+        "step_pct": grown,
+        "low_step_pct": low,
+        "high_step_pct": high,
+        "base_ns": before,
+        "new_ns": after,
+        "diff_ns": after - before,
+        "why": why,
+    }
+
+
+def _status(grown: float, low: float | None, high: float | None, limit: float, step: Step) -> tuple[str, str]:
+    """Failed: more than allowed, and no noise. Passed: not more, and a change of the limit would have been seen."""
+    if low is None or high is None:
+        return OPEN, f"{grown:+.1f} %, but one {step.unit} a side is not enough to tell"
+    text = f"{grown:+.1f} % of the step ({low:+.1f} to {high:+.1f} %), limit {limit:g} %"
+    if grown > limit and low > 0:
+        return FAILED, text
+    if high <= limit or (grown <= limit and (high - low) / 2 <= max(limit, _FLOOR)):
+        return PASSED, text
+    return OPEN, f"{text}: the noise hides it"

@@ -1,0 +1,165 @@
+"""What a difference is worth: an interval for the difference of medians (docs/decisions/0013-comparing-medians.md).
+
+Everything is linear in the steps. The median of a side is a weighted sum of its sorted samples; what the median step is
+made of is a weighted sum of the parts of the middle half of the steps, scaled to the median. So parts, stages and
+kernels sum to the median, and their intervals come from the same draws as the step's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+F64 = npt.NDArray[np.float64]
+
+LEVEL = 0.95
+#: With fewer samples than this on a side a bootstrap of medians draws from too few values: Student's interval instead.
+FEWEST = 5
+_DRAWS = 2000
+_SEED = 20240229
+#: Variance of the median over that of the mean, for samples of 1, 2, 3 and 4 from a normal distribution; then at most.
+_MEDIAN_COST = (1.0, 1.0, 1.35, 1.19, math.pi / 2)
+#: Steps that remember more of each other than this cannot be told from a drift.
+_MOST_MEMORY = 0.9
+
+
+@dataclass(frozen=True)
+class Change:
+    """What both sides have, column by column, and the interval of the difference; no interval where none can be had."""
+
+    base: F64
+    new: F64
+    low: F64 | None
+    high: F64 | None
+
+    @property
+    def delta(self) -> F64:
+        return self.new - self.base
+
+
+def change(base: F64, new: F64, base_total: F64, new_total: F64, *, steps: bool, rows: int = 1) -> Change:
+    """The change of columns (samples x columns) whose sums over all parts are the totals.
+
+    `steps` says that samples are consecutive steps of one run, which may depend on each other. `rows` is how many
+    intervals are shown together: they are widened so that all of them hold at once.
+    """
+    n, m = len(base), len(new)
+    middle = median_weights(base_total) @ base, median_weights(new_total) @ new
+    if n + m < 3:
+        return Change(*middle, None, None)
+    stretch = _normal(LEVEL, rows) / _normal(LEVEL, 1)
+    delta = middle[1] - middle[0]
+    if min(n, m) < FEWEST:
+        half = _student(base, new, rows)
+        return Change(*middle, delta - half, delta + half)
+    random = np.random.default_rng(_SEED)
+    wider = np.sqrt(_memory(base, new)) if steps else np.ones(base.shape[1])
+    off = _draws(random, new, new_total) - middle[1] - (_draws(random, base, base_total) - middle[0])
+    tail = 50.0 * (1.0 - LEVEL)
+    low, high = np.percentile(off, [tail, 100.0 - tail], axis=0)
+    # Draws of medians are lumpy: an interval never leaves out the estimate itself.
+    return Change(
+        *middle,
+        delta + np.minimum(low, 0.0) * wider * stretch,
+        delta + np.maximum(high, 0.0) * wider * stretch,
+    )
+
+
+def median_weights(total: F64) -> F64:
+    """Weights of steps, by their lengths, that give the median step and what it is made of."""
+    weights: F64 = _weights(total)[0]
+    return weights
+
+
+def _weights(total: F64, counts: npt.NDArray[np.int64] | None = None) -> F64:
+    """Weights of the samples, one row per set of `counts`, under which columns give the parts of the median sample."""
+    n = len(total)
+    if counts is None:
+        counts = np.ones((1, n), np.int64)
+    order = np.argsort(total, kind="stable")
+    upto = np.cumsum(counts[:, order], axis=1)
+    before = upto - counts[:, order]
+    median = _share(before, upto, math.ceil(n / 2) - 1, n // 2 + 1)
+    half = _share(before, upto, n / 4, 3 * n / 4)
+    level = half @ total[order]
+    scale = np.divide(median @ total[order], level, out=np.ones(len(level)), where=level > 0)
+    weights = np.empty_like(half)
+    weights[:, order] = half * scale[:, None]
+    return weights
+
+
+def _share(before: npt.NDArray[np.int64], upto: npt.NDArray[np.int64], first: float, last: float) -> F64:
+    """How much of the sorted places [first, last) each sample takes."""
+    taken: F64 = np.maximum(np.minimum(upto, last) - np.maximum(before, first), 0.0) / (last - first)
+    return taken
+
+
+def _draws(random: np.random.Generator, columns: F64, total: F64) -> F64:
+    n = len(total)
+    # Few draws of many samples at a time: the memory stays small however long the run is.
+    block = max(1, min(_DRAWS, 4_000_000 // n))
+    found = []
+    for first in range(0, _DRAWS, block):
+        counts = random.multinomial(n, np.full(n, 1.0 / n), min(block, _DRAWS - first))
+        found.append(_weights(total, counts) @ columns)
+    return np.concatenate(found)
+
+
+def _memory(base: F64, new: F64) -> F64:
+    """How much longer the variance of a column is for its steps depending on each other: (1 + r)/(1 - r), 1 at least.
+
+    r is the correlation of neighbours, of both sides together, less the bias that it has in short series.
+    """
+    over = under = np.zeros(base.shape[1])
+    for side in (base, new):
+        off = side - side.mean(axis=0)
+        over = over + (off[1:] * off[:-1]).sum(axis=0)
+        under = under + (off**2).sum(axis=0)
+    r = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
+    count = (len(base) + len(new)) / 2
+    r = np.clip(r + (1 + 3 * r) / count, 0.0, _MOST_MEMORY)
+    factor: F64 = (1 + r) / (1 - r)
+    return factor
+
+
+def _student(base: F64, new: F64, rows: int) -> F64:
+    """Half of Student's interval, both sides taken to spread alike: also where one of them has a single sample."""
+    n, m = len(base), len(new)
+    squares = sum(((side - side.mean(axis=0)) ** 2).sum(axis=0) for side in (base, new))
+    spread = np.sqrt(squares / (n + m - 2) * (_cost(n) / n + _cost(m) / m))
+    half: F64 = student(1.0 - (1.0 - LEVEL) / rows, n + m - 2) * spread
+    return half
+
+
+def _cost(n: int) -> float:
+    return _MEDIAN_COST[min(n, len(_MEDIAN_COST)) - 1]
+
+
+def _normal(level: float, rows: int) -> float:
+    return NormalDist().inv_cdf(1.0 - (1.0 - level) / rows / 2.0)
+
+
+def student(level: float, freedom: int) -> float:
+    """t such that |T| < t with probability `level`, for Student's T with a whole number of degrees of freedom."""
+    low, high = 0.0, 1e9
+    for _ in range(200):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _within(middle, freedom) < level else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """P(|T| < t): a finite series for whole degrees of freedom."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cos, odd = math.cos(angle), freedom % 2
+    term = total = cos if odd else 1.0
+    for k in range(2 + odd, freedom, 2):
+        term *= cos * cos * (k - 1) / k
+        total += term
+    if not odd:
+        return math.sin(angle) * total
+    return 2.0 / math.pi * (angle + (math.sin(angle) * total if freedom > 1 else 0.0))

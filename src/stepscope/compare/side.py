@@ -1,0 +1,99 @@
+"""One side of a comparison: a run, or several runs of the same, with what is known about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.compare import facts as about
+from stepscope.compare.facts import Facts
+from stepscope.compare.noise import median_weights
+from stepscope.compare.run import PARTS, Run, measure
+from stepscope.compare.steps import StepSpec
+from stepscope.errors import CannotAnswer
+from stepscope.model.profile import Profile
+from stepscope.model.source import SourceInfo
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass
+class Side:
+    """The runs of a side. `said` is how the arguments were understood."""
+
+    runs: list[Run]
+    facts: Facts
+    manifest: dict[str, Any] | None = None
+    sources: list[SourceInfo] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    said: str = ""
+
+    @property
+    def steps(self) -> int:
+        """Steps of all its runs."""
+        return sum(len(r.labels) for r in self.runs)
+
+    @property
+    def ranks(self) -> list[int]:
+        return self.runs[0].ranks
+
+    def keys(self, by: str) -> list[str]:
+        """Keys of a table over all runs, in order of first appearance."""
+        return list(dict.fromkeys(k for run in self.runs for k in _table(run, by).keys))
+
+    def samples(self, by: str, keys: list[str], whole: bool) -> tuple[F64, F64, F64]:
+        """`ns[sample, key, part]`, `n[sample, key]` and the length of each sample's step.
+
+        A sample is a step; with `whole`, the median step of a run.
+        """
+        ns, n, total = [], [], []
+        for run in self.runs:
+            table = _table(run, by)
+            at = {k: i for i, k in enumerate(table.keys)}
+            pick = [at.get(k, -1) for k in keys]
+            padded = np.concatenate([table.ns, np.zeros((len(table.ns), 1, len(PARTS)))], axis=1)[:, pick]
+            counts = np.concatenate([table.n, np.zeros((len(table.n), 1))], axis=1)[:, pick]
+            step = run.step_ns
+            if whole:
+                weights = median_weights(step)
+                padded = np.tensordot(weights, padded, 1)[None]
+                counts, step = counts.mean(axis=0)[None], np.array([weights @ step])
+            ns.append(padded)
+            n.append(counts)
+            total.append(step)
+        return np.concatenate(ns), np.concatenate(n), np.concatenate(total)
+
+
+def _table(run: Run, by: str) -> Any:
+    if by not in run.tables:
+        raise CannotAnswer(f"a baseline does not keep what --by {by} needs", "compare with the profile itself")
+    return run.tables[by]
+
+
+def side_of(profiles: Sequence[Profile], paths: list[list[Path]], spec: StepSpec, said: str = "") -> Side:
+    """Measure the runs of a side."""
+    runs = [measure(p, spec) for p in profiles]
+    found = [
+        about.facts_of(p, window_rule(r), r.kind + "s" * (r.kind != "whole"), r.graphs)
+        for p, r in zip(profiles, runs, strict=True)
+    ]
+    notes = list(dict.fromkeys(n for p, r in zip(profiles, runs, strict=True) for n in (*p.notes, *r.notes)))
+    warned = [n for n in notes if "the profiler warned" in n or "the profiler gave" in n]
+    if warned:
+        notes = [n for n in notes if n not in warned]
+        notes.append("the profiler gave warnings: `stepscope info` lists them")
+    if other := about.within(found):
+        notes.append(f"its runs differ in {', '.join(other)}: they are not repetitions of one another")
+    manifest = about.manifest_of([path for given in paths for path in given])
+    return Side(runs, found[0], manifest, [s for p in profiles for s in p.sources], notes, said)
+
+
+def window_rule(run: Run) -> str:
+    if run.kind == "whole":
+        return "the whole capture"
+    return "from first op to the next one's" if run.period else "own ops only"

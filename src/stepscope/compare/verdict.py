@@ -1,0 +1,116 @@
+"""Faster, slower, no difference, or cannot tell; and the sentence that an operator quotes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stepscope.compare.facts import Difference
+
+Verdict = Literal["faster", "slower", "no difference", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The median step of both sides, the interval of their difference, and how many samples each rests on."""
+
+    base_ns: int
+    new_ns: int
+    low: float | None
+    high: float | None
+    base_n: int
+    new_n: int
+    unit: str
+
+    @property
+    def delta_ns(self) -> int:
+        return self.new_ns - self.base_ns
+
+    def pct(self, ns: float | None) -> float | None:
+        """As a share of the base's step."""
+        return None if ns is None or not self.base_ns else 100.0 * ns / self.base_ns
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "base_ns": self.base_ns,
+            "new_ns": self.new_ns,
+            "diff_ns": self.delta_ns,
+            "change_pct": self.pct(self.delta_ns),
+            "low_change_pct": self.pct(self.low),
+            "high_change_pct": self.pct(self.high),
+            f"base_{self.unit}s": self.base_n,
+            f"new_{self.unit}s": self.new_n,
+        }
+
+
+def verdict(step: Step, margin: float) -> Verdict:
+    """A difference only outside the noise; none only where one beyond `margin` percent would have been seen."""
+    low, high = step.pct(step.low), step.pct(step.high)
+    if low is None or high is None:
+        return "cannot tell"
+    if low > 0 or high < 0:
+        return "slower" if step.delta_ns > 0 else "faster"
+    return "no difference" if max(-low, high) <= margin else "cannot tell"
+
+
+def statement(
+    said: Verdict, step: Step, parts: list[dict[str, Any]], differ: list[Difference], condition: str, margin: float
+) -> str:
+    """One sentence with figure, window and condition."""
+    change, low, high = step.pct(step.delta_ns), step.pct(step.low), step.pct(step.high)
+    times = f"{_time(step.base_ns)} to {_time(step.new_ns)}"
+    n = (
+        f"{step.base_n} {step.unit}s a side"
+        if step.base_n == step.new_n
+        else f"{step.base_n} and {step.new_n} {step.unit}s"
+    )
+    sure = "" if low is None or high is None else f"95 % interval {low:+.1f} to {high:+.1f} %, "
+    changed = [d for d in differ if d.variable]
+    besides = f"; {_changed(changed)}" if changed else ""
+    if said in ("faster", "slower"):
+        what = f"the step is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}), {_mostly(step, parts)}"
+    elif said == "no difference":
+        what = f"no difference: the step changes by {change:+.1f} % ({times}; {sure}{n})"
+    elif low is None:
+        moved = _moved(step, parts)
+        what = f"cannot tell: one {step.unit} a side is not enough (the {_what(step)} went from {times}{moved})"
+    else:
+        what = (
+            f"cannot tell: the step changes by {change:+.1f} % ({times}; {sure}{n}), and the noise is more than the "
+            f"margin of {margin:g} %"
+        )
+    return f"{what}; {condition}{besides}"
+
+
+def _what(step: Step) -> str:
+    return "capture" if step.unit == "capture" else "step"
+
+
+def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
+    """The part that moved most in the direction of the step."""
+    sign = 1 if step.delta_ns > 0 else -1
+    most = max(parts, key=lambda r: sign * r["diff_ns"])
+    if sign * most["diff_ns"] <= 0:
+        return "in no one part"
+    return f"most of it {most['part']} ({_time(most['diff_ns'], signed=True)} of {_time(step.delta_ns, signed=True)})"
+
+
+def _moved(step: Step, parts: list[dict[str, Any]]) -> str:
+    """The two parts that moved most, where they moved by more than a thousandth of the step."""
+    most = sorted(parts, key=lambda r: -abs(r["diff_ns"]))[:2]
+    told = [f"{r['part']} {_time(r['diff_ns'], signed=True)}" for r in most if 1000 * abs(r["diff_ns"]) > step.base_ns]
+    return "; " + ", ".join(told) if told else ""
+
+
+def _changed(differ: list[Difference]) -> str:
+    if len(differ) == 1:
+        return f"{differ[0].what} changed from {differ[0].base} to {differ[0].new}"
+    return f"{len(differ)} things changed besides: {', '.join(d.what for d in differ[:4])}{', …' * (len(differ) > 4)}"
+
+
+def _time(ns: float, signed: bool = False) -> str:
+    sign = "+" if signed and ns > 0 else ""
+    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= factor:
+            return f"{sign}{ns / factor:.4g} {unit}"
+    return f"{sign}{ns:.0f} ns"

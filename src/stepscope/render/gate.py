@@ -1,0 +1,82 @@
+"""The answer of a gate for those who read it in CI: Markdown for a pull request, JUnit XML for the test report."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+from stepscope.model.result import Result
+from stepscope.render.units import duration, show
+
+_MARKS = {"passed": "✅ passed", "failed": "❌ failed", "inconclusive": "❔ inconclusive"}
+
+
+def to_markdown(result: Result) -> bytes:
+    """The verdict, a table of the checks, what differs, the notes, and the sentence to quote."""
+    summary = result.summary
+    step = summary["step"]
+    out = [f"### stepscope gate: {'passed' if summary['pass'] else 'failed'}", "", _text(summary["statement"]), ""]
+    out += ["| check | status | base | new | growth | interval | limit |", "|---|---|---:|---:|---:|---:|---:|"]
+    out += [_line(row) for row in result.rows.iter_rows(named=True)]
+    out += ["", "Growth, interval and limit are shares of the base's step, "]
+    out[-1] += f"{duration(step['base_ns'])}; the new one is {duration(step['new_ns'])}."
+    if differs := summary.get("differs"):
+        out += ["", "| differs | base | new |", "|---|---|---|"]
+        out += [f"| {_text(d['what'])} | {_text(d['base'])} | {_text(d['new'])} |" for d in differs]
+    if result.notes:
+        out += ["", "<details><summary>Notes</summary>", "", *(f"- {_text(n)}" for n in result.notes), "", "</details>"]
+    return ("\n".join(out) + "\n").encode()
+
+
+def _line(row: dict[str, Any]) -> str:
+    low, high = row["low_step_pct"], row["high_step_pct"]
+    interval = "" if low is None else f"{low:+.1f} to {high:+.1f} %"
+    grown = "" if row["step_pct"] is None else f"{row['step_pct']:+.1f} %"
+    limit = "" if row["limit_pct"] is None else f"{row['limit_pct']:g} %"
+    times = ["" if row[k] is None else show(k, row[k]) for k in ("base_ns", "new_ns")]
+    name = row["check"] if row["base_ns"] is not None else f"{row['check']}: {row['why']}"
+    return f"| {_text(name)} | {_MARKS[row['status']]} | {' | '.join([*times, grown, interval, limit])} |"
+
+
+def _text(value: Any) -> str:
+    return " ".join(str(value).replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def to_junit(result: Result, *, allow_inconclusive: bool = False) -> bytes:
+    """One test case per check. What could not be decided is a failure of its own type, or skipped where allowed."""
+    table = list(result.rows.iter_rows(named=True))
+    undecided = [row for row in table if row["status"] == "inconclusive"]
+    failed = [row for row in table if row["status"] == "failed"]
+    failures = len(failed) + (0 if allow_inconclusive else len(undecided))
+    counts = {
+        "name": "stepscope gate",
+        "tests": str(len(table)),
+        "failures": str(failures),
+        "errors": "0",
+        "skipped": str(len(undecided) if allow_inconclusive else 0),
+        "time": "0",
+    }
+    root = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(root, "testsuite", counts)
+    for row in table:
+        case = ElementTree.SubElement(
+            suite, "testcase", {"classname": "stepscope.gate", "name": _plain(row["check"]), "time": "0"}
+        )
+        if row["status"] == "failed" or (row["status"] == "inconclusive" and not allow_inconclusive):
+            kind = {"message": _plain(row["why"]), "type": row["status"]}
+            ElementTree.SubElement(case, "failure", kind).text = _plain(result.summary["statement"])
+        elif row["status"] == "inconclusive":
+            ElementTree.SubElement(case, "skipped", {"message": _plain(row["why"])})
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(
+        map(_plain, [result.summary["statement"], *result.notes])
+    )
+    ElementTree.indent(root)
+    found: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return found + b"\n"
+
+
+def _plain(text: str) -> str:
+    """Without characters that XML cannot hold, such as those that kernel names of broken files have."""
+    return "".join(
+        c if c in "\t\n" or " " <= c < "\ud800" or "\ue000" <= c <= "\ufffd" or c > "\uffff" else "?" for c in text
+    )
