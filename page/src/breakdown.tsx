@@ -1,6 +1,6 @@
 // Where the step went: every instant of a rank's window is one of four things, and idle time has a cause.
 
-import { Command, Key, Section } from "./section";
+import { Command, Key, Section, Window } from "./section";
 import { duration, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Breakdown, BreakdownRow } from "./types";
@@ -68,15 +68,16 @@ function Bar({ row, scale }: { row: BreakdownRow; scale: number }) {
 export function StepBar({ part }: { part: Breakdown }) {
   if (part.rows.length === 0) return null;
   const all = total(part.rows);
-  const shown = pieces(all);
+  const shown = pieces(all).filter((piece) => piece.ns >= 0.0005 * all.window_ns);
   return (
     <figure class="stepbar">
       <Bar row={all} scale={all.window_ns} />
-      <figcaption>
+      <figcaption class="keys">
         {shown.map(({ kind, name, ns }) => (
           <Key kind={kind}><b>{percent((100 * ns) / all.window_ns)}</b> {name}</Key>
         ))}
       </figcaption>
+      <Window lines={part.windows} />
     </figure>
   );
 }

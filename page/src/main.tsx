@@ -30,15 +30,18 @@ function App({ report }: { report: Report }) {
   };
   const show = (finding: Finding) => look(finding.title, finding.where);
   const showChunk = (chunk: Chunk) => {
-    const ahead = Number(BigInt(parts.pipeline!.origin) - BigInt(timeline!.origin));
-    look(chunk.label, [{ rank: chunk.rank, stream: null, start: chunk.start_ns + ahead, end: chunk.end_ns + ahead }]);
+    look(chunk.label, [{ rank: chunk.rank, stream: null, start: chunk.start_ns, end: chunk.end_ns }]);
   };
   const back = () => document.getElementById("findings")?.scrollIntoView({ behavior: "smooth" });
   const sections = [
     findings && ["findings", "Findings"],
     ["breakdown", "Breakdown"],
     timeline && ["timeline", "Timeline"],
-    ...(["overlap", "collectives", "stragglers", "pipeline"] as const).map((id) => parts[id] && [id, parts[id]!.title]),
+    parts.overlap && ["overlap", "Overlap"],
+    parts.collectives && ["collectives", "Collectives"],
+    parts.stragglers && ["stragglers", "Stragglers"],
+    parts.pipeline && ["pipeline", "Pipeline"],
+    ["notes", "Notes"],
   ].filter((entry): entry is [string, string] => Boolean(entry));
   return (
     <Ranks.Provider value={ranks}>

@@ -46,8 +46,9 @@ function Gantt({ part, show }: { part: Pipeline; show: ((chunk: Chunk) => void) 
     watch.observe(box.current!);
     return () => watch.disconnect();
   }, []);
-  const end = Math.max(...part.chunks.map((chunk) => chunk.end_ns), 1);
-  const x = scaleLinear([0, end], [0, width]);
+  const start = Math.min(...part.chunks.map((chunk) => chunk.start_ns));
+  const end = Math.max(...part.chunks.map((chunk) => chunk.end_ns)) - start;
+  const x = scaleLinear([0, Math.max(end, 1)], [0, width]);
   const ticks = x.ticks(8);
   const step = (ticks[1] ?? end) - (ticks[0] ?? 0);
   const place = new Map(part.ranks.map((row, i) => [row.rank, i]));
@@ -68,8 +69,8 @@ function Gantt({ part, show }: { part: Pipeline; show: ((chunk: Chunk) => void) 
             </g>
           ))}
           {part.chunks.map((chunk) => {
-            const left = x(chunk.start_ns);
-            const wide = Math.max(0.8, x(chunk.end_ns) - left - 0.6);
+            const left = x(chunk.start_ns - start);
+            const wide = Math.max(0.8, x(chunk.end_ns - start) - left - 0.6);
             const y = place.get(chunk.rank)! * LINE;
             return (
               <g class={show ? "chunk clicks" : "chunk"} onClick={show ? () => show(chunk) : undefined}>

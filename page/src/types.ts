@@ -123,7 +123,6 @@ export interface PipelineRank {
 export interface Pipeline extends Part {
   chunks: Chunk[];
   ranks: PipelineRank[];
-  origin: string;
   left_out: number;
   rank_command: string;
   summary: { schedule?: string; micro_batches?: number; ideal_pct?: number; bubble_pct?: number; slowest?: string };
@@ -145,15 +144,23 @@ export interface LaneIndex {
 
 export type ColumnName = "start" | "dur" | "kind" | "name" | "range" | "stage" | "outside" | "n";
 
+/** A moment of the rank's own clock, where it is drawn, and how many ns of that clock pass in one that is drawn. */
+export interface RankScale {
+  rank: number;
+  own: string;
+  drawn: number;
+  rate: number;
+  windows: { start: number; end: number; label: string }[];
+}
+
 export interface TimelineData extends Part {
   /** The command without a window, to add one to. */
   plain: string;
-  origin: string;
   kinds: string[];
   lanes: LaneIndex[];
   columns: Record<ColumnName, Column>;
   texts: string[][];
-  ranks: { rank: number; ahead: string; windows: { start: number; end: number; label: string }[] }[];
+  ranks: RankScale[];
   ops: number;
   left_out: string[];
   purposes: { rank: number; stream: number; kind: string; purpose: string | null }[];

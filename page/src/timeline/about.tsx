@@ -44,7 +44,8 @@ export function Tip({ title, rows }: { title: string; rows: [string, string][] }
 /** The selected mark, with the command that prints what runs in its time. */
 export function Details(props: { model: Model; rank: RankLanes; mark: number; lane: string; close: () => void }) {
   const { model, rank, mark } = props;
-  const own = (time: number) => BigInt(model.data.origin) + rank.ahead + BigInt(Math.round(time));
+  const { own: base, drawn, rate } = rank.scale;
+  const own = (time: number) => BigInt(base) + BigInt(Math.round((time - drawn) * rate));
   const start = model.start[mark]!;
   const end = start + Math.max(1, model.dur[mark]!);
   const command = `${model.data.plain} --rank ${rank.rank} --start ${own(start)} --end ${own(end)}`;

@@ -110,6 +110,7 @@ function drawRow(ctx: CanvasRenderingContext2D, model: Model, view: View, colour
   }
   const lane = row.lane ?? row.rank.parts;
   if (lane) drawMarks(ctx, model, view, colours, row, lane);
+  if (!row.lane) drawWindows(ctx, model, view, colours, row);
 }
 
 function drawMarks(
@@ -149,10 +150,20 @@ function drawMarks(
     }
     if (w > 26 && !head) {
       ctx.fillStyle = lane.group === RANGES ? colours.ink : colours.onmark;
-      ctx.fillText(cut(model.short(model.name[i]!), Math.floor((w - 7) / 5.9)), x + 4, y + tall / 2 + 0.5);
+      ctx.fillText(cut(model.short(model.name[i]!), Math.floor((w - 6) / 6.4)), x + 4, y + tall / 2 + 0.5);
     }
   }
   ctx.globalAlpha = 1;
+}
+
+/** A line under the stretch of the step that the other figures measure, where that is not all of it. */
+function drawWindows(ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row): void {
+  ctx.fillStyle = colours.ink;
+  for (const { start, end } of row.rank.scale.windows) {
+    if (end - start > 0.98 * model.end) continue;
+    const left = Math.max(xOf(view, start), LABELS), right = Math.min(xOf(view, end), view.width);
+    if (right > left) ctx.fillRect(left, row.top + row.height - 3, right - left, 2);
+  }
 }
 
 /** Frames around the moments that a finding names. */

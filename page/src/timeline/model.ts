@@ -1,7 +1,7 @@
 // The timeline's marks as typed arrays, sorted by lane and start; lanes; and the rows that they are drawn on.
 
 import { column, type Numbers } from "../data";
-import type { LaneIndex, Report, TimelineData } from "../types";
+import type { LaneIndex, RankScale, Report, TimelineData } from "../types";
 
 /** Groups of lanes within a rank, as the Python side numbers them. */
 export const PARTS = 0, RANGES = 1, STREAMS = 2;
@@ -19,8 +19,7 @@ export interface RankLanes {
   rank: number;
   title: string;
   subtitle: string;
-  ahead: bigint;
-  windows: { start: number; end: number; label: string }[];
+  scale: RankScale;
   parts: Lane | null;
   lanes: Lane[];
 }
@@ -82,15 +81,15 @@ export class Model {
   private lanesByRank(report: Report): RankLanes[] {
     const about = new Map(report.ranks.map((rank) => [rank.rank, rank]));
     const purposes = new Map(this.data.purposes.map((p) => [`${p.rank} ${p.stream}`, p]));
-    return this.data.ranks.map(({ rank, ahead, windows }) => {
+    return this.data.ranks.map((scale) => {
+      const { rank } = scale;
       const own = this.data.lanes.filter((lane) => lane.rank === rank).map((lane) => this.lane(lane, purposes));
       const { place = "", host = "" } = about.get(rank) ?? {};
       return {
         rank,
         title: `rank ${rank}`,
         subtitle: place || host || "",
-        ahead: BigInt(ahead),
-        windows,
+        scale,
         parts: own.find((lane) => lane.group === PARTS) ?? null,
         lanes: own.filter((lane) => lane.group !== PARTS),
       };
@@ -133,5 +132,6 @@ export class Model {
 
 function purposeOf(stream: { kind: string; purpose: string | null } | undefined): string {
   if (!stream) return "";
-  return stream.kind === "comm" ? stream.purpose ?? stream.kind : stream.kind;
+  const known = stream.purpose && stream.purpose !== "unknown" ? stream.purpose : "communication";
+  return stream.kind === "comm" ? known : stream.kind;
 }

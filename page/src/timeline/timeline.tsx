@@ -38,6 +38,7 @@ export function Timeline({ part, model, focus, back }: {
   const { rows, height } = useMemo(() => layout(model, open), [model, open]);
   const found = useMemo(() => search(model, wanted), [model, wanted]);
   const places = focus?.places ?? [];
+  const chunked = model.ranks.some(({ scale }) => scale.windows.some(({ start, end }) => end - start <= 0.98 * model.end));
 
   const paint = useCallback(() => {
     queued.current = 0;
@@ -213,6 +214,7 @@ export function Timeline({ part, model, focus, back }: {
       <p class="dim hint">
         Drag to move, Ctrl + wheel to zoom, or keys <kbd>w</kbd> <kbd>s</kbd> <kbd>a</kbd> <kbd>d</kbd> <kbd>0</kbd>.
         {" "}{count(part.ops, "op")}. Ranges lie where the work they launched ran.
+        {chunked && " The line under a rank's strip is the window of the other figures."}
         {part.left_out.map((line) => <> {line}.</>)}
       </p>
     </Section>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
@@ -48,6 +49,14 @@ def spans(numbers: Iterable[int]) -> str:
         else:
             parts.append([n, n])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def numbers(text: str) -> set[int]:
+    """What `spans` wrote; empty for other texts."""
+    if not re.fullmatch(r"\d+(-\d+)?(,\s*\d+(-\d+)?)*", text):
+        return set()
+    ends = (part.split("-") for part in text.split(","))
+    return {n for pair in ends for n in range(int(pair[0]), int(pair[-1]) + 1)}
 
 
 def _group_line(members: list[dict[str, Any]]) -> str:

@@ -57,10 +57,9 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     setup = asker.ask("setup")
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
-    ahead = drawing.ahead if drawing is not None else {}
     made = [tried(s.TITLE, s.make) for s in (overlap, collectives, stragglers)]
-    if drawn:
-        made.append(tried(pipeline.TITLE, pipeline.make, ahead))
+    if drawing is not None:
+        made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]
     notes = [n for p in (concluded, where, *parts, drawing.part if drawing else None) if p is not None for n in p.notes]
     return Report(

@@ -82,13 +82,7 @@ def _part(part: Part, **replaced: Any) -> dict[str, Any]:
 
 def _placed(report: Report, concluded: Part) -> list[dict[str, Any]]:
     """Findings with the places they name on the timeline's scale; none where there is no timeline."""
-    drawn = report.timeline
-    rows = []
-    for row in concluded.data["rows"]:
-        where = []
-        for place in row["where"] if drawn is not None else ():
-            base = drawn.origin + drawn.ahead.get(place["rank"], 0)  # type: ignore[union-attr]
-            span = {"start": place["start_ns"] - base, "end": place["end_ns"] - base}
-            where.append({"rank": place["rank"], "stream": place.get("stream"), **span})
-        rows.append({**row, "where": where})
-    return rows
+    if report.timeline is None:
+        return [{**row, "where": []} for row in concluded.data["rows"]]
+    placed = report.timeline.placed
+    return [{**row, "where": [p for w in row["where"] if (p := placed(w))]} for row in concluded.data["rows"]]

@@ -40,6 +40,8 @@ def thin(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[pl.DataFr
 
 def _merged(marks: pl.DataFrame, short: npt.NDArray[np.bool_], group: I64, length: I64) -> pl.DataFrame:
     """Long marks as they are, and one mark for each group of short ones."""
+    if len(group) == 0:
+        return marks
     order = np.lexsort((length, group))
     small = marks.filter(pl.Series(short))[order]
     last = np.flatnonzero(np.r_[group[order][1:] != group[order][:-1], True])  # the longest of each group

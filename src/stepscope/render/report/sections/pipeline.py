@@ -6,25 +6,23 @@ import polars as pl
 
 from stepscope.render.report.asking import Asker
 from stepscope.render.report.part import Part, part
+from stepscope.render.report.scale import Scale, drawn
 
 TITLE = "Pipeline"
 #: Lines of the chart; beyond, one rank of every stage stands for all.
 MOST_RANKS = 32
 
 
-def make(asker: Asker, shifts: dict[int, int]) -> Part:
-    """`shifts`: what each rank's clock is ahead of the common one, so that chunks of different hosts line up."""
+def make(asker: Asker, by_rank: dict[int, Scale]) -> Part:
+    """`by_rank`: how the ranks' own times are drawn, so that chunks of different hosts line up."""
     found = asker.ask("pipeline", by="chunk")
     bubbles = asker.ask("pipeline", by="rank")
     ranks = bubbles.rows.sort("stage", "rank", nulls_last=True)
     shown = ranks
     if ranks.height > MOST_RANKS:
         shown = ranks.unique("stage", keep="first", maintain_order=True)
-    ahead = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
     wanted = found.rows.filter(pl.col("rank").is_in(shown["rank"].implode()))
-    chunks = wanted.with_columns(pl.col("start_ns") - ahead, pl.col("end_ns") - ahead)
-    origin = int(chunks["start_ns"].min() or 0)  # type: ignore[arg-type]
-    chunks = chunks.with_columns(pl.col("start_ns") - origin, pl.col("end_ns") - origin)
+    chunks = drawn(wanted, by_rank, "start_ns", "end_ns")
     kept = ("rank", "step", "kind", "mb", "part", "label", "start_ns", "end_ns", "bubble_ns", "before_ns")
     return part(
         "pipeline",
@@ -32,7 +30,6 @@ def make(asker: Asker, shifts: dict[int, int]) -> Part:
         asker.command("pipeline", by="chunk"),
         bubbles,
         chunks=chunks.select(kept).to_dicts(),
-        origin=str(origin),
         ranks=shown.to_dicts(),
         left_out=ranks.height - shown.height,
         rank_command=asker.command("pipeline", by="rank"),

@@ -1,7 +1,7 @@
 """The interactive timeline: every op of the window on its rank's streams, with the ranges that launched it above.
 
 The page gets columns of numbers, sorted by lane and start (`pack`), and a table of texts. Times are nanoseconds since
-`origin` on the clock of all ranks; `ahead` of a rank brings them back to its own.
+the first op on the clock of all ranks; a rank's `scale` brings them back to its own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stepscope.render.layout import kernel_base
 from stepscope.render.report.asking import Asker
 from stepscope.render.report.pack import Columns
 from stepscope.render.report.part import Part, part
+from stepscope.render.report.scale import Scale, scales
 from stepscope.render.report.thin import thin
 
 TITLE = "Timeline"
@@ -32,12 +33,19 @@ _MIXED = 8
 
 @dataclass(frozen=True)
 class Timeline:
-    """The part, its block of numbers, and what each rank's clock is ahead of the common one."""
+    """The part, its block of numbers, and by rank how its own times are drawn."""
 
     part: Part
     block: str
-    origin: int
-    ahead: dict[int, int]
+    scales: dict[int, Scale]
+
+    def placed(self, where: dict[str, Any]) -> dict[str, Any] | None:
+        """A moment of a rank's own clock as it is drawn; None for a rank that is not."""
+        scale = self.scales.get(where["rank"])
+        if scale is None:
+            return None
+        start, end = scale.at(where["start_ns"]), scale.at(where["end_ns"])
+        return {"rank": where["rank"], "stream": where.get("stream"), "start": start, "end": end}
 
 
 def make(asker: Asker) -> Timeline:
@@ -48,7 +56,8 @@ def make(asker: Asker) -> Timeline:
     if ops.rows.height == 0:
         raise CannotAnswer("no GPU work in the window", "choose another with --index or --anchor")
     origin = min(int(f["common_start_ns"].min()) for f in (ops.rows, parts.rows))  # type: ignore[arg-type]
-    ahead = dict(parts.rows.group_by("rank").agg((pl.col("start_ns") - pl.col("common_start_ns")).first()).iter_rows())
+    by_rank = scales(parts.rows, origin)
+    measured = asker.ask("window")
     texts = _Texts()
     marks = [
         *_kept(_op_marks(ops.rows, origin, texts), MOST_OPS, (*_LANE, "kind"), "ops"),
@@ -63,20 +72,19 @@ def make(asker: Asker) -> Timeline:
         asker.command("timeline", **which),
         ops,
         plain=shlex.join(["stepscope", "timeline", *asker.paths]),
-        origin=str(origin),  # more digits than a double holds
         kinds=KINDS,
         lanes=lanes,
         columns=columns,
         texts=texts.list(),
         ranks=[
-            {"rank": rank, "ahead": str(ahead.get(rank, 0)), "windows": spans}
-            for rank, spans in _windows(ops, origin, ahead).items()
+            {"rank": rank, "windows": _windows(measured, rank, scale), **scale.data()}
+            for rank, scale in sorted(by_rank.items())
         ],
         ops=ops.rows.height,
         left_out=said,
         purposes=_purposes(asker),
     )
-    return Timeline(made, block, origin, ahead)
+    return Timeline(made, block, by_rank)
 
 
 class _Texts:
@@ -190,15 +198,10 @@ def _packed(frames: list[pl.DataFrame]) -> tuple[str, list[dict[str, int]], dict
     return block.text(), rows, columns
 
 
-def _windows(result: Result, origin: int, ahead: dict[int, int]) -> dict[int, list[dict[str, Any]]]:
-    """By rank, the windows on the timeline's own scale."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for w in result.window:
-        if w["gpu_start_ns"] is not None:
-            base = origin + ahead.get(w["rank"], 0)
-            span = {"start": w["gpu_start_ns"] - base, "end": w["gpu_end_ns"] - base, "label": w["label"]}
-            found.setdefault(w["rank"], []).append(span)
-    return found
+def _windows(found: Result, rank: int, scale: Scale) -> list[dict[str, Any]]:
+    """The windows of the other figures on this rank, as they are drawn."""
+    mine = [w for w in found.window if w["rank"] == rank and w["gpu_start_ns"] is not None]
+    return [{"start": scale.at(w["gpu_start_ns"]), "end": scale.at(w["gpu_end_ns"]), "label": w["label"]} for w in mine]
 
 
 def _purposes(asker: Asker) -> list[dict[str, Any]]:

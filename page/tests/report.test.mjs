@@ -1,0 +1,200 @@
+// What a reader does with a report, in a real Chromium. tests/render/test_report_browser.py makes the reports.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { expected, launch, moved, open, serve, settled, visible } from "./browser.mjs";
+
+let browser;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser.close());
+
+const background = (page) => page.$eval("body", (body) => getComputedStyle(body).backgroundColor);
+const light = (colour) => colour.match(/\d+/g).slice(0, 3).every((part) => Number(part) > 200);
+
+test("opens from a file, without an error or a request", async () => {
+  const { page, problems } = await open(browser, "job");
+  const known = await expected("job");
+  assert.equal(await page.textContent(".statement"), known.statement);
+  const titles = await page.$$eval(".finding h3", (found) => found.map((title) => title.textContent));
+  assert.deepEqual(titles, known.titles);
+  const sections = await page.$$eval("main section", (found) => found.map((section) => section.id));
+  assert.deepEqual(sections, ["findings", "breakdown", "timeline", "overlap", "collectives", "stragglers", "pipeline", "notes"]);
+  for (const id of sections) await page.$eval(`#${id}`, (section) => section.scrollIntoView());
+  assert.equal(await page.$$eval(".gantt rect", (found) => found.length), known.chunks);
+  assert.deepEqual(problems, []);
+});
+
+test("opens from a server too", async () => {
+  const server = await serve();
+  const { page, problems } = await open(browser, "job", { url: `http://127.0.0.1:${server.address().port}/job.html` });
+  assert.ok(await page.isVisible(".statement"));
+  assert.deepEqual(problems, []);
+  server.close();
+});
+
+test("every figure has its command, and the clipboard gets it", async () => {
+  const { page, problems } = await open(browser, "job", { permissions: ["clipboard-read", "clipboard-write"] });
+  const commands = await page.$$eval(".command code", (found) => found.map((code) => code.textContent));
+  for (const name of ["diagnose", "breakdown", "timeline", "overlap", "collectives", "stragglers", "pipeline", "report"]) {
+    assert.ok(commands.some((command) => command.startsWith(`stepscope ${name} `)), name);
+  }
+  await page.click("#breakdown .command:last-child button");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()),
+    await page.textContent("#breakdown .command:last-child code"));
+  assert.deepEqual(problems, []);
+});
+
+test("zooms at the pointer, moves, and shows all again", async () => {
+  const { page, problems } = await open(browser, "job");
+  await page.locator("canvas").scrollIntoViewIfNeeded();
+  const whole = await settled(page);
+  const box = await page.locator("canvas").boundingBox();
+  const [labels, at] = [168, box.x + 600];
+  await page.mouse.move(at, box.y + 60);
+  await page.keyboard.down("Control");
+  await page.mouse.wheel(0, -300);
+  await page.keyboard.up("Control");
+  const near = await moved(page, whole);
+  assert.ok(near.to - near.from < 0.6 * (whole.to - whole.from), "closer");
+  const under = (view) => view.from + ((at - box.x - labels) / (box.width - labels)) * (view.to - view.from);
+  assert.ok(Math.abs(under(near) - under(whole)) < 0.01 * (whole.to - whole.from), "what was under the pointer stays there");
+  await page.mouse.down();
+  await page.mouse.move(at - 100, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  const dragged = await moved(page, near);
+  const pixel = (near.to - near.from) / (box.width - labels);
+  assert.ok(Math.abs(dragged.from - near.from - 100 * pixel) < 3 * pixel, "dragged along");
+  await page.focus(".stage");
+  await page.keyboard.press("w");
+  const closer = await moved(page, dragged);
+  assert.ok(closer.to - closer.from < 0.6 * (dragged.to - dragged.from));
+  await page.click("text=whole window");
+  assert.deepEqual(await moved(page, closer), whole);
+  assert.deepEqual(problems, []);
+});
+
+test("searches names, and goes from match to match", async () => {
+  const { page, problems } = await open(browser, "job");
+  const { search } = await expected("job");
+  const whole = await settled(page);
+  await page.fill("input[type=search]", search.text);
+  const said = await page.textContent(".found");
+  assert.ok(said.startsWith(`${search.matches.toLocaleString("en")} matches`), said);
+  await page.press("input[type=search]", "Enter");
+  const first = await moved(page, whole);
+  assert.ok(first.from <= search.first.start && search.first.end <= first.to, "the first match is in view");
+  assert.ok((await page.textContent(".details")).includes(search.text));
+  await page.fill("input[type=search]", "/[/");
+  assert.ok((await page.textContent(".found")).includes("regular expression"));
+  await page.fill("input[type=search]", "no kernel is called so");
+  assert.ok((await page.textContent(".found")).startsWith("0 matches"));
+  assert.deepEqual(problems, []);
+});
+
+test("a click on a finding shows it on the timeline", async () => {
+  const { page, problems } = await open(browser, "job");
+  const { place } = await expected("job");
+  const whole = await settled(page);
+  await page.click(".finding .show");
+  const shown = await moved(page, whole);
+  assert.ok(shown.from <= place.start && place.end <= shown.to, "its first moment is in view");
+  assert.ok(shown.to - shown.from < whole.to - whole.from, "and close");
+  const { top, bottom } = await page.$eval("#timeline", (section) => section.getBoundingClientRect().toJSON());
+  assert.ok(top < 400 && bottom > 400, "the timeline is on the screen");
+  assert.ok((await page.textContent(".focus")).includes(await page.textContent(".finding h3")));
+  assert.deepEqual(problems, []);
+});
+
+test("hovering and clicking name an op, with a command for its time", async () => {
+  const { page, problems } = await open(browser, "job");
+  const { place, name, command } = await expected("job");
+  const whole = await settled(page);
+  await page.click(".finding .show");
+  const shown = await moved(page, whole);
+  const box = await page.locator("canvas").boundingBox();
+  const x = box.x + 168 + (((place.start + place.end) / 2 - shown.from) / (shown.to - shown.from)) * (box.width - 168);
+  let tip = null;
+  for (let y = box.y + 30; y < box.y + box.height && !tip?.includes(name); y += 5) {
+    await page.mouse.move(x, y);
+    tip = (await page.$(".tip")) && (await page.textContent(".tip"));
+    if (tip?.includes(name)) await page.mouse.click(x, y);
+  }
+  assert.ok(tip?.includes(name), `the op lies where its finding says: ${tip}`);
+  assert.equal(await page.textContent(".details .command code"), command);
+  assert.deepEqual(problems, []);
+});
+
+test("dark where the system is, and by the button", async () => {
+  const { page, problems } = await open(browser, "job", { colorScheme: "dark" });
+  assert.ok(!light(await background(page)));
+  await page.click("button.theme");
+  assert.ok(light(await background(page)));
+  const other = await open(browser, "job");
+  assert.ok(light(await background(other.page)));
+  assert.deepEqual([...problems, ...other.problems], []);
+});
+
+test("prints, light and without its tools", async () => {
+  const { page, problems } = await open(browser, "job", { colorScheme: "dark" });
+  const pdf = await page.pdf({ format: "A4" });
+  assert.equal(pdf.subarray(0, 5).toString(), "%PDF-");
+  assert.ok(pdf.toString("latin1").match(/\/Type\s*\/Page\b/g).length >= 2, "several pages");
+  assert.ok(!light(await background(page)), "dark again afterwards");
+  await page.emulateMedia({ media: "print" });
+  for (const hidden of ["nav", ".tools", ".show"]) assert.ok(!(await page.isVisible(hidden)), hidden);
+  assert.ok(await page.isVisible(".statement"));
+  assert.deepEqual(problems, []);
+});
+
+test("names are text, whatever they say", async () => {
+  const { page, problems } = await open(browser, "hostile");
+  const { texts } = await expected("hostile");
+  await page.waitForTimeout(200);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  const shown = await page.textContent("body");
+  for (const text of texts) assert.ok(shown.includes(text), text);
+  await page.fill("input[type=search]", "</script>");
+  assert.ok((await page.textContent(".found")).startsWith("1 match"));
+  assert.equal(await page.$$eval("main img, main script", (found) => found.length), 0);
+  assert.deepEqual(problems, []);
+});
+
+test("a hundred thousand ops move smoothly", async () => {
+  const { page, problems } = await open(browser, "large");
+  const { ops } = await expected("large");
+  assert.ok((await page.textContent("#timeline")).includes(`${ops.toLocaleString("en")} ops`));
+  await page.focus(".stage");
+  const whole = await settled(page);
+  await page.keyboard.press("w");
+  await moved(page, whole);
+  // How long the page takes for a frame of the whole window, which has the most to draw.
+  const frames = await page.evaluate(async () => {
+    const [stage, times] = [document.querySelector(".stage"), []];
+    for (let i = 0; i < 12; i++) {
+      stage.dispatchEvent(new KeyboardEvent("keydown", { key: i % 2 ? "w" : "0", bubbles: true }));
+      for (let frame = 0; frame < 12; frame++) {
+        const start = performance.now();
+        await new Promise(requestAnimationFrame);
+        times.push(performance.now() - start);
+      }
+    }
+    return times.sort((a, b) => a - b);
+  });
+  const median = frames[frames.length >> 1];
+  assert.ok(median < 150, `a frame takes ${median.toFixed(1)} ms`); // 17 ms on an idle machine
+  assert.deepEqual(problems, []);
+});
+
+test("ranks close and open", async () => {
+  const { page, problems } = await open(browser, "job");
+  const tall = () => page.$eval(".tall", (element) => element.clientHeight);
+  const before = await tall();
+  const box = await page.locator("canvas").boundingBox();
+  await page.mouse.click(box.x + 40, box.y + 26 + 10);
+  assert.ok((await tall()) < before);
+  await page.mouse.click(box.x + 40, box.y + 26 + 10);
+  assert.equal(await tall(), before);
+  assert.ok((await visible(page)).from === 0);
+  assert.deepEqual(problems, []);
+});

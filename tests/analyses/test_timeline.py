@@ -1,0 +1,97 @@
+"""What ran when, by hand: ops, ranges where their work ran, and the parts of the window."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from fake import call, comm, make, nvtx, op
+
+from stepscope import api
+from stepscope.analyses._window import WindowSpec
+from stepscope.analyses.timeline import timeline
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.profile import Profile
+
+
+def job() -> Profile:
+    """Two steps. The first launches a gemm, in `layer`, and a communication that is still running in the second."""
+    return make(
+        ops=[op(100, 200, "gemm", 7, call=1), comm(150, 420, 9, call=2), op(300, 400, "relu", 7, call=3)],
+        calls=[call(5, 8, id=1), call(20, 22, id=2), call(105, 107, id=3)],
+        ranges=[
+            nvtx(0, 50, "step 0"),
+            nvtx(2, 30, "layer00.stage1_f"),
+            nvtx(18, 25, "send"),
+            nvtx(100, 150, "step 1"),
+            nvtx(40, 45, "empty"),
+        ],
+    )
+
+
+def ask(spec: WindowSpec, **options: object) -> list[dict]:
+    return timeline(job(), spec, **options).rows.to_dicts()  # type: ignore[arg-type]
+
+
+def test_ops_of_the_window_and_what_else_runs_in_it():
+    rows = ask(WindowSpec(index=1))
+    assert [(r["stream"], r["name"], r["start_ns"], r["end_ns"], r["inside"]) for r in rows] == [
+        (7, "relu", 300, 400, True),
+        (9, "ncclDevKernel_SendRecv", 150, 420, False),
+    ]
+    assert [(r["role"], r["stage"], r["range"]) for r in rows] == [
+        ("compute", "(no stage)", "step 1"),
+        ("comm", "stage1_f", "send"),
+    ]
+    assert all(r["common_start_ns"] == r["start_ns"] and r["dur_ns"] == r["end_ns"] - r["start_ns"] for r in rows)
+
+
+def test_ranges_lie_where_their_work_ran():
+    rows = ask(WindowSpec(whole=True), by="range")
+    assert [(r["depth"], r["range"], r["start_ns"], r["end_ns"], r["n"]) for r in rows] == [
+        (0, "step 0", 100, 420, 2),
+        (1, "layer00.stage1_f", 100, 420, 2),
+        (2, "send", 150, 420, 1),
+        (0, "step 1", 300, 400, 1),
+    ]
+
+
+def test_parts_follow_each_other_and_fill_the_window():
+    rows = ask(WindowSpec(whole=True), by="part")
+    assert [(r["part"], r["start_ns"], r["end_ns"]) for r in rows] == [
+        ("compute", 100, 200),
+        ("comm_exposed", 200, 300),
+        ("compute", 300, 400),
+        ("comm_exposed", 400, 420),
+    ]
+
+
+def test_the_step_instead_of_a_chunk():
+    profile = make(
+        ops=[op(100, 200, call=1), op(300, 400, call=2)],
+        calls=[call(5, 8, id=1), call(20, 22, id=2)],
+        ranges=[
+            nvtx(0, 30, "step 0"),
+            nvtx(1, 10, "forward chunk 0 backward chunk 0"),
+            nvtx(12, 30, "forward chunk 1 backward chunk 1"),
+        ],
+    )
+    assert timeline(profile, WindowSpec()).rows["start_ns"].to_list() == [300]
+    assert timeline(profile, WindowSpec(), step=True).rows["start_ns"].to_list() == [100, 300]
+    assert timeline(profile, WindowSpec(index="all")).rows["start_ns"].to_list() == [100, 300]
+
+
+def test_parts_sum_to_the_breakdown(shared):
+    for file in ("moe4mps/overlapped.sqlite", "train/eager.sqlite", "moe4/overlapped.rank0.pt.trace.json.gz"):
+        profile = api.open(shared / "traces" / "h200" / file)
+        sums = profile.timeline(by="part").rows.group_by("rank", "part").agg(pl.col("dur_ns").sum().alias("ns"))
+        found = {(r["rank"], r["part"]): r["ns"] for r in sums.to_dicts()}
+        for row in profile.breakdown().rows.to_dicts():
+            for part in ("compute", "comm_exposed", "copy_exposed", "idle"):
+                assert found.get((row["rank"], part), 0) == row[f"{part}_ns"], (file, part)
+
+
+def test_refusals():
+    with pytest.raises(CannotAnswer):
+        timeline(make(ranges=[nvtx(0, 1, "x")]), WindowSpec())
+    with pytest.raises(BadInput):
+        timeline(job(), WindowSpec(), stage="(")

@@ -1,0 +1,286 @@
+"""The report's Python side: what it asks, what it embeds, and that no name becomes markup."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_answers import STEP_NS, answers, diagnosis, finding, ops
+
+from stepscope import api
+from stepscope.cli.main import run
+from stepscope.errors import CannotAnswer
+from stepscope.render.report import Asker, gather
+from stepscope.render.report.html import to_html
+from stepscope.render.report.markdown import code, text, to_markdown
+from stepscope.render.report.pack import Columns
+from stepscope.render.report.scale import drawn, scales
+from stepscope.render.report.thin import thin
+from stepscope.simulate.run import simulate_to
+from stepscope.simulate.scenario import Scenario
+
+BUNDLE = Path(api.__file__).parent / "render" / "report" / "bundle"
+HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=2"><!--'
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline of four ranks; rank 3 is slow."""
+    folder = tmp_path_factory.mktemp("job")
+    faults = ("straggler:rank=3,factor=1.5",)
+    shape = {"pp": 2, "ep": 1, "dp": 2, "layers": 4, "micro_batches": 4, "steps": 2, "seed": 5}
+    simulate_to(Scenario(schedule="1f1b", faults=faults, **shape), folder, ("nsys",))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(job: Path) -> dict:
+    target = job.parent / "report.html"
+    assert run(["report", str(job), "-o", str(target)]) == 0
+    return embedded(target.read_text("utf-8"))
+
+
+def embedded(html: str) -> dict:
+    """The JSON of a page, and its block of numbers as columns."""
+    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', html, re.S)
+    block = re.search(r'<script type="text/plain" id="block">(.*?)</script>', html, re.S)
+    assert found is not None and block is not None
+    data = json.loads(found[1])
+    if data["timeline"]:
+        raw = gzip.decompress(base64.b64decode(block[1]))
+        data["marks"] = {
+            name: np.frombuffer(raw, f"<{c['type']}", c["n"], c["at"])
+            for name, c in data["timeline"]["columns"].items()
+        }
+    return data
+
+
+def fake(table: pl.DataFrame, *findings: dict, **said: str) -> Asker:
+    return Asker(answers(table, diagnosis(*findings, **said)), ("trace.sqlite",))
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_commands(job, page):
+    profile = api.open(job)
+    mine = {r["rank"]: r for r in page["parts"]["breakdown"]["rows"]}
+    for row in profile.breakdown().rows.to_dicts():
+        assert {k: mine[row["rank"]][k] for k in row} == row
+        assert sum(mine[row["rank"]]["causes"].values()) == row["idle_ns"]
+    assert page["findings"]["statement"] == profile.diagnose().summary["statement"]
+    assert page["parts"]["stragglers"]["rows"] == profile.stragglers().rows.to_dicts()
+    total = profile.overlap(by=page["parts"]["overlap"]["by"]).rows["comm_ns"].sum()
+    assert sum(r["comm_ns"] for r in page["parts"]["overlap"]["rows"]) == total
+    assert len(page["parts"]["pipeline"]["chunks"]) == profile.pipeline(by="chunk").rows.height
+    assert page["missing"] == []
+
+
+def test_commands_on_the_page_can_be_run(job, page, capsys):
+    parts = [page["findings"], *page["parts"].values(), page["timeline"]]
+    for line in dict.fromkeys([p["command"] for p in parts] + [f["command"] for f in page["findings"]["rows"]]):
+        words = shlex.split(line)
+        assert words[0] == "stepscope" and str(job) in words
+        assert run([*words[1:], "--format", "json"]) == 0, line
+    capsys.readouterr()
+
+
+def test_the_timeline_has_every_op_at_its_time(job, page):
+    profile = api.open(job)
+    marks, texts = page["marks"], [t[-1] for t in page["timeline"]["texts"]]
+    scale = {r["rank"]: r for r in page["timeline"]["ranks"]}
+    found = set()
+    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == 2):
+        rows = slice(lane["first"], lane["first"] + lane["n"])
+        own = int(scale[lane["rank"]]["own"]) - scale[lane["rank"]]["drawn"]
+        start = np.cumsum(marks["start"][rows].astype(np.int64)) + own
+        names = [texts[i] for i in marks["name"][rows]]
+        every = zip(start.tolist(), marks["dur"][rows].tolist(), names, strict=True)
+        found |= {(lane["rank"], lane["level"], *op) for op in every}
+    spans = {w["rank"]: (w["gpu_start_ns"], w["gpu_end_ns"]) for w in profile.window().window}
+    want = {
+        (r["rank"], r["stream"], r["start_ns"], r["end_ns"] - r["start_ns"], profile.names[r["name"]])
+        for r in profile.ops.iter_rows(named=True)
+        if r["start_ns"] < spans[r["rank"]][1] and r["end_ns"] > spans[r["rank"]][0]
+    }
+    assert found == want
+
+
+def test_hosts_are_drawn_on_one_clock(tmp_path):
+    """The clock of node 1 is ahead, and drifts: its ranks are drawn where they were, and can be told back."""
+    faults = ("clock:node=1,offset_us=700,drift_ppm=40",)
+    shape = {"pp": 2, "ep": 1, "dp": 2, "nodes": 2, "layers": 2, "micro_batches": 4, "steps": 2, "seed": 5}
+    simulate_to(Scenario(schedule="1f1b", faults=faults, **shape), tmp_path, ("kineto",))
+    rows = api.open(tmp_path).timeline(step=True).rows
+    by_rank = scales(rows, int(rows["common_start_ns"].min()))
+    ahead = {r: s.own - s.drawn for r, s in by_rank.items()}
+    assert ahead[1] - ahead[0] == pytest.approx(0, abs=2_000)
+    assert [ahead[r] - ahead[0] for r in (2, 3)] == pytest.approx([700_000] * 2, abs=20_000)
+    origin = int(rows["common_start_ns"].min())
+    moved = drawn(rows, by_rank, "start_ns")["start_ns"] - (rows["common_start_ns"] - origin)
+    assert moved.abs().max() <= 1
+
+
+def test_what_cannot_be_answered_is_said():
+    report = gather(fake(ops(["gemm"], [None]), finding()), "stepscope report")
+    assert {m.title for m in report.missing} == {
+        "Is communication hidden?",
+        "Collectives",
+        "Who makes whom wait",
+        "Pipeline",
+    }
+    assert "no pipeline here; profile a step of a multi-GPU run" in to_html(report)
+    assert "no stragglers here" in to_markdown(report)
+
+
+def test_without_gpu_activity_there_is_no_report(capsys, tmp_path):
+    def nothing(name: str, **_: object) -> None:
+        raise CannotAnswer("the profile has no GPU activity")
+
+    with pytest.raises(CannotAnswer):
+        gather(Asker(nothing, ()), "x")  # type: ignore[arg-type]
+
+
+def test_a_finding_without_a_place_shows_its_rank_s_step():
+    data = embedded(to_html(gather(fake(ops(["gemm"], [None]), finding(where=[])), "x")))
+    assert data["findings"]["rows"][0]["where"] == [{"rank": 0, "stream": None, "start": 0, "end": STEP_NS}]
+    assert data["findings"]["rows"][0]["command"] == "stepscope stragglers trace.sqlite"
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_is_small_and_says_the_same(job, capsys):
+    assert run(["report", str(job), "--rank", "0,3"]) == 0
+    out = capsys.readouterr().out
+    statement = api.open(job).select([0, 3]).diagnose().summary["statement"]  # type: ignore[attr-defined]
+    assert text(statement) in out and len(out) < 8000
+    rows = [line for line in out.splitlines() if re.match(r"\| [0-3] \| \d", line)]
+    assert [line.split(" | ")[0] for line in rows if "ms" in line][:2] == ["| 0", "| 3"]
+
+
+@pytest.mark.parametrize(
+    ("file", "why"), [("report.pdf", "end it in .html or .md"), ("gone/report.html", "no directory")]
+)
+def test_what_cannot_be_written_is_refused_first(file, why, tmp_path, capsys):
+    assert run(["report", str(tmp_path / "nothing.sqlite"), "-o", str(tmp_path / file)]) == 2
+    assert why in capsys.readouterr().err
+
+
+# -- nothing becomes markup --------------------------------------------------------------------------------------------
+
+
+def hostile_page() -> str:
+    bad = finding(title=HOSTILE, evidence=HOSTILE, try_next=HOSTILE, id=HOSTILE, stage=HOSTILE)
+    asker = Asker(answers(ops([HOSTILE], [HOSTILE]), diagnosis(bad, statement=HOSTILE), HOSTILE), (HOSTILE,))
+    return to_html(gather(asker, asker.command("report")))
+
+
+def test_names_do_not_become_markup():
+    html = hostile_page()
+    outside = re.sub(r"<script>.*?</script>\n</body>", "", html, flags=re.S)  # the bundle itself
+    assert "window.hacked=1</script>" not in outside and "<img" not in outside
+    assert html.count("<script") == 3 + (BUNDLE / "report.js").read_text("utf-8").count("<script")
+    assert embedded(html)["findings"]["rows"][0]["title"] == HOSTILE
+
+
+def test_the_bundle_cannot_close_its_own_tag():
+    assert "</script" not in (BUNDLE / "report.js").read_text("utf-8").lower()
+    assert "</style" not in (BUNDLE / "report.css").read_text("utf-8").lower()
+
+
+def test_the_page_forbids_every_request():
+    html = hostile_page()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None and policy[1].startswith("default-src 'none'")
+    assert not re.findall(r"(?:src|href)=[\"']?https?:", html)
+
+
+@pytest.mark.parametrize(
+    ("plain", "shown"),
+    [
+        ("a_b*c`d`", r"a\_b\*c\`d\`"),
+        ("void k<float, 4>(x)", "void k&lt;float, 4&gt;(x)"),
+        ("a | b", r"a \| b"),
+        ("@someone fixed #12", "@<!-- -->someone fixed #<!-- -->12"),
+        ("[x](http://y)", r"\[x\](http://y)"),
+        ("# a\nb", r"\# a b"),
+        (r"back\slash", r"back\\slash"),
+    ],
+)
+def test_markdown_shows_texts_as_they_are(plain, shown):
+    assert text(plain) == shown
+
+
+def test_markdown_code_takes_any_text():
+    assert code("a b") == "`a b`"
+    assert code("a `b` c") == "``a `b` c``"
+    assert code("`x`") == "`` `x` ``"
+
+
+def test_markdown_tables_keep_their_columns():
+    bad = finding(title="a | b", evidence="`|` | x", try_next="y|z", command="x | y", id="a|b")
+    report = gather(fake(ops(["gemm"], [None]), bad), "stepscope report 'a|b'", drawn=False)
+    table = [line for line in to_markdown(report).splitlines() if line.startswith("| 1 |")]
+    assert len(table) == 1 and len(re.findall(r"(?<!\\)\|", table[0])) == 8
+
+
+# -- packing -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.integers(0, 2**52), max_size=20), max_size=5))
+def test_columns_come_back(columns):
+    block = Columns()
+    places = [block.add(np.array(c, dtype=np.int64)) for c in columns]
+    raw = gzip.decompress(base64.b64decode(block.text()))
+    for values, place in zip(columns, places, strict=True):
+        assert place["at"] % 8 == 0
+        assert np.frombuffer(raw, f"<{place['type']}", place["n"], place["at"]).tolist() == values
+
+
+def test_the_same_report_has_the_same_bytes():
+    table = ops(["a", "b", "a"], ["x", None, "y"])
+    assert to_html(gather(fake(table, finding()), "x")) == to_html(gather(fake(table, finding()), "x"))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 10_000), st.integers(0, 400)), min_size=1),
+    st.integers(1, 30),
+)
+def test_thinning_loses_no_mark(rows, most):
+    lane, kind, start, length = (np.array(c, np.int64) for c in zip(*rows, strict=True))
+    marks = pl.DataFrame({"lane": lane, "kind": kind, "start": start, "end": start + length, "n": np.ones_like(lane)})
+    marks = marks.with_columns(pl.int_range(pl.len()).alias("name"))
+    kept, bin_ns = thin(marks, most, ("lane", "kind"))
+    assert kept["n"].sum() == len(rows)
+    assert (bin_ns == 0) == (len(rows) <= most)
+    for (who, what), some in kept.group_by("lane", "kind"):
+        all_of = marks.filter((pl.col("lane") == who) & (pl.col("kind") == what))
+        assert all_of["start"].min() == some["start"].min() and all_of["end"].max() == some["end"].max()
+        merged = some.filter(pl.col("n") > 1)
+        for m in merged.iter_rows(named=True):
+            inside = all_of.filter((pl.col("start") >= m["start"]) & (pl.col("end") <= m["end"]))
+            short = inside.filter(pl.col("end") - pl.col("start") < bin_ns)
+            assert short.height >= m["n"] and m["end"] - m["start"] < 2 * bin_ns
+            assert marks["name"].is_in([m["name"]]).any()
+        assert set(all_of.filter(pl.col("end") - pl.col("start") >= max(bin_ns, 1))["name"]) <= set(some["name"])
+
+
+def test_a_very_large_window_is_thinned_and_says_so(monkeypatch):
+    from stepscope.render.report.sections import timeline
+
+    monkeypatch.setattr(timeline, "MOST_OPS", 50)
+    data = embedded(to_html(gather(fake(ops(["k"] * 500, [None] * 500), finding()), "x")))
+    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 2)
+    assert lane["n"] <= 50
+    assert data["marks"]["n"][lane["first"] : lane["first"] + lane["n"]].sum() == 500
+    assert data["timeline"]["ops"] == 500 and "499 of 500 ops" in data["timeline"]["left_out"][0]
