@@ -13,18 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._causes import CAUSES, Pieces, call_causes, causes
+from stepscope.analyses._causes import API, CAUSES, Pieces, call_causes, causes
 from stepscope.analyses._hostwaits import host_waits
 from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._release import BY_LAUNCH, releases
+from stepscope.analyses._rank import COMPUTE, RankData, ranks_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Confidence, Place
+from stepscope.findings.peers import pipeline_stage
 from stepscope.intervals import Spans, intersect, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 #: Host time per launch that an eager framework needs where nothing is wrong: the call, and as much again around it.
 USUAL_PACE_NS = 6_000
@@ -32,6 +33,8 @@ USUAL_PACE_NS = 6_000
 SLOW, SLOW_BESIDE_PEERS = 1.75, 1.4
 #: Fewer launches than this say nothing of a pace.
 _ENOUGH = 16
+#: An interval between launches of so many times the median is no launching.
+_LONG = 50
 #: Moments to look at, per finding.
 PLACES = 10
 
@@ -76,31 +79,39 @@ class Host:
         return dict(table.iter_rows())
 
     @cached_property
-    def launches(self) -> I64:
-        """Calls of the step that launched something, each once, in order."""
-        launch = self.data.launch[self.data.launch != NONE]
-        return np.intersect1d(self.calls, launch)
+    def intervals(self) -> tuple[I64, I64, Mask]:
+        """The host's own time before each call, the call included unless it waits: start and end.
+
+        Threads that launch hand work to each other (forward and backward passes do), so that they count as one; calls
+        of others, as of NCCL's watchdog, say nothing of launching. The mask says which intervals are from one kernel's
+        launch to the next, with nothing between.
+        """
+        tid = self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+        kernel = np.zeros(len(tid), dtype=bool)
+        kernel[self.data.launch[(self.data.launch != NONE) & (self.data.role == COMPUTE)]] = True
+        mine = self.calls[np.isin(tid[self.calls], np.unique(tid[kernel]))]
+        held = (call_causes(self.data)[mine] != API) | np.isin(mine, host_waits(self.data).call)
+        returned = np.r_[self.begin, np.maximum.accumulate(self.stop[mine])[:-1]] if len(mine) else mine
+        end = np.maximum(np.where(held, self.start[mine], self.stop[mine]), returned)
+        launching = kernel[mine] & ~held & np.r_[False, kernel[mine[:-1]]] if len(mine) else held
+        return returned, end, launching
 
     @cached_property
     def pace_ns(self) -> float | None:
-        """Host time from one launch to the next, where nothing held the host up: median; null where too few tell.
+        """Host time from one kernel's launch to the next: median; null where too few tell."""
+        start, end, launching = self.intervals
+        return float(np.median((end - start)[launching])) if launching.sum() >= _ENOUGH else None
 
-        Launches that the GPU waited for count alone, if there are enough: those show the pace that matters.
+    def quicker(self, factor: float) -> Spans:
+        """Host time that a host which is so many times as fast at launching does not need: a part of each interval.
+
+        What takes many times as long as a launch is no launching: loading data, say, or Python at work.
         """
-        if len(self.launches) < _ENOUGH:
-            return None
-        tid = self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
-        order = np.lexsort((self.start[self.calls], tid[self.calls]))
-        mine = self.calls[order]
-        launching = np.isin(mine, self.launches)
-        held = np.isin(mine, host_waits(self.data).call)
-        after = np.r_[False, launching[:-1] & (tid[mine[1:]] == tid[mine[:-1]])]
-        usable = launching & after & ~held
-        took = self.stop[mine] - np.r_[0, self.stop[mine[:-1]]]
-        awaited = np.unique(self.data.launch[releases(self.data).why == BY_LAUNCH])
-        told = usable & np.isin(mine, awaited)
-        chosen = told if told.sum() >= _ENOUGH else usable
-        return float(np.median(took[chosen])) if chosen.sum() >= _ENOUGH else None
+        start, end, _ = self.intervals
+        took = end - start
+        some = (took > 0) & (took <= _LONG * (self.pace_ns or 0.0))
+        start = start[some]
+        return union(start, start + np.round(took[some] * (1 - 1 / factor)).astype(np.int64))
 
     @cached_property
     def idle(self) -> Pieces:
@@ -128,15 +139,16 @@ class Host:
 
 def hosts(case: Case) -> dict[int, Host]:
     """The hosts of the ranks that have the step; made once per case."""
-    known: dict[int, Host] | None = case.__dict__.get("_hosts")
-    if known is None:
-        steps = case.replay.steps
-        known = case.__dict__["_hosts"] = {
-            d.rank: Host(case.profile, d, steps[d.rank][0], int(d.end[steps[d.rank][1]]))
-            for d in ranks_of(case.profile)
-            if d.rank in steps
-        }
-    return known
+    return case.once(_hosts)
+
+
+def _hosts(case: Case) -> dict[int, Host]:
+    steps = case.replay.steps
+    return {
+        d.rank: Host(case.profile, d, steps[d.rank][0], int(d.end[steps[d.rank][1]]))
+        for d in ranks_of(case.profile)
+        if d.rank in steps
+    }
 
 
 def places(rank: int, start: I64, end: I64) -> list[Place]:
@@ -151,6 +163,11 @@ def longest(found: Iterable[Place]) -> tuple[Place, ...]:
 
 
 def slow_hosts(case: Case) -> tuple[dict[int, float], dict[int, float]]:
+    """See `_slow_hosts`; once per case."""
+    return case.once(_slow_hosts)
+
+
+def _slow_hosts(case: Case) -> tuple[dict[int, float], dict[int, float]]:
     """Ranks that launch slowly, with how many times too slowly: beside their peers, and by the usual pace.
 
     A rank that is slower than the median of the others is compared with them; all ranks together, with what is usual.
@@ -171,6 +188,12 @@ def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:
     """Ranks with at least a quarter of what the worst has."""
     most = max(weights.values(), default=0)
     return tuple(sorted(r for r, w in weights.items() if w and 4 * w >= most))
+
+
+def stage_of(case: Case, ranks: tuple[int, ...]) -> str | None:
+    """The pipeline stage that all of some ranks are in; null where all ranks are meant, or ranks of several stages."""
+    found = {pipeline_stage(case, r) for r in ranks}
+    return found.pop() if len(found) == 1 and len(ranks) < len(case.ranks) else None
 
 
 def sure(case: Case) -> Confidence:

@@ -6,22 +6,38 @@ once it is warm. What it could give back is the step replayed with those calls n
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from stepscope.analyses._causes import ALLOC
 from stepscope.analyses._change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import guilty, hosts, longest, sure
+from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
 from stepscope.findings.words import counted, ms
+
+I64 = npt.NDArray[np.int64]
 
 ID = "allocator-churn"
 
 
-def detect(case: Case) -> list[Finding]:
+def _found(case: Case) -> dict[int, tuple[Host, I64]]:
+    """By rank: the calls; nothing where they cannot matter."""
     found = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(ALLOC))}
-    spent = {r: h.length(calls) for r, (h, calls) in found.items()}
-    if not case.material(max(spent.values(), default=0)):
+    return found if case.material(max((h.length(calls) for h, calls in found.values()), default=0)) else {}
+
+
+def freed(case: Case) -> Change:
+    """No such calls; nothing where there are none."""
+    return Change(unheld={r: calls for r, (_, calls) in case.once(_found).items()})
+
+
+def detect(case: Case) -> list[Finding]:
+    found = case.once(_found)
+    if not found:
         return []
-    saved = case.saved(Change(unheld={r: calls for r, (_, calls) in found.items()}))
+    spent = {r: h.length(calls) for r, (h, calls) in found.items()}
+    saved = case.saved(freed(case))
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
     host, calls = found[worst]
@@ -37,6 +53,7 @@ def detect(case: Case) -> list[Finding]:
             _advice(names),
             ("idle", "--by cause"),
             ranks=ranks,
+            stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in found[r][0].longest(found[r][1])),
         )
     ]

@@ -11,10 +11,12 @@ import numpy as np
 
 from stepscope.analyses._change import Change
 from stepscope.analyses._lateness import data_ranges, host_late
+from stepscope.analyses._window import WHOLE
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.detectors.launch_bound import quick
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, places, slow_hosts, sure
+from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans
 
@@ -24,28 +26,34 @@ ID = "data-stall"
 _USUAL_NS = 200_000
 
 
-def detect(case: Case) -> list[Finding]:
-    fetching: dict[int, tuple[Host, Spans, bool]] = {}
+def _found(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
+    """By rank: when its host was getting input, and whether ranges say so. Nothing where it cannot matter."""
+    found: dict[int, tuple[Host, Spans, bool]] = {}
     for rank, host in hosts(case).items():
-        spans, named = _fetching(host)
+        spans, named = _fetching(case, host)
         spans = spans.clip(host.begin, host.end)
         if host.idle_in(spans):
-            fetching[rank] = host, spans, named
-    if not fetching or _late_together(case, fetching):
+            found[rank] = host, spans, named
+    most = max((h.idle_in(s) for h, s, _ in found.values()), default=0)
+    if not case.material(most - _USUAL_NS * case.steps) or _late_together(case, found):
+        return {}
+    return found
+
+
+def fetched(case: Case) -> Change:
+    """Input that is there when it is needed; nothing where it is."""
+    return Change(cut={r: s for r, (_, s, _) in case.once(_found).items()})
+
+
+def detect(case: Case) -> list[Finding]:
+    fetching = case.once(_found)
+    if not fetching:
         return []
     lost = {r: h.idle_in(s) for r, (h, s, _) in fetching.items()}
-    if not case.material(max(lost.values()) - _USUAL_NS * case.steps):
-        return []
-    # A slow host is slow in fetching too: only what remains at the usual pace is the loader's.
-    beside, alike = slow_hosts(case)
-    pace = {r: beside.get(r, 1.0) * alike.get(r, 1.0) for r in {*beside, *alike}}
-    cut = {r: s for r, (_, s, _) in fetching.items()}
-    saved = case.saved(Change(cut=cut, host=pace))
-    if pace:
-        saved = max(saved - case.saved(Change(host=pace)), 0)
+    saved = case.saved(fetched(case), beside=quick(case))  # a slow host is slow in this too
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
-    host, spans, named = fetching[worst]
+    _, spans, named = fetching[worst]
     said = "in ranges that name it" if named else "before the copy of the next batch"
     return [
         Finding(
@@ -59,16 +67,19 @@ def detect(case: Case) -> list[Finding]:
             "and tokenizing out of the loop; check the file system it reads from",
             ("idle", "--by range --period" if named else "--by range"),
             ranks=ranks,
+            stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, fetching[r][1].start, fetching[r][1].end)),
         )
     ]
 
 
-def _fetching(host: Host) -> tuple[Spans, bool]:
+def _fetching(case: Case, host: Host) -> tuple[Spans, bool]:
     """When the host was getting input, and whether ranges say so."""
     named = data_ranges(host.profile, host.data)
     if len(named):
         return named, True
+    if case.windows[host.data.rank].label == WHOLE and case.steps == 1:  # copies of weights, not of batches
+        return Spans.empty(), False
     return host_late(host.profile, host.data)[1], False
 
 

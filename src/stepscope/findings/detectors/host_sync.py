@@ -2,7 +2,8 @@
 
 A wait costs nothing while the GPU has other work; once the GPU is done it costs the time until the next launch arrives.
 So what it could give back is the step replayed with those calls not waiting. Calls are grouped by kind, since what to
-do about them differs.
+do about them differs. Whatever else makes the host late (slow or too many launches, input, allocations) is a finding of
+its own: a wait is blamed only for what it costs without them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ import polars as pl
 from stepscope.analyses._causes import SYNC
 from stepscope.analyses._change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.detectors.allocator_churn import freed
+from stepscope.findings.detectors.data_stall import fetched
+from stepscope.findings.detectors.launch_bound import quick
+from stepscope.findings.detectors.profiler_distortion import forced, unforced
+from stepscope.findings.detectors.tiny_kernels import fuse
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, sure
+from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
 from stepscope.findings.words import ms
+from stepscope.intervals import Spans, union
 from stepscope.model.nesting import NONE
 
 ID = "host-sync"
@@ -26,6 +33,9 @@ I64 = npt.NDArray[np.int64]
 
 #: A copy to the host of at most so many bytes is a number that the program asked for.
 _NUMBER = 64
+
+#: ... and what it then does with it takes no longer than this.
+_HANDLED_NS = 100_000
 
 ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
 _KINDS = (
@@ -82,14 +92,16 @@ class _Syncs:
 
 
 def detect(case: Case) -> list[Finding]:
-    every = {r: s for r, h in hosts(case).items() if len((s := _syncs(h)).calls)}
+    measured = {r: f.calls for r, f in forced(case).items()}
+    every = {r: s for r, h in hosts(case).items() if len((s := _syncs(h, measured.get(r))).calls)}
+    others = quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case)
     found = []
     for kind, (what, advice) in enumerate(_KINDS):
         mine = {r: calls for r, s in every.items() if len(calls := s.of(kind))}
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
         if not case.material(max((every[r].host.length(calls) for r, calls in mine.items()), default=0)):
             continue
-        saved = case.saved(_change(every, mine, kind))
+        saved = case.saved(_change(every, mine, kind), beside=others)
         if saved:
             found.append(_finding(case, every, mine, what, advice, saved))
     return found
@@ -100,7 +112,24 @@ def _change(every: dict[int, _Syncs], mine: dict[int, I64], kind: int) -> Change
         return Change(unheld=mine)
     copies = {r: every[r].numbers() for r in mine}
     calls = {r: np.union1d(mine[r], every[r].host.data.launch[copies[r]]) for r in mine}
-    return Change(unheld=calls, fused=copies, ops={r: (c, np.zeros(len(c))) for r, c in copies.items()})
+    return Change(
+        unheld=calls,
+        cut={r: _handled(every[r].host, mine[r]) for r in mine},
+        fused=copies,
+        ops={r: (c, np.zeros(len(c))) for r, c in copies.items()},
+    )
+
+
+def _handled(host: Host, calls: I64) -> Spans:
+    """What the program does with a number before its next call, were it short: it would not do that either."""
+    tid = host.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    order = np.lexsort((np.arange(len(tid)), tid))
+    following = np.full(len(tid), np.iinfo(np.int64).max)
+    same = tid[order[1:]] == tid[order[:-1]]
+    following[order[:-1]] = np.where(same, host.start[order[1:]], following[order[:-1]])
+    begin, end = host.stop[calls], following[calls]
+    short = (end > begin) & (end - begin <= _HANDLED_NS)
+    return union(begin[short], end[short])
 
 
 def _finding(case: Case, every: dict[int, _Syncs], mine: dict[int, I64], what: str, advice: str, saved: int) -> Finding:
@@ -120,6 +149,7 @@ def _finding(case: Case, every: dict[int, _Syncs], mine: dict[int, I64], what: s
         advice,
         ("idle", "--by cause"),
         ranks=ranks,
+        stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in every[r].host.longest(mine[r])),
     )
 
@@ -134,9 +164,12 @@ def _ranges(host: Host, calls: I64) -> str | None:
     return f"`{top['text'][0]}`"
 
 
-def _syncs(host: Host) -> _Syncs:
+def _syncs(host: Host, measured: I64 | None) -> _Syncs:
+    """The rank's synchronizing calls, less those that are a measurement's (`profiler-distortion`)."""
     data = host.data
     calls = host.of_cause(SYNC)
+    if measured is not None:
+        calls = np.setdiff1d(calls, measured)
     texts = host.profile.names.gather(data.calls["name"].gather(calls)).str.to_lowercase()
     stream, event = (texts.str.contains(f"{word}synchronize").to_numpy() for word in ("stream", "event"))
     device = texts.str.contains("(device|ctx|context)synchronize").to_numpy()

@@ -11,7 +11,7 @@ from stepscope.analyses._change import Change
 from stepscope.analyses._members import ranks_text
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import SLOW, USUAL_PACE_NS, hosts, longest, slow_hosts
+from stepscope.findings.hosts import SLOW, USUAL_PACE_NS, hosts, longest, slow_hosts, stage_of
 from stepscope.findings.words import ms, us
 
 ID = "launch-bound"
@@ -22,11 +22,10 @@ def detect(case: Case) -> list[Finding]:
     found = []
     saved = 0
     if beside:
-        saved = case.saved(Change(host=beside))
+        saved = case.saved(_quicker(case, beside))
         found.append(_of_some(case, beside, saved))
     if alike:
-        factors = {r: beside.get(r, 1.0) * alike.get(r, 1.0) for r in {*beside, *alike}}
-        found.append(_of_all(case, alike, max(case.saved(Change(host=factors)) - saved, 0)))
+        found.append(_of_all(case, alike, max(case.saved(quick(case)) - saved, 0)))
     return found
 
 
@@ -46,6 +45,7 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
         "settings (CUDA_LAUNCH_BLOCKING, a tracer) on this rank alone",
         ("launches", f"--rank {worst}"),
         ranks=ranks,
+        stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in every[r].longest_idle("host", "api")),
     )
 
@@ -67,9 +67,22 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         "is not what slows it",
         ("launches", "--by rank"),
         ranks=ranks,
+        stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in every[r].longest_idle("host", "api")),
     )
 
 
+def quick(case: Case) -> Change:
+    """Every slow host as fast as it should be; nothing where none is slow."""
+    beside, alike = slow_hosts(case)
+    return _quicker(case, {r: beside.get(r, 1.0) * alike.get(r, 1.0) for r in {*beside, *alike}})
+
+
+def _quicker(case: Case, factors: dict[int, float]) -> Change:
+    return Change(cut={r: hosts(case)[r].quicker(f) for r, f in factors.items()})
+
+
 def _starved(case: Case, rank: int) -> float:
-    return hosts(case)[rank].idle_ns("host", "api") / case.steps
+    """Time of the step that the GPU waits for launches, each a little late."""
+    host = hosts(case)[rank]
+    return host.idle_in(host.quicker(float("inf"))) / case.steps

@@ -10,7 +10,7 @@ from stepscope.analyses._causes import LOAD
 from stepscope.analyses._change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import guilty, hosts, longest, sure
+from stepscope.findings.hosts import guilty, hosts, longest, stage_of, sure
 from stepscope.findings.words import counted, ms
 
 ID = "module-loading"
@@ -41,6 +41,7 @@ def detect(case: Case) -> list[Finding]:
             "CUDA_MODULE_LOADING=EAGER; if it returns in every step, something compiles or loads anew each time",
             ("idle", "--by cause"),
             ranks=ranks,
+            stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in found[r][0].longest(found[r][1])),
         )
     ]

@@ -17,7 +17,7 @@ from stepscope.analyses._change import Change
 from stepscope.analyses._rank import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import PLACES, USUAL_PACE_NS, Host, guilty, hosts, longest, slow_hosts
+from stepscope.findings.hosts import PLACES, USUAL_PACE_NS, Host, guilty, hosts, longest, slow_hosts, stage_of
 from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
 from stepscope.model.nesting import NONE
@@ -85,14 +85,25 @@ class _Stretches:
         return [Place(rank, int(self._begin[i]), int(self._end[i]), stream) for i in order.tolist()]
 
 
-def detect(case: Case) -> list[Finding]:
+def _found(case: Case) -> dict[int, _Stretches]:
+    """By rank whose host launches as it should: its tiny stretches, if they can matter."""
     beside, alike = slow_hosts(case)
     slow = {*beside, *alike}
     found = {r: s for r, h in hosts(case).items() if r not in slow and len((s := _Stretches(h)).kernels)}
-    if not case.material(max((s.bound() for s in found.values()), default=0)):
+    return found if case.material(max((s.bound() for s in found.values()), default=0)) else {}
+
+
+def fuse(case: Case) -> Change:
+    """Tiny kernels launched together; nothing where there are none."""
+    found = case.once(_found)
+    return Change(fused={r: s.fused for r, s in found.items()}, cut={r: s.cut for r, s in found.items()})
+
+
+def detect(case: Case) -> list[Finding]:
+    found = case.once(_found)
+    if not found:
         return []
-    change = Change(fused={r: s.fused for r, s in found.items()}, cut={r: s.cut for r, s in found.items()})
-    saved = case.saved(change)
+    saved = case.saved(fuse(case))
     ranks = guilty({r: len(s.kernels) for r, s in found.items()})
     worst = max(ranks, key=lambda r: (len(found[r].kernels), -r))
     mine = found[worst]
@@ -110,6 +121,7 @@ def detect(case: Case) -> list[Finding]:
             "for the optimizer, larger micro-batches, a fused kernel for the row that `kernels` shows on top by count",
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
+            stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in found[r].places()),
         )
     ]

@@ -1,0 +1,68 @@
+"""torch.compile loses its way: graph breaks, recompiles, compilation inside the step.
+
+What it could give back is the step replayed without the host's time between graphs of one frame and in compiling, but
+never more than the GPU idled meanwhile. A break that costs no idle time is no finding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._compiled import Compiled, compiled
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding
+from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
+from stepscope.findings.words import ms
+from stepscope.intervals import Spans, union
+
+ID = "graph-breaks"
+
+
+def detect(case: Case) -> list[Finding]:
+    every = {r: (h, compiled(h.profile, h.data)) for r, h in hosts(case).items()}
+    if not any(marks.any or len(marks.compiling) for _, marks in every.values()):
+        case.ask("compile", window=case.whole_step)  # raises where nothing says what was compiled
+        return []
+    lost = {r: _spans(h, marks) for r, (h, marks) in every.items()}
+    idle = {r: every[r][0].idle_in(s) for r, s in lost.items()}
+    if not case.material(max(idle.values())):
+        return []
+    ranks = guilty(idle)
+    worst = max(ranks, key=lambda r: (idle[r], -r))
+    host, marks = every[worst]
+    inside = marks.regions.begun(host.begin, host.end)
+    breaks, compiles = int((inside & marks.breaks).sum()), int(marks.compiles.begun(host.begin, host.end).sum())
+    frames = len(np.unique(marks.regions.frame[inside & (marks.regions.compile > 0)]))
+    what = [f"{breaks} graph breaks" if breaks != 1 else "1 graph break"] if breaks else []
+    what += [f"{compiles} compilations" if compiles != 1 else "1 compilation"] if compiles else []
+    again = f"; {frames} frames run in a version other than their first" if frames else ""
+    return [
+        Finding(
+            ID,
+            f"{' and '.join(what) or 'Python between compiled graphs'} in the step on rank {worst}",
+            case.saved(Change(cut=lost), sum(idle.values())),
+            sure(case),
+            f"the host of rank {worst} spends {ms(lost[worst].length() / case.steps)} of the step between graphs and "
+            f"compiling, the GPU has nothing to do for {ms(idle[worst] / case.steps)} of it{again}",
+            "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
+            ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"
+            + (", and profile after more warm-up steps" if compiles else ""),
+            ("compile", "--by region"),
+            ranks=ranks,
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in places(r, lost[r].start, lost[r].end)),
+        )
+    ]
+
+
+def _spans(host: Host, marks: Compiled) -> Spans:
+    """Host time in compiling, and in regions that broke but in none of their graphs."""
+    tids = np.unique(np.concatenate([marks.compiling.tid, marks.regions.tid]))
+    parts = [marks.thread_parts(int(tid)) for tid in tids.tolist()]
+    broken = bool((marks.regions.begun(host.begin, host.end) & marks.breaks).any())
+    chosen = [p for compiling, _, between in parts for p in ((compiling, between) if broken else (compiling,))]
+    if not chosen:
+        return Spans.empty()
+    start, end = (np.concatenate([getattr(p, c) for p in chosen]) for c in ("start", "end"))
+    return union(start, end).clip(host.begin, host.end)

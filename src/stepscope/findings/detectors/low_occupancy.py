@@ -1,0 +1,106 @@
+"""Long kernels that leave most of the GPU empty: fewer blocks than half its multiprocessors, with nothing beside them.
+
+What it could give back is the step replayed with each of them as fast as if its blocks spread over the multiprocessors
+half as well as they could. It is an upper bound of a kind: whether the work can be split further, a trace cannot tell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._rank import COMPUTE
+from stepscope.analyses._shorten import short_names
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of
+from stepscope.findings.words import ms
+from stepscope.intervals import covered, union
+
+ID = "low-occupancy"
+I64 = npt.NDArray[np.int64]
+
+#: Shorter kernels are bound by latency, and are another matter (`tiny-kernels`).
+_LEAST_NS = 20_000
+#: Multiprocessors (AMD: compute units) by the name of the GPU; the first that matches.
+_UNITS = (
+    (r"(?i)\bB[23]00|GB[23]00", 148),
+    (r"(?i)H100 PCIe", 114),
+    (r"(?i)\bGH200|\bH[128]00", 132),
+    (r"(?i)A100|A800", 108),
+    (r"(?i)\bA40\b|RTX A6000", 84),
+    (r"(?i)\bA10\b|A10G", 72),
+    (r"(?i)\bL40|RTX 6000 Ada", 142),
+    (r"(?i)RTX 5000 Ada", 100),
+    (r"(?i)\bL4\b", 58),
+    (r"(?i)V100|TITAN V", 80),
+    (r"(?i)\bT4\b", 40),
+    (r"(?i)RTX 4090", 128),
+    (r"(?i)RTX 3090", 82),
+    (r"(?i)MI3(00|25|55)X", 304),
+    (r"(?i)MI2[15]0", 104),
+)
+
+
+def detect(case: Case) -> list[Finding]:
+    units = {r: _units(case, r) for r in hosts(case)}
+    if not any(units.values()):
+        raise CannotAnswer("the trace does not say how many multiprocessors the GPU has", "`stepscope info` names it")
+    shapes = dict(case.profile.by_rank("ops", detail=True))
+    found = {}
+    for rank, host in hosts(case).items():
+        some = _sparse(host, shapes[rank], units[rank])
+        if len(some[0]):
+            found[rank] = some
+    spent = {r: int((hosts(case)[r].data.end - hosts(case)[r].data.start)[ops].sum()) for r, (ops, _) in found.items()}
+    if not case.material(max(spent.values(), default=0)):
+        return []
+    ranks = guilty(spent)
+    worst = max(ranks, key=lambda r: (spent[r], -r))
+    data, (ops, _) = hosts(case)[worst].data, found[worst]
+    by_name = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]}).group_by("name").sum()
+    top = short_names(case.profile.names.gather(by_name.sort("ns", "name", descending=True)["name"][:1]))[0]
+    saved = case.saved(Change(ops=found))
+    return [
+        Finding(
+            ID,
+            f"{len(ops) // case.steps:,} kernels leave most of the GPU empty (on rank {worst})",
+            saved,
+            "low",
+            f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}, alone, with fewer blocks than "
+            f"half of its {units[worst]} multiprocessors; most of it `{top}`",
+            "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
+            "small problems, or another stream beside them",
+            ("kernels", f"--rank {worst}"),
+            ranks=ranks,
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in _longest(case, r, found[r][0])),
+        )
+    ]
+
+
+def _longest(case: Case, rank: int, ops: I64) -> list[Place]:
+    data = hosts(case)[rank].data
+    return places(rank, data.start[ops], data.end[ops])
+
+
+def _units(case: Case, rank: int) -> int:
+    """Multiprocessors of the rank's GPU, 0 where they are not known."""
+    gpu = case.profile.ranks.filter(pl.col("rank") == rank)["gpu"].drop_nulls()
+    return next((n for pattern, n in _UNITS if gpu.str.contains(pattern).any()), 0)
+
+
+def _sparse(host: Host, shapes: pl.DataFrame, units: int) -> tuple[I64, npt.NDArray[np.float64]]:
+    """Kernels of few blocks with nothing beside them, and the factor by which they would be shorter."""
+    data = host.data
+    grid = shapes.select(pl.col("grid_x") * pl.col("grid_y") * pl.col("grid_z")).to_series().fill_null(0).to_numpy()
+    in_step = (data.start >= host.begin) & (data.start < host.end) & (data.role == COMPUTE)
+    few = in_step & (grid > 0) & (4 * grid < 2 * units) & (data.end - data.start >= _LEAST_NS)
+    ops = np.flatnonzero(few)
+    others = np.flatnonzero((data.role == COMPUTE) & ~few)
+    beside = covered(data.start[ops], data.end[ops], union(data.start[others], data.end[others]))
+    ops = ops[2 * beside < (data.end - data.start)[ops]]
+    return ops, np.minimum(2.0 * grid[ops] / max(units, 1), 1.0)

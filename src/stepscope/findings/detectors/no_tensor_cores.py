@@ -1,0 +1,75 @@
+"""Matrix products that do not run on tensor cores, though the GPU has them.
+
+Only kernels whose names tell are counted (`sgemm`, `simt`), never double precision, which most GPUs compute without.
+What it could give back is the step replayed with them in half the time: tensor cores are several times as fast on
+paper, but what a product gains depends on its shape, so that this is a careful guess.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._change import Change
+from stepscope.analyses._rank import COMPUTE
+from stepscope.analyses._shorten import short_names
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding
+from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of
+from stepscope.findings.words import ms
+
+ID = "no-tensor-cores"
+I64 = npt.NDArray[np.int64]
+
+#: What such a product is taken to gain.
+_FASTER = 2.0
+#: GPUs without tensor (or matrix) cores.
+_WITHOUT = r"(?i)\b(tesla )?(k\d0|m\d0|p4|p40|p100|gtx|titan xp?)\b|quadro [mp]"
+_DOUBLE = r"(?i)dgemm|double|f64|zgemm"
+
+
+def detect(case: Case) -> list[Finding]:
+    found = {r: (h, ops) for r, h in hosts(case).items() if len(ops := _products(case, h))}
+    spent = {r: int((h.data.end - h.data.start)[ops].sum()) for r, (h, ops) in found.items()}
+    if not case.material(max(spent.values(), default=0)):
+        return []
+    ranks = guilty(spent)
+    worst = max(ranks, key=lambda r: (spent[r], -r))
+    host, ops = found[worst]
+    saved = case.saved(Change(ops={r: (o, np.full(len(o), 1 / _FASTER)) for r, (_, o) in found.items()}))
+    top = short_names(host.profile.names.gather(pl.Series(host.data.name[ops]).mode().sort()[:1]))[0]
+    return [
+        Finding(
+            ID,
+            f"{len(ops) // case.steps:,} matrix products do not use tensor cores (on rank {worst})",
+            saved,
+            "medium",
+            f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}; most often `{top}`. Counted as "
+            f"{_FASTER:g} times as fast on tensor cores",
+            "use bf16 or fp16 (torch.autocast), or allow TF32 for fp32: torch.set_float32_matmul_precision('high'); "
+            "sizes that are multiples of 8 (bf16) or 4 (TF32)",
+            ("kernels", "--by family"),
+            ranks=ranks,
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in places(r, *_times(found[r]))),
+        )
+    ]
+
+
+def _times(found: tuple[Host, I64]) -> tuple[I64, I64]:
+    host, ops = found
+    return host.data.start[ops], host.data.end[ops]
+
+
+def _products(case: Case, host: Host) -> I64:
+    """Products of the step that are known not to use tensor cores."""
+    gpus = case.profile.ranks.filter(pl.col("rank") == host.data.rank)["gpu"].drop_nulls()
+    if gpus.str.contains(_WITHOUT).any():
+        return np.empty(0, np.int64)
+    data = host.data
+    ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))
+    ids, at = np.unique(data.name[ops], return_inverse=True)
+    names = case.profile.names.gather(ids)
+    slow = (case.profile.taxonomy.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_DOUBLE)  # noqa: E712
+    return ops[slow.to_numpy()[at.reshape(-1)]] if len(ops) else ops
