@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability page docs clean
 
 setup: $(STAMP)
 
@@ -59,10 +59,14 @@ bench-across: setup
 reliability: setup
 	$(BIN)/python tests/across/reliability.py $(ARGS)
 
+# The report's page, from its TypeScript into the package. It needs Node; users do not.
+page:
+	cd page && npm ci --ignore-scripts --no-audit --no-fund && npm run types && npm run build
+
 # What is generated from the code: pages of docs/, the tables of the README, the pinned columns.
 docs: setup
 	$(BIN)/python docs/generate.py
 	$(BIN)/pytest tests/test_columns.py tests/recipes/test_recipe_columns.py --update-golden
 
 clean:
-	rm -rf .venv .venv-torch .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf page/node_modules .venv .venv-torch .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

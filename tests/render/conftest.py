@@ -1,0 +1,52 @@
+"""The page's tools (Node packages, Chromium) for the tests that build it and look at it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "page"
+#: What npm says where the registry cannot be reached; anything else is a failure of ours.
+_UNREACHABLE = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "network", "ENETUNREACH")
+
+
+@pytest.fixture(scope="session")
+def page_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of page/ with the packages of its lock file: installed once, also where tests run in several processes."""
+    for tool in ("node", "npm"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool} here")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "page"
+    with (folder.parent / "page.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "installed").exists():
+            shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("node_modules"), dirs_exist_ok=True)
+            _install(folder)
+            (folder / "installed").touch()
+    return folder
+
+
+def _install(folder: Path) -> None:
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400)
+    if done.returncode == 0:
+        return
+    if any(word in done.stderr for word in _UNREACHABLE):
+        pytest.skip("the npm registry cannot be reached")
+    pytest.fail(f"npm ci: {done.stderr[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser: Debian's, or what STEPSCOPE_CHROMIUM names."""
+    names = (os.environ.get("STEPSCOPE_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+    return found
