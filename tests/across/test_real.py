@@ -124,6 +124,25 @@ def test_a_capture_that_ended_early_answers_for_what_is_there(shared):
     assert any("differ in number or name between its ranks: not matched" in n for n in result.notes)
 
 
+@pytest.mark.parametrize("command", ["collectives", "stragglers", "clocks", "critical-path", "pipeline", "mesh"])
+def test_the_rank_whose_capture_ended_early_is_named(shared, command):
+    """Rank 2 has three of eight chunks. That its peer computed more than it makes that peer no straggler."""
+    result = ask(shared / "traces/h200/moe4mps/cut_off.sqlite", command)
+    assert any(n.startswith("rank 2: no GPU work of its last 5 of 8 steps or chunks") for n in result.notes)
+    if command == "stragglers":
+        assert result.rows["cause"].null_count() == 4
+        assert any("rank 2 recorded less than ranks that do the same" in n for n in result.notes)
+
+
+def test_ranks_that_share_a_gpu_are_named(shared):
+    for trace in ("moe4", "moe4mps", "payloads"):
+        assert any(
+            n.startswith("ranks 0-3 share one GPU")
+            for n in ask(shared / f"traces/h200/{trace}/overlapped.sqlite").notes
+        )
+    assert not any("share one GPU" in n for n in ask(shared / "traces/public/h100x2_before.sqlite").notes)
+
+
 def test_streams_have_the_purpose_that_groups_tell(shared):
     rows = ask(shared / "traces/h200/moe4/overlapped.rank*.gz", "streams").rows.filter(pl.col("kind") == "comm")
     assert set(rows["purpose"]) == {"pp_p2p", "ep_a2a"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
-from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign
+from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign, ranks_text, some_ranks
 from stepscope.model.schema import PROCESSES
 from stepscope.model.source import Chunk, Quality, SourceInfo
 
@@ -136,6 +136,26 @@ def test_a_source_of_no_processes() -> None:
     ranks, notes = assign([Processes("x.sqlite")])
     assert ranks.height == 0
     assert notes == []
+
+
+def test_ranks_on_one_gpu_are_said() -> None:
+    """Two on a device of one host; the same number on another host is another device, and null tells nothing."""
+    one = Processes("a.sqlite", known(0, 1, host="x", gpu_id=0), known(1, 2, host="x", gpu_id=0))
+    two = Processes("b.sqlite", known(2, 1, host="y", gpu_id=0), known(3, 2, host="y"), known(4, 3, host="y"))
+    assert assign([one, two])[1] == [
+        "ranks 0-1 share one GPU: durations of their ops include the turns and the load of the others"
+    ]
+    assert assign([two])[1] == []
+    four = Processes("a.sqlite", *(known(r, r + 1, host="x", gpu_id=r // 2) for r in range(4)))
+    assert "ranks 0-1 and ranks 2-3 share one GPU each:" in assign([four])[1][0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"), [([], ""), ([3], "3"), ([2, 0, 1, 5], "0-2,5"), ([1, 1, 2], "1-2"), (range(512), "0-511")]
+)
+def test_ranks_are_written_as_the_command_line_takes_them(ranks: list[int], text: str) -> None:
+    assert ranks_text(ranks) == text
+    assert some_ranks(ranks) == f"rank{'s' * (len(set(ranks)) != 1)} {text}"
 
 
 def test_every_column_is_documented() -> None:

@@ -17,12 +17,14 @@ import polars as pl
 
 from stepscope.analyses._clock import Clocks, align
 from stepscope.analyses._commlink import groups_of, sides_of
+from stepscope.analyses._cutoff import cut_off
 from stepscope.analyses._match import Matched, match
-from stepscope.analyses._members import missing_ranks, ranks_text
+from stepscope.analyses._members import missing_ranks
 from stepscope.analyses._purpose import UNKNOWN, purpose_of
 from stepscope.analyses._rank import RankData, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
 
 I64 = npt.NDArray[np.int64]
 
@@ -103,16 +105,16 @@ class Across:
 
 def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> Across:
     """Collect, match and align. `facts` adds tables of each rank; those of all ranks come back as one each."""
-    found = profile.map(collect, facts)
-    sides = pl.concat([s for part in found for s, _, _ in part])
-    groups = pl.concat([g for part in found for _, g, _ in part])
-    tables = [f for part in found for _, _, f in part]
+    found = [rank for part in profile.map(collect, facts) for rank in part]
+    sides = pl.concat([rank.sides for rank in found])
+    groups = pl.concat([rank.groups for rank in found])
+    tables = [rank.facts for rank in found]
     if sides.height == 0:
         raise CannotAnswer(
             "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
             "profile a step of a multi-GPU run",
         )
-    notes: list[str] = []
+    notes = [n for rank in found for n in rank.notes]
     shift = _rebase(profile, notes)
     place = {old: new for new, old in enumerate(sorted(set(profile.ranks["source"].to_list())))}
     ranks = profile.ranks.with_columns(
@@ -144,14 +146,23 @@ _HINT = (
 )
 
 
-def collect(
-    part: Profile, facts: Facts | None = None
-) -> list[tuple[pl.DataFrame, pl.DataFrame, dict[str, pl.DataFrame]]]:
+@dataclass(frozen=True)
+class Collected:
+    """One rank's communication, as small tables; and what there is to say of the rank."""
+
+    sides: pl.DataFrame
+    groups: pl.DataFrame
+    facts: dict[str, pl.DataFrame]
+    notes: list[str]
+
+
+def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
     """Communication of every rank of one part of a profile."""
     found = []
     for data in ranks_of(part):
         sides = _with_purpose(part, data, sides_of(part, data))
-        found.append((sides, groups_of(part, data), facts(part, data, sides) if facts is not None else {}))
+        more = facts(part, data, sides) if facts is not None else {}
+        found.append(Collected(sides, groups_of(part, data), more, cut_off(data)))
     return found
 
 

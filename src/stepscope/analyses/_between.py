@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._window import Window, Windows, some_ranks
+from stepscope.analyses._window import Window, Windows
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
 
 
 def between_notes(profile: Profile, chosen: Windows) -> list[str]:

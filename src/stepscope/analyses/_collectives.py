@@ -10,10 +10,11 @@ import polars as pl
 
 from stepscope.analyses._across import Across
 from stepscope.analyses._commkind import ALL_TO_ALL, bus_factors
-from stepscope.analyses._members import AXIS_OF, ranks_text
+from stepscope.analyses._members import AXIS_OF
 from stepscope.analyses._mesh import axes_of
 from stepscope.analyses._window import WHOLE, WindowSpec, windows
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
 
 I64 = npt.NDArray[np.int64]
 

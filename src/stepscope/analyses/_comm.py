@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
-from stepscope.analyses._window import Window, some_ranks
+from stepscope.analyses._window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import covered
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
 
 I64 = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ labels, by how often they communicate and with how many. A rank without such a p
 all ranks that run kernels of that name: most of its compute must be slower. Time that the host was late is compared
 between all ranks. The usual is the lower quartile: a fault may well be on half of the ranks (a slow node of two), and
 it never makes anything faster. An excess counts if it is material (a share of the capture) and beyond how far the
-better ranks differ among themselves.
+better ranks differ among themselves. Ranks whose recording is shorter than their peers' are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import polars as pl
 
 from stepscope.analyses._across import Across
 from stepscope.analyses._commkind import SEND_RECV
-from stepscope.analyses._members import ranks_text, setups
+from stepscope.analyses._members import setups
+from stepscope.model.ranks import ranks_text
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -24,40 +25,56 @@ F64 = npt.NDArray[np.float64]
 #: Share of the capture below which an excess is not worth a name, and how many times the usual spread it must exceed.
 MATERIAL = 0.005
 _SPREADS = 6.0
+#: A rank that recorded less than this share of what its peers did is compared with nobody.
+_SHORT = 0.9
 #: How much slower than the like of it a link must be.
 _SLOW = 1.5
 
 
 def own_excess(a: Across) -> pl.DataFrame:
-    """Per rank: compute_ns, host_ns and data_ns beyond the usual; zero where not material. `peers`: with how many."""
+    """Per rank: compute_ns, host_ns and data_ns beyond the usual; zero where not material.
+
+    `peers`: how many do the same; `whole`: false where the rank recorded too little to be compared.
+    """
     own = a.facts["own"].sort("rank")
-    stage = alike(a, own["rank"].to_list())
-    span = float(own["span_ns"].max() or 0)  # type: ignore[arg-type]
-    least = MATERIAL * span
-    stages = np.array([stage[r] for r in own["rank"].to_list()])
+    ranks = own["rank"].to_list()
+    stage = alike(a, ranks)
+    stages = np.array([stage[r] for r in ranks])
+    spans = own["span_ns"].to_numpy()
+    least = MATERIAL * float(max(spans, default=0))
+    whole = _whole(spans, stages)
     compute = own["compute_ns"].to_numpy().astype(np.float64)
     beyond = np.zeros(len(compute))
+    peers = np.array([int(((stages == s) & whole).sum()) for s in stages]) - whole
     for s in np.unique(stages):
-        mine = np.flatnonzero(stages == s)
+        mine = np.flatnonzero((stages == s) & whole)
         if len(mine) > 1:
             beyond[mine] = _beyond(compute[mine])
-    alone = [r for r, s in zip(own["rank"].to_list(), stages, strict=True) if (stages == s).sum() == 1]
-    if alone:
+    alone = np.flatnonzero(whole & (peers == 0))
+    if len(alone):
         by_kernel = _by_kernel(a.facts["kernels"])
-        place = {r: i for i, r in enumerate(own["rank"].to_list())}
-        for r in alone:
-            beyond[place[r]] = by_kernel.get(r, 0.0)
-    host, data = (_beyond(own[c].to_numpy().astype(np.float64)) for c in ("host_ns", "data_ns"))
-    elsewhere = _beyond((own["host_ns"] - own["data_ns"]).to_numpy().astype(np.float64))
+        beyond[alone] = [by_kernel.get(ranks[i], 0.0) for i in alone.tolist()]
+    columns = {"host": own["host_ns"], "data": own["data_ns"], "elsewhere": own["host_ns"] - own["data_ns"]}
+    late = {name: np.zeros(len(ranks)) for name in columns}
+    for name, column in columns.items():
+        late[name][whole] = _beyond(column.to_numpy().astype(np.float64)[whole])
     return own.select(
         "rank",
         "named",
         pl.Series("compute_ns", _material(beyond, least)),
-        pl.Series("host_ns", _material(host, least)),
-        pl.Series("data_ns", _material(data, least)),
-        pl.Series("elsewhere_ns", np.maximum(elsewhere, 0)),
-        pl.Series("peers", [int((stages == s).sum()) - 1 for s in stages]),
+        pl.Series("host_ns", _material(late["host"], least)),
+        pl.Series("data_ns", _material(late["data"], least)),
+        pl.Series("elsewhere_ns", np.maximum(late["elsewhere"], 0)),
+        pl.Series("peers", peers),
+        pl.Series("whole", whole),
     )
+
+
+def _whole(spans: I64, stages: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+    """Ranks that recorded about as long as those that do the same: others died or stopped early, and did less."""
+    longest = np.array([spans[stages == s].max() for s in stages])
+    found: npt.NDArray[np.bool_] = spans >= np.maximum(_SHORT * longest, spans.max(initial=0) / 2)
+    return found
 
 
 def _beyond(values: F64) -> F64:

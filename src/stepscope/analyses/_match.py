@@ -13,7 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._commkind import ALL_TO_ALL, SEND_RECV
-from stepscope.analyses._members import AXIS_OF, Communicator, communicators, label_groups, ranks_text, setups
+from stepscope.analyses._members import AXIS_OF, Communicator, communicators, label_groups, setups
+from stepscope.model.ranks import ranks_text, some_ranks
 
 I64 = npt.NDArray[np.int64]
 
@@ -207,7 +208,7 @@ def _shifted(sides: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
             shift = _best_shift(of[reference], of[rank])
             if shift:
                 moved.append(of[rank].select("side", pl.lit(shift).cast(pl.Int64).alias("shift")))
-        notes.append(f"{text}: rank{'s' * (len(short) > 1)} {ranks_text(short)} recorded fewer of its collectives")
+        notes.append(f"{text}: {some_ranks(short)} recorded fewer of its collectives")
     if not moved:
         return sides
     joined = sides.join(pl.concat(moved), on="side", how="left", maintain_order="left")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 from stepscope.model.labels import Setup, parse_setup
+from stepscope.model.ranks import ranks_text as ranks_text
 
 _HASH = re.compile("0x[0-9a-f]{1,16}")
 #: Axis that a purpose serves.
@@ -131,17 +131,6 @@ def label_groups(labels: dict[int, Setup], axis: str) -> list[tuple[int, ...]]:
         if all(len({mine[r].axes[axis][0] for r in g}) == len(g) for g in found) and any(len(g) > 1 for g in found):
             return sorted(found)
     return []
-
-
-def ranks_text(ranks: Iterable[int]) -> str:
-    """`0-3,8`: ranks as the command line takes them."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def missing_ranks(ranks: pl.DataFrame) -> list[str]:

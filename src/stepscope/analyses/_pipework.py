@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.analyses._cutoff import cut_off
 from stepscope.analyses._purpose import purpose_of
 from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
 from stepscope.analyses._schedule import LABEL, pieces
@@ -53,7 +54,7 @@ class Work:
     """One rank's step."""
 
     rank: int
-    pid: int
+    pid: int | None
     stage: int | None
     stages: int | None
     start: int
@@ -100,7 +101,8 @@ def works(part: Profile, spec: WindowSpec) -> tuple[list[Work], Windows]:
         for span in chosen.of(data.rank)
         if span.gpu_start_ns is not None
     ]
-    return found, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], chosen.notes)
+    notes = [*chosen.notes, *(n for data in ranks_of(part) for n in cut_off(data))]
+    return found, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
 
 
 def work_of(profile: Profile, data: RankData, span: Window) -> Work:

@@ -46,7 +46,7 @@ class RankData:
     def __init__(self, profile: Profile, row: dict[str, Any]) -> None:
         self._profile = profile
         self.rank: int = row["rank"]
-        self.pid: int = row["pid"]
+        self.pid: int | None = row["pid"]  # null where the trace does not tell
         self.device: int | None = row["device"]
         self.setup: str | None = row["setup"]
 

@@ -53,7 +53,11 @@ class TwoStage:
 
 def has_two_stages(profile: Profile) -> bool:
     """Whether the profile holds ranges of a two-stage pipeline."""
-    return profile.has("ranges") and profile.ranges.height > 0 and bool(profile.names.str.contains(_STAGE).any())
+    return profile.has("ranges") and any(profile.map(_names_stages))
+
+
+def _names_stages(part: Profile) -> bool:
+    return part.ranges.height > 0 and bool(part.names.str.contains(_STAGE).any())
 
 
 def two_stages(profile: Profile) -> TwoStage:

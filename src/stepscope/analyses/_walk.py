@@ -16,6 +16,7 @@ import polars as pl
 
 from stepscope.analyses._across import Across, across
 from stepscope.analyses._comm import no_gpu_activity
+from stepscope.analyses._cutoff import cut_off
 from stepscope.analyses._ending import ending_sides
 from stepscope.analyses._graphs import graph_counts, notes_of_counts
 from stepscope.analyses._rank import COMM, RankData, ranks_of
@@ -95,8 +96,8 @@ def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -
     }
 
 
-def _alone(part: Profile, spec: WindowSpec) -> list[dict[str, pl.DataFrame]]:
-    return [links(part, data, pl.DataFrame(), spec=spec) for data in ranks_of(part)]
+def _alone(part: Profile, spec: WindowSpec) -> list[tuple[dict[str, pl.DataFrame], list[str]]]:
+    return [(links(part, data, pl.DataFrame(), spec=spec), cut_off(data)) for data in ranks_of(part)]
 
 
 @dataclass
@@ -142,7 +143,8 @@ def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None
     except CannotAnswer as why:
         notes = [f"the path stays on one rank: {why.message}"] if profile.ranks.height > 1 else []
         parts = [rank for part in profile.map(_alone, spec) for rank in part]
-        return None, {name: pl.concat([p[name] for p in parts]) for name in ("links", "steps", "seen")}, notes
+        tables = {name: pl.concat([found[name] for found, _ in parts]) for name in ("links", "steps", "seen")}
+        return None, tables, [*notes, *(n for _, said in parts for n in said)]
     return met, met.facts, met.notes
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from stepscope.analyses._rank import RankData, ranks_of
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks as some_ranks
 
 I64 = npt.NDArray[np.int64]
 
@@ -59,7 +60,7 @@ class Window:
     """One instance on one rank. GPU times are null where nothing was launched in it."""
 
     rank: int
-    pid: int
+    pid: int | None
     label: str
     index: int
     count: int
@@ -251,8 +252,3 @@ def _whole(data: RankData) -> Window:
 def _by_gpu_time(data: RankData, start: int, end: int) -> Window:
     ops = np.flatnonzero((data.start < end) & (data.end > start))
     return Window(data.rank, data.pid, f"[{start}, {end})", 0, 1, None, None, start, end, ops, clipped=True)
-
-
-def some_ranks(ranks: list[int]) -> str:
-    """Ranks as notes name them."""
-    return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ",".join(map(str, ranks))

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses._across import across
-from stepscope.analyses._members import ranks_text
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
 
 ACROSS = True

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.analyses._cutoff import cut_off
 from stepscope.analyses._rank import ranks_of
-from stepscope.analyses._window import anchors_of
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.schema import TABLES
@@ -58,20 +58,4 @@ def info(profile: Profile) -> Result:
         "missing": missing,
         "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
     }
-    return Result(table, summary=summary, notes=_cut_off(profile))
-
-
-def _cut_off(profile: Profile) -> list[str]:
-    """A note per rank whose last steps or chunks launched nothing: the capture ended before they did."""
-    notes = []
-    for data in ranks_of(profile):
-        anchors = anchors_of(data)
-        if anchors is None or len(data.start) == 0:
-            continue
-        empty = int((anchors.start > data.launched_at.max()).sum())
-        if empty:
-            notes.append(
-                f"rank {data.rank}: no GPU work of its last {empty} of {len(anchors.label)} steps or chunks "
-                "(the capture may have ended early there)"
-            )
-    return notes
+    return Result(table, summary=summary, notes=[n for data in ranks_of(profile) for n in cut_off(data)])

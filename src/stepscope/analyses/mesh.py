@@ -13,10 +13,11 @@ import polars as pl
 
 from stepscope.analyses._across import Across, Align, across
 from stepscope.analyses._commkind import SEND_RECV
-from stepscope.analyses._members import label_groups, missing_ranks, ranks_text, setups
+from stepscope.analyses._members import label_groups, missing_ranks, setups
 from stepscope.analyses._mesh import WORLD, axes_of, pipelines
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
 
 ACROSS = True

@@ -20,6 +20,7 @@ from stepscope.analyses._rank import NO_STAGE, STAGE, RankData, ranks_of
 from stepscope.analyses._window import WindowSpec, windows
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Col, Result, rows
 
 By = Literal["stage", "range", "stream", "purpose", "op"]
@@ -73,9 +74,7 @@ def overlap(
     result = rows(_columns(by), table)
     notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
-        notes.append(
-            f"no communication in the window of {len(silent)} of {len(totals)} windows (ranks {_some(silent)})"
-        )
+        notes.append(f"no communication in the window of {len(silent)} of {len(totals)} windows ({some_ranks(silent)})")
     return Result(result, chosen.rows(), summary={"total": totals}, notes=notes)
 
 
@@ -113,8 +112,3 @@ def _figures(data: RankData, comm: CommOps, mine: np.ndarray[Any, np.dtype[np.bo
         "overlap_max_pct": float(each.max()) if len(each) else None,
         "barrier_ns": int(comm.length[mine & comm.barrier].sum()),
     }
-
-
-def _some(ranks: list[int]) -> str:
-    shown = ",".join(map(str, ranks[:8]))
-    return shown + (", …" if len(ranks) > 8 else "")

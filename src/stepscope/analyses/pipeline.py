@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 import polars as pl
 
 from stepscope.analyses import _twostage
-from stepscope.analyses._comm import need_ops
+from stepscope.analyses._comm import no_gpu_activity
 from stepscope.analyses._pipework import CHUNKS, Work
 from stepscope.analyses._pipework import works as works_of
 from stepscope.analyses._schedule import Schedule, Shape, ideal, infer
@@ -41,6 +41,7 @@ _BUBBLE = (
     Col("bubble_ns", "of it, with neither compute nor communication other than the pipeline's"),
     Col("bubble_pct", "the same as a share"),
 )
+ACROSS = True
 COLUMNS = _twostage.COLUMNS
 VARIANTS = {
     "by=block": _twostage.BLOCKS,
@@ -162,7 +163,8 @@ def _block_notes(table: pl.DataFrame) -> list[str]:
 def _micro_batches(
     profile: Profile, window: WindowSpec, by: str, schedule: str | None, micro_batches: int | None, stages: int | None
 ) -> Result:
-    need_ops(profile)
+    if not profile.has("ops"):
+        raise no_gpu_activity()
     memo: dict[WindowSpec, list[tuple[list[Work], Windows]]] = profile.memo.setdefault("pipeline", {})
     if window not in memo:  # ranks and chunks are two views of the same work
         memo[window] = profile.map(works_of, window)

@@ -18,6 +18,7 @@ from stepscope.analyses._blame import Blame, blame, late_hosts
 from stepscope.analyses._excess import MATERIAL, own_excess, slow_links
 from stepscope.analyses._lateness import facts
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Col, Result, rows
 
 ACROSS = True
@@ -57,7 +58,10 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
         )
     elif not named:
         notes.append("no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread")
-    lone = int((own["peers"] == 0).sum())
+    short = own.filter(~pl.col("whole"))["rank"].to_list()
+    if short:
+        notes.append(f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them")
+    lone = int(((own["peers"] == 0) & own["whole"]).sum())
     if lone:
         notes.append(f"{lone} ranks have no peer that does the same work: compared by the names of their kernels")
     summary = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +20,7 @@ RANKS: dict[str, pl.DataType | type[pl.DataType]] = {
     "host": pl.String,
     "device": pl.Int32,
     "gpu": pl.String,
+    "gpu_id": pl.Int64,
     "setup": pl.String,
     "world_size": pl.Int32,
     "rank_from": pl.String,
@@ -33,6 +34,7 @@ RANKS_DOC = {
     "host": "host name, or the file's name where the source does not tell",
     "device": "CUDA ordinal of the device that the process used first",
     "gpu": "name of that device",
+    "gpu_id": "number of that device on its host, whatever the process calls it; null where the source does not tell",
     "setup": "the setup label as written; null where there is none",
     "world_size": "ranks of the job, where the source says",
     "rank_from": "how the rank is known: setup label, distributedInfo, NCCL payload, file name, or inferred",
@@ -64,7 +66,25 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[str]]:
     if unknown:
         table = _number(table)
         notes.append(f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes")
+    notes += _sharing(table)
     return table.sort("rank"), notes
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`0-3,8`: ranks as the command line takes them."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def some_ranks(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-3,8`: ranks as notes name them."""
+    mine = set(ranks)
+    return f"rank{'s' * (len(mine) != 1)} {ranks_text(mine)}"
 
 
 def _rank_in_name(path: Path) -> int | None:
@@ -83,6 +103,17 @@ def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:
     if a == b:
         raise BadInput(f"{a}: pids {first['pid']} and {second['pid']} both say they are rank {rank}", "fix the labels")
     raise BadInput(f"{a} and {b} both hold rank {rank}", "give each rank of one run once")
+
+
+def _sharing(table: pl.DataFrame) -> list[str]:
+    """A note on ranks that ran on the same device."""
+    by_device = table.drop_nulls("gpu_id").group_by("host", "gpu_id", maintain_order=True).agg("rank")
+    shared = sorted(sorted(ranks) for ranks in by_device["rank"].to_list() if len(ranks) > 1)
+    if not shared:
+        return []
+    who = " and ".join(some_ranks(ranks) for ranks in shared[:4]) + (" and others" if len(shared) > 4 else "")
+    each = " each" * (len(shared) > 1)
+    return [f"{who} share one GPU{each}: durations of their ops include the turns and the load of the others"]
 
 
 def _number(table: pl.DataFrame) -> pl.DataFrame:

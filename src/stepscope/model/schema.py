@@ -26,7 +26,7 @@ from stepscope.model.columns import (
 )
 
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
-MODEL_VERSION = 4
+MODEL_VERSION = 5
 
 
 def _id(name: str, doc: str, part: Part = "core") -> Column:
@@ -267,6 +267,7 @@ PROCESSES: dict[str, Dtype] = {
     "host": pl.String,
     "device": pl.Int32,
     "gpu": pl.String,
+    "gpu_id": pl.Int64,
     "rank": pl.Int32,
     "rank_from": pl.String,
     "setup": pl.String,

@@ -35,6 +35,7 @@ def test_one_process(tmp_path: Path) -> None:
             "host": None,
             "device": 1,
             "gpu": "GPU B",
+            "gpu_id": None,
             "rank": 5,
             "rank_from": "distributedInfo",
             "setup": None,

@@ -41,6 +41,7 @@ def test_the_smallest_export(tmp_path: Path) -> None:
         "host": None,
         "device": 0,
         "gpu": None,
+        "gpu_id": None,
         "rank": None,
         "rank_from": None,
         "setup": None,

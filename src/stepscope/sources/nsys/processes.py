@@ -49,6 +49,7 @@ def find_processes(export: Export) -> pl.DataFrame:
                 "host": host,
                 "device": device,
                 "gpu": None if device is None else gpus.name(pid, device),
+                "gpu_id": None if device is None else gpus.certain(pid, device),
                 "rank": label[0] if label else rank,
                 "rank_from": "setup label" if label else None if rank is None else "NCCL payload",
                 "setup": label[1] if label else None,
@@ -132,6 +133,11 @@ class Gpus:
     def number(self, pid: int, device: int) -> Value:
         """The machine's number of a process's device."""
         return self._mapped.get((pid, device), self._by_ordinal.get(device))
+
+    def certain(self, pid: int, device: int) -> int | None:
+        """The same, only where the export says it of this very process: ordinals of masked devices mean nothing."""
+        found = self._mapped.get((pid, device))
+        return found if isinstance(found, int) else None
 
     def name(self, pid: int, device: int) -> str | None:
         return self._by_id.get(self.number(pid, device))
