@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._causes import API, CAUSES, Pieces, call_causes, causes
+from stepscope.analyses._causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
 from stepscope.analyses._hostwaits import host_waits
 from stepscope.analyses._partition import partition
 from stepscope.analyses._rank import COMPUTE, RankData, ranks_of
@@ -35,6 +35,8 @@ SLOW, SLOW_BESIDE_PEERS = 1.75, 1.4
 _ENOUGH = 16
 #: An interval between launches of so many times the median is no launching.
 _LONG = 50
+#: Calls that keep launches before and after them apart.
+_APART = r"(?i)event(record|wait)|waitevent|graphlaunch|streambegincapture|streamendcapture"
 #: Moments to look at, per finding.
 PLACES = 10
 
@@ -79,35 +81,67 @@ class Host:
         return dict(table.iter_rows())
 
     @cached_property
-    def intervals(self) -> tuple[I64, I64, Mask]:
-        """The host's own time before each call, the call included unless it waits: start and end.
+    def stretches(self) -> tuple[I64, Mask]:
+        """Ops of the step in the order of their launches, thread by thread, and which of them begin a stretch.
 
-        Threads that launch hand work to each other (forward and backward passes do), so that they count as one; calls
-        of others, as of NCCL's watchdog, say nothing of launching. The mask says which intervals are from one kernel's
-        launch to the next, with nothing between.
+        A stretch is kernels of one stream, launched by one thread with nothing between that must be apart: no event, no
+        synchronization, no communication or copy. Of a graph's ops the first stands for all.
         """
-        tid = self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
-        kernel = np.zeros(len(tid), dtype=bool)
-        kernel[self.data.launch[(self.data.launch != NONE) & (self.data.role == COMPUTE)]] = True
-        mine = self.calls[np.isin(tid[self.calls], np.unique(tid[kernel]))]
-        held = (call_causes(self.data)[mine] != API) | np.isin(mine, host_waits(self.data).call)
-        returned = np.r_[self.begin, np.maximum.accumulate(self.stop[mine])[:-1]] if len(mine) else mine
-        end = np.maximum(np.where(held, self.start[mine], self.stop[mine]), returned)
-        launching = kernel[mine] & ~held & np.r_[False, kernel[mine[:-1]]] if len(mine) else held
-        return returned, end, launching
+        data, tid = self.data, self.tid
+        ops = np.flatnonzero((data.launch != NONE) & (data.start >= self.begin) & (data.start < self.end))
+        ops = ops[np.lexsort((ops, data.launch[ops], tid[data.launch[ops]]))]
+        ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
+        launch, kernel = data.launch[ops], data.role[ops] == COMPUTE
+        parting = self.profile.names.str.contains(_APART).to_numpy()[data.calls["name"].to_numpy()]
+        parting |= np.isin(call_causes(data), (SYNC, ALLOC))
+        before = np.zeros(len(ops), np.int64)
+        for thread in np.unique(tid[launch]).tolist():
+            mine = tid[launch] == thread
+            before[mine] = np.searchsorted(np.flatnonzero(parting & (tid == thread)), launch[mine])
+        first = np.ones(len(ops), dtype=bool)
+        if len(ops) > 1:
+            same = (tid[launch][1:] == tid[launch][:-1]) & (data.stream[ops][1:] == data.stream[ops][:-1])
+            first[1:] = ~(same & (before[1:] == before[:-1]) & kernel[1:] & kernel[:-1])
+        return ops, first
+
+    @cached_property
+    def tid(self) -> I64:
+        """Threads of all its calls."""
+        return self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
 
     @cached_property
     def pace_ns(self) -> float | None:
-        """Host time from one kernel's launch to the next: median; null where too few tell."""
-        start, end, launching = self.intervals
-        return float(np.median((end - start)[launching])) if launching.sum() >= _ENOUGH else None
+        """Host time from one kernel's launch to the next of its stretch: median; null where too few tell.
+
+        A launch that waits for a full queue says nothing.
+        """
+        ops, first = self.stretches
+        launch = self.data.launch[ops]
+        if len(launch) < _ENOUGH:
+            return None
+        usable = ~first & ~np.isin(launch, host_waits(self.data).call)
+        took = np.r_[0, self.stop[launch[1:]] - self.stop[launch[:-1]]]
+        return float(np.median(took[usable])) if usable.sum() >= _ENOUGH else None
+
+    @cached_property
+    def intervals(self) -> tuple[I64, I64]:
+        """The host's own time before each call, the call included unless it waits: start and end.
+
+        Threads that launch hand work to each other (forward and backward passes do), so that they count as one; calls
+        of others, as of NCCL's watchdog, say nothing of launching.
+        """
+        launching = np.unique(self.tid[self.data.launch[self.data.launch != NONE]])
+        mine = self.calls[np.isin(self.tid[self.calls], launching)]
+        held = (call_causes(self.data)[mine] != API) | np.isin(mine, host_waits(self.data).call)
+        returned = np.r_[self.begin, np.maximum.accumulate(self.stop[mine])[:-1]] if len(mine) else mine
+        return returned, np.maximum(np.where(held, self.start[mine], self.stop[mine]), returned)
 
     def quicker(self, factor: float) -> Spans:
         """Host time that a host which is so many times as fast at launching does not need: a part of each interval.
 
         What takes many times as long as a launch is no launching: loading data, say, or Python at work.
         """
-        start, end, _ = self.intervals
+        start, end = self.intervals
         took = end - start
         some = (took > 0) & (took <= _LONG * (self.pace_ns or 0.0))
         start = start[some]

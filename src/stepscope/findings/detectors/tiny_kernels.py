@@ -1,18 +1,16 @@
-"""Kernels that are hardly longer than it takes to launch them: the GPU runs from one launch to the next.
+"""The same small kernel is launched many times in a row, where one launch would do.
 
 Looked at are stretches of kernels that the host launched one after the other on one stream, with nothing between them
-that must be apart (no event, no synchronization, no communication). Where their mean is shorter than twice the usual
-time of a launch, the stretch is replayed as if it were one launch, as a CUDA graph is, and without gaps between kernels
-of one name, as one larger kernel would be. A host that takes unusually long per launch is another fault (launch-bound).
+that must be apart (no event, no synchronization, no communication), and whose mean is below twice the usual time of a
+launch. Where one kernel comes several times in a row in such a stretch, the step is replayed as if that were one launch
+of one kernel. Short kernels of many kinds, and a host that takes long per launch, are another fault (launch-bound).
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from stepscope.analyses._causes import API, call_causes
 from stepscope.analyses._change import Change
 from stepscope.analyses._rank import COMPUTE
 from stepscope.findings.case import Case
@@ -20,7 +18,6 @@ from stepscope.findings.finding import Finding, Place
 from stepscope.findings.hosts import PLACES, USUAL_PACE_NS, Host, guilty, hosts, longest, slow_hosts, stage_of
 from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
-from stepscope.model.nesting import NONE
 
 ID = "tiny-kernels"
 I64 = npt.NDArray[np.int64]
@@ -29,46 +26,27 @@ I64 = npt.NDArray[np.int64]
 TINY_NS = 2 * USUAL_PACE_NS
 #: Fewer kernels in a row are not worth fusing.
 _LEAST = 4
-#: Calls that keep launches before and after them apart.
-_APART = r"(?i)event(record|wait)|waitevent|graphlaunch|streambegincapture|streamendcapture"
 
 
 class _Stretches:
-    """Of one rank: kernels of tiny stretches, and the host time of their launches but the first."""
+    """Of one rank: repeated kernels of small stretches, and the host time of their launches but the first of each."""
 
     def __init__(self, host: Host) -> None:
-        data, calls = host.data, host.data.calls
-        ops = np.flatnonzero((data.launch != NONE) & (data.start >= host.begin) & (data.start < host.end))
-        ops = ops[np.lexsort((ops, data.launch[ops]))]
-        ops = ops[np.r_[True, np.diff(data.launch[ops]) > 0]] if len(ops) else ops  # graphs: one launch of many
-        tid = calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
-        of_thread = tid[data.launch[ops]]
-        by_thread = np.lexsort((data.launch[ops], of_thread))
-        ops, of_thread = ops[by_thread], of_thread[by_thread]
-        launch, kernel = data.launch[ops], data.role[ops] == COMPUTE
-        # Calls that part what lies around them, per thread: how many there are before each launch.
-        names = host.profile.names.str.contains(_APART).to_numpy()[calls["name"].to_numpy()]
-        parting = (call_causes(data) != API) | names
-        before = np.zeros(len(ops), np.int64)
-        for thread in np.unique(of_thread).tolist():
-            mine = of_thread == thread
-            before[mine] = np.searchsorted(np.flatnonzero(parting & (tid == thread)), launch[mine])
-        first = np.ones(len(ops), dtype=bool)
-        if len(ops) > 1:
-            same = (of_thread[1:] == of_thread[:-1]) & (data.stream[ops][1:] == data.stream[ops][:-1])
-            first[1:] = ~(same & (before[1:] == before[:-1]) & kernel[1:] & kernel[:-1])
-        at = np.flatnonzero(first)
-        count = np.diff(np.r_[at, len(ops)])
+        data = host.data
+        ops, first = host.stretches
+        launch = data.launch[ops]
         dur = data.end[ops] - data.start[ops]
-        total = np.add.reduceat(dur, at) if len(at) else at
-        tiny = (count >= _LEAST) & (total < TINY_NS * count) & kernel[at] if len(at) else np.zeros(0, dtype=bool)
+        again = np.r_[False, data.name[ops][1:] == data.name[ops][:-1]] & ~first if len(ops) else first
+        at = np.flatnonzero(~again)  # each run of one kernel begins
+        count = np.diff(np.r_[at, len(ops)])
+        small = _means(dur, first) < TINY_NS
+        small |= _means(dur, ~again) < TINY_NS
+        tiny = (count >= _LEAST) & small[at] & (data.role[ops[at]] == COMPUTE)
         inside = np.repeat(tiny, count)
+        last = np.r_[at[1:], len(ops)] - 1
         self.host = host
         self.kernels = ops[inside]
-        # A kernel that follows one of its own name could be part of it; between others a gap stays, in a graph too.
-        again = np.r_[False, data.name[ops][1:] == data.name[ops][:-1]] if len(ops) else first
-        self.fused = ops[inside & ~first & again]
-        last = np.r_[at[1:], len(ops)] - 1
+        self.fused = ops[inside & again]
         self.cut: Spans = union(host.stop[launch[at[tiny]]], host.stop[launch[last[tiny]]])
         self.count = int(tiny.sum())
         self.mean_ns = float(dur[inside].mean()) if len(self.kernels) else 0.0
@@ -83,6 +61,13 @@ class _Stretches:
         rank, data = self.host.data.rank, self.host.data
         stream = int(data.stream[self.kernels[0]]) if len(self.kernels) else None
         return [Place(rank, int(self._begin[i]), int(self._end[i]), stream) for i in order.tolist()]
+
+
+def _means(dur: I64, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """By kernel: the mean of the stretch that it is in."""
+    at = np.flatnonzero(first)
+    count = np.diff(np.r_[at, len(dur)])
+    return np.repeat(np.add.reduceat(dur, at) / count, count) if len(at) else np.empty(0)
 
 
 def _found(case: Case) -> dict[int, _Stretches]:
@@ -112,13 +97,15 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(mine.kernels) // case.steps:,} kernels of {us(mine.mean_ns)} are hardly longer than their launch",
+            f"{len(mine.kernels) // case.steps:,} kernels of {us(mine.mean_ns)} are launched where "
+            f"{mine.count // case.steps:,} larger ones would do",
             saved,
             "high" if saved and pace is not None else "medium",
-            f"on rank {worst} they come in {mine.count // case.steps:,} stretches that could each be one launch"
-            f"{launched}; launches come late for {ms(mine.host.idle_ns('host', 'api') / case.steps)} of the step",
-            "fuse them: CUDA graphs or torch.compile(mode='reduce-overhead') for the step, fused=True or foreach=True "
-            "for the optimizer, larger micro-batches, a fused kernel for the row that `kernels` shows on top by count",
+            f"on rank {worst} the same kernel comes {len(mine.kernels) / max(mine.count, 1):.0f} times in a row on "
+            f"average{launched}; the GPU waits for launches for "
+            f"{ms(mine.host.idle_ns('host', 'api') / case.steps)} of the step",
+            "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
+            "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
             stage=stage_of(case, ranks),

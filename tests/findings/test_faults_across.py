@@ -1,0 +1,70 @@
+"""Every fault across ranks, at three strengths on three schedules: found first, on its ranks, at what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from faultcases import WITHIN, Told, diagnosed, scenario
+
+from stepscope.analyses._members import ranks_text
+
+SCHEDULES = ("1f1b", "fsdp", "dualpipev")
+#: Links need like ones beside them: four stages on four nodes, or experts' groups within a node.
+LINKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "1f1b": ("node=1", {"pp": 4, "nodes": 4}),
+    "fsdp": ("ranks=0-1", {"nodes": 1}),
+    "dualpipev": ("node=1", {"pp": 4, "layers": 8, "micro_batches": 8, "nodes": 4}),
+}
+
+
+def close(told: Told, finding: str) -> None:
+    first = told.first
+    assert first.get("id") == finding, str(told)
+    assert first["ranks"] == ranks_text(told.ranks), str(told)
+    assert told.truth_ns >= 0.03 * told.result.summary["step_ns"], f"too weak to test: {told}"
+    assert abs(first["recoverable_ns"] - told.truth_ns) <= WITHIN * told.truth_ns, str(told)
+    assert first["where"] and len(first["where"]) <= 10
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("factor", (1.1, 1.3, 2.0))
+def test_straggler(schedule: str, factor: float) -> None:
+    rank = 1 if factor < 2 else 2
+    told = diagnosed(scenario(schedule, f"straggler:rank={rank},factor={factor}"))
+    close(told, "straggler")
+    assert told.first["stage"] == (None if schedule == "fsdp" else f"pipeline stage {rank // 2}")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("factor", (1.3, 2.0, 3.0))
+def test_imbalance(schedule: str, factor: float) -> None:
+    close(diagnosed(scenario(schedule, f"imbalance:rank=1,factor={factor}")), "expert-imbalance")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("factor", (3, 5, 10))
+def test_slow_link(schedule: str, factor: int) -> None:
+    where, more = LINKS[schedule]
+    close(diagnosed(scenario(schedule, f"slow-link:{where},factor={factor}", **more)), "slow-link")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("delay_us", (7000, 12000, 25000))
+def test_late_node(schedule: str, delay_us: int) -> None:
+    node = 0 if delay_us == 12000 else 1
+    close(diagnosed(scenario(schedule, f"late-node:node={node},delay_us={delay_us}")), "late-node")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("how, seq", (("wait", 4096), ("stream", 4096), ("wait", 8192)))
+def test_serialized(schedule: str, how: str, seq: int) -> None:
+    close(diagnosed(scenario(schedule, f"serialized:how={how}", seq=seq)), "serialized-communication")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_wrong_clock_is_no_finding(schedule: str) -> None:
+    told = diagnosed(scenario(schedule, "clock:node=1,offset_us=5000,drift_ppm=20"))
+    healthy = diagnosed(scenario(schedule))
+    assert [r["id"] for r in told.result.rows.to_dicts()] == [r["id"] for r in healthy.result.rows.to_dicts()]
+    assert any("clocks of 2 files aligned" in note for note in told.result.notes)
