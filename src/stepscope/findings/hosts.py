@@ -27,10 +27,6 @@ from stepscope.model.profile import Profile
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-#: Host time per launch that an eager framework needs where nothing is wrong: the call, and as much again around it.
-USUAL_PACE_NS = 6_000
-#: A host that takes so many times as long is slow; beside its peers, less is enough to tell.
-SLOW, SLOW_BESIDE_PEERS = 1.75, 1.4
 #: Fewer launches than this say nothing of a pace.
 _ENOUGH = 16
 #: An interval between launches of so many times the median is no launching.
@@ -124,6 +120,14 @@ class Host:
         return float(np.median(took[usable])) if usable.sum() >= _ENOUGH else None
 
     @cached_property
+    def call_ns(self) -> float:
+        """A launch call of a kernel that did not wait: median."""
+        ops, _ = self.stretches
+        launch = self.data.launch[ops[self.data.role[ops] == COMPUTE]]
+        launch = launch[~np.isin(launch, host_waits(self.data).call)]
+        return float(np.median(self.stop[launch] - self.start[launch])) if len(launch) else 0.0
+
+    @cached_property
     def intervals(self) -> tuple[I64, I64]:
         """The host's own time before each call, the call included unless it waits: start and end.
 
@@ -194,28 +198,6 @@ def places(rank: int, start: I64, end: I64) -> list[Place]:
 def longest(found: Iterable[Place]) -> tuple[Place, ...]:
     """The longest of all ranks' places."""
     return tuple(sorted(found, key=lambda p: (p.start_ns - p.end_ns, p.rank, p.start_ns))[:PLACES])
-
-
-def slow_hosts(case: Case) -> tuple[dict[int, float], dict[int, float]]:
-    """See `_slow_hosts`; once per case."""
-    return case.once(_slow_hosts)
-
-
-def _slow_hosts(case: Case) -> tuple[dict[int, float], dict[int, float]]:
-    """Ranks that launch slowly, with how many times too slowly: beside their peers, and by the usual pace.
-
-    A rank that is slower than the median of the others is compared with them; all ranks together, with what is usual.
-    """
-    paces = {r: p for r, h in hosts(case).items() if (p := h.pace_ns) is not None}
-    beside: dict[int, float] = {}
-    for rank, pace in paces.items():
-        others = [p for r, p in paces.items() if r != rank]
-        if others and pace > SLOW_BESIDE_PEERS * (usual := float(np.median(others))):
-            beside[rank] = pace / usual
-    if 2 * len(beside) > len(paces):  # most of them: then those are the usual ones
-        beside = {}
-    rest = {r: p / beside.get(r, 1.0) / USUAL_PACE_NS for r, p in paces.items()}
-    return beside, {r: f for r, f in rest.items() if f >= SLOW}
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:

@@ -14,9 +14,9 @@ from stepscope.analyses._lateness import data_ranges, host_late
 from stepscope.analyses._window import WHOLE
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.detectors.launch_bound import quick
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
+from stepscope.findings.launching import quick
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans
 

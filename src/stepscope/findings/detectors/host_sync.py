@@ -19,11 +19,11 @@ from stepscope.analyses._change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.allocator_churn import freed
 from stepscope.findings.detectors.data_stall import fetched
-from stepscope.findings.detectors.launch_bound import quick
 from stepscope.findings.detectors.profiler_distortion import forced, unforced
 from stepscope.findings.detectors.tiny_kernels import fuse
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
+from stepscope.findings.launching import quick
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.nesting import NONE
@@ -91,20 +91,41 @@ class _Syncs:
         return found
 
 
-def detect(case: Case) -> list[Finding]:
+@dataclass(frozen=True)
+class _Found:
+    """Waits of one kind that matter, by rank, and what they cost."""
+
+    kind: int
+    every: dict[int, _Syncs]
+    mine: dict[int, I64]
+    change: Change
+    saved: int
+
+
+def _found(case: Case) -> list[_Found]:
     measured = {r: f.calls for r, f in forced(case).items()}
     every = {r: s for r, h in hosts(case).items() if len((s := _syncs(h, measured.get(r))).calls)}
     others = quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case)
     found = []
-    for kind, (what, advice) in enumerate(_KINDS):
+    for kind in range(len(_KINDS)):
         mine = {r: calls for r, s in every.items() if len(calls := s.of(kind))}
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
-        if not case.material(max((every[r].host.length(calls) for r, calls in mine.items()), default=0)):
-            continue
-        saved = case.saved(_change(every, mine, kind), beside=others)
-        if saved:
-            found.append(_finding(case, every, mine, what, advice, saved))
-    return found
+        if case.material(max((every[r].host.length(calls) for r, calls in mine.items()), default=0)):
+            change = _change(every, mine, kind)
+            found.append(_Found(kind, every, mine, change, case.saved(change, beside=others)))
+    return [f for f in found if f.saved]
+
+
+def unsynced(case: Case) -> Change:
+    """None of the waits that cost something."""
+    change = Change()
+    for found in case.once(_found):
+        change = change & found.change
+    return change
+
+
+def detect(case: Case) -> list[Finding]:
+    return [_finding(case, f) for f in case.once(_found)]
 
 
 def _change(every: dict[int, _Syncs], mine: dict[int, I64], kind: int) -> Change:
@@ -132,7 +153,8 @@ def _handled(host: Host, calls: I64) -> Spans:
     return union(begin[short], end[short])
 
 
-def _finding(case: Case, every: dict[int, _Syncs], mine: dict[int, I64], what: str, advice: str, saved: int) -> Finding:
+def _finding(case: Case, found: _Found) -> Finding:
+    (what, advice), every, mine = _KINDS[found.kind], found.every, found.mine
     ranks = guilty({r: float(len(calls)) for r, calls in mine.items()})
     worst = max(ranks, key=lambda r: (len(mine[r]), -r))
     host = every[worst].host
@@ -141,7 +163,7 @@ def _finding(case: Case, every: dict[int, _Syncs], mine: dict[int, I64], what: s
     return Finding(
         ID,
         f"{round(n):,} {what} make the host wait",
-        saved,
+        found.saved,
         sure(case),
         f"rank {worst} spends {ms(host.length(mine[worst]) / case.steps)} of the step in them"
         f"{f', most in {inside}' if inside else ''}; the GPU is without work for "

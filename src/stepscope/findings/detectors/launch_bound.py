@@ -1,31 +1,43 @@
 """The host cannot launch fast enough: each launch takes it longer than it should, and the GPU waits.
 
 How long a launch takes is measured from the return of one launch to the return of the next, where nothing held the host
-up. A rank is compared with its peers; all of them together, with what an eager framework usually needs. What it could
-give back is the step replayed with a host that launches at that pace.
+up. A rank is compared with its peers, and replayed at their pace. All of them together are compared with what is usual:
+where the calls themselves are slow, the step is replayed with calls of usual length; where the framework takes its time
+between them, with half of that time.
 """
 
 from __future__ import annotations
 
-from stepscope.analyses._change import Change
 from stepscope.analyses._members import ranks_text
 from stepscope.findings.case import Case
+from stepscope.findings.detectors.allocator_churn import freed
+from stepscope.findings.detectors.data_stall import fetched
+from stepscope.findings.detectors.host_sync import unsynced
+from stepscope.findings.detectors.profiler_distortion import unforced
+from stepscope.findings.detectors.tiny_kernels import fuse
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import SLOW, USUAL_PACE_NS, hosts, longest, slow_hosts, stage_of
+from stepscope.findings.hosts import hosts, longest, stage_of
+from stepscope.findings.launching import quick, quicker, slow
 from stepscope.findings.words import ms, us
 
 ID = "launch-bound"
 
 
 def detect(case: Case) -> list[Finding]:
-    beside, alike = slow_hosts(case)
+    which = slow(case)
     found = []
     saved = 0
-    if beside:
-        saved = case.saved(_quicker(case, beside))
-        found.append(_of_some(case, beside, saved))
-    if alike:
-        found.append(_of_all(case, alike, max(case.saved(quick(case)) - saved, 0)))
+    if which.beside:
+        saved = case.saved(quicker(case, which.beside))
+        found.append(_of_some(case, which.beside, saved))
+    if which.machine:
+        found.append(_of_all(case, which.machine, max(case.saved(quick(case)) - saved, 0)))
+    if which.framework:
+        # What is named more closely comes first: this is what remains.
+        named = quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case) & unsynced(case)
+        most = sum(hosts(case)[r].idle_ns("host", "api") for r in which.framework)
+        saved = case.saved(quicker(case, which.framework), most, beside=named)
+        found.append(_of_all(case, which.framework, saved))
     return found
 
 
@@ -54,32 +66,27 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
     every = hosts(case)
     worst = max(ranks, key=lambda r: (_starved(case, r), -r))
+    host = every[worst]
+    if worst in slow(case).machine:
+        usual = f"{factors[worst]:.1f} times what is usual"
+        machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
+    else:
+        usual = f"of which the call is {us(host.call_ns)}; counted as if it took half the time"
+        machine = ""
     return Finding(
         ID,
         "the host cannot launch fast enough",
         saved,
         "medium",
-        f"a launch takes {us(every[worst].pace_ns or 0.0)} of host time on rank {worst}, more than {SLOW:g} times the "
-        f"usual {us(USUAL_PACE_NS)}; the GPU has nothing to do for {ms(_starved(case, worst))} of the step because "
-        "launches come late",
-        "launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), larger "
-        "micro-batches; then make Python cheaper between launches, and check that the profiler itself (stacks, shapes) "
-        "is not what slows it",
+        f"a launch takes {us(host.pace_ns or 0.0)} of host time on rank {worst}, {usual}; the GPU waits for launches "
+        f"for {ms(_starved(case, worst))} of the step",
+        f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
+        "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",
         ("launches", "--by rank"),
         ranks=ranks,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in every[r].longest_idle("host", "api")),
     )
-
-
-def quick(case: Case) -> Change:
-    """Every slow host as fast as it should be; nothing where none is slow."""
-    beside, alike = slow_hosts(case)
-    return _quicker(case, {r: beside.get(r, 1.0) * alike.get(r, 1.0) for r in {*beside, *alike}})
-
-
-def _quicker(case: Case, factors: dict[int, float]) -> Change:
-    return Change(cut={r: hosts(case)[r].quicker(f) for r, f in factors.items()})
 
 
 def _starved(case: Case, rank: int) -> float:

@@ -15,7 +15,8 @@ from stepscope.analyses._change import Change
 from stepscope.analyses._rank import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import PLACES, USUAL_PACE_NS, Host, guilty, hosts, longest, slow_hosts, stage_of
+from stepscope.findings.hosts import PLACES, Host, guilty, hosts, longest, stage_of
+from stepscope.findings.launching import USUAL_PACE_NS, slow
 from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
 
@@ -72,9 +73,12 @@ def _means(dur: I64, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
 
 def _found(case: Case) -> dict[int, _Stretches]:
     """By rank whose host launches as it should: its tiny stretches, if they can matter."""
-    beside, alike = slow_hosts(case)
-    slow = {*beside, *alike}
-    found = {r: s for r, h in hosts(case).items() if r not in slow and len((s := _Stretches(h)).kernels)}
+    which = slow(case)
+    found = {
+        r: s
+        for r, h in hosts(case).items()
+        if r not in {**which.beside, **which.machine} and len((s := _Stretches(h)).kernels)
+    }
     return found if case.material(max((s.bound() for s in found.values()), default=0)) else {}
 
 

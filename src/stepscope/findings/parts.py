@@ -1,0 +1,83 @@
+"""Communication of the step by stage; where it is in none, by what it serves, else by its operation.
+
+A collective on a stream that also computes is in order with that compute, and in no part (semantics §2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._comm import comm_ops
+from stepscope.analyses._commkind import kinds
+from stepscope.analyses._purpose import UNKNOWN, purpose_of
+from stepscope.analyses._rank import NO_STAGE, RankData
+from stepscope.analyses._window import Window
+from stepscope.findings.case import Case
+from stepscope.intervals import subtract, union
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+WORDS = {
+    "ep_a2a": "the experts' all-to-all",
+    "ep_meta": "the experts' token counts",
+    "pp_p2p": "the pipeline's send/recv",
+    "cp_ring": "the context-parallel ring",
+    "tp": "tensor-parallel communication",
+    "dp": "data-parallel communication",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one rank has of one kind."""
+
+    ops: I64
+    exposed: I64
+    comm_ns: int
+    wall_ns: int  # exposed, where ops side by side count once
+
+
+def parts(case: Case) -> dict[int, dict[str, Part]]:
+    """By rank and kind."""
+    return case.each_rank(_parts)
+
+
+def said(key: str) -> str:
+    """A kind in words."""
+    return WORDS.get(key, f"communication of {key}" if key.startswith("stage") else f"{key.replace('_', '-')}s")
+
+
+def most_exposed(mine: Mapping[int, Part], most: int = 10) -> list[tuple[int, int]]:
+    """Rank and op of those with most exposed."""
+    worst = []
+    for rank, part in mine.items():
+        top = np.argsort(-part.exposed, kind="stable")[:most]
+        worst += [(-int(part.exposed[i]), rank, int(part.ops[i])) for i in top.tolist()]
+    return [(rank, op) for _, rank, op in sorted(worst)[:most]]
+
+
+def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
+    """By stage, purpose or operation."""
+    comm = comm_ops(data, window)
+    if len(comm.ops) == 0:
+        return {}
+    stage = data.stage_of(comm.ops)
+    purpose = purpose_of(profile, data, comm.ops)
+    names = profile.names.gather(data.name[comm.ops])
+    kind = kinds(names).fill_null("communication")
+    key = pl.select(
+        pl.when(stage != NO_STAGE).then(stage).when(purpose != UNKNOWN).then(purpose).otherwise(kind).alias("key")
+    ).to_series()
+    found = {}
+    for text in key.unique().sort().to_list():
+        mine = (key == text).to_numpy() & ~comm.barrier
+        if mine.any():
+            wall = subtract(union(comm.start[mine], comm.end[mine]), data.compute).length()
+            found[str(text)] = Part(comm.ops[mine], comm.exposed[mine], int(comm.length[mine].sum()), wall)
+    return found
