@@ -119,6 +119,7 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
     result.summary |= {k: answer.summary[k] for k in ("verdict", "step", "differs", "statement") if k in answer.summary}
     result.sources, result.ranks = answer.sources, answer.ranks
     if bad:
+        bad.sort(key=lambda c: c["status"] != FAILED)
         first = f"{bad[0]['check']}: {bad[0]['why']}"
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         hint = (

@@ -87,8 +87,7 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
     parts = profile.map(_measure_part, spec)
     found = sorted((r for part in parts for r in part), key=lambda r: r.rank)
     if not found:
-        what = f"no range matches --anchor {spec.anchor!r}" if spec.anchor is not None else "no GPU work in any step"
-        raise CannotAnswer(what, "`stepscope nvtx` lists the ranges there are")
+        raise _without_steps(spec)
     notes = []
     if absent := sorted(set(profile.rank_ids()) - {r.rank for r in found}):
         notes.append(f"{some_ranks(absent)}: no step with GPU work, left out")
@@ -120,6 +119,15 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
         " and ".join(sorted(graphs)) or None,
         dict(zip(known["kernel"].to_list(), known["family"].to_list(), strict=True)),
     )
+
+
+def _without_steps(spec: StepSpec) -> CannotAnswer:
+    if spec.warmup:
+        return CannotAnswer(f"--warmup {spec.warmup} leaves no step on any rank", "give a smaller one")
+    if spec.anchor is not None:
+        what = f"no range with GPU work matches --anchor {spec.anchor!r}"
+        return CannotAnswer(what, "`stepscope nvtx` lists the ranges there are")
+    return CannotAnswer("the profile has no GPU work in any step", "capture steps that use the GPU")
 
 
 def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stepscope.analyses._rank import RankData
 from stepscope.analyses._step import STEPS
-from stepscope.analyses._window import CHUNK, WHOLE, Anchors, anchors_of, by_launch
+from stepscope.analyses._window import CHUNK, WHOLE, Anchors, WindowSpec, anchors_of, by_launch
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 
@@ -40,6 +40,7 @@ class StepSpec:
             raise BadInput(f"--warmup {self.warmup}: negative", "give 0 or more")
         if self.whole and (self.anchor is not None or self.warmup):
             raise BadInput("--whole excludes --anchor and --warmup", "give one")
+        WindowSpec(anchor=self.anchor)  # refuses what is no pattern
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""Intervals: textbook values, known answers, and how often they are wrong on noise of all sorts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepscope.compare.noise import change, median_weights, student
+
+RANDOM = np.random.default_rng(11)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (10, 2.228), (38, 2.024)]
+)
+def test_student_is_the_textbook_s(freedom, t):
+    assert student(0.95, freedom) == pytest.approx(t, abs=6e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 20, 101])
+def test_weights_give_the_median_and_parts_that_sum_to_it(n):
+    parts = RANDOM.random((n, 4)) * 100
+    total = parts.sum(axis=1)
+    weights = median_weights(total)
+    assert weights @ total == pytest.approx(np.median(total))
+    assert (weights @ parts).sum() == pytest.approx(np.median(total))
+
+
+def test_one_outlier_does_not_move_what_a_step_is_made_of():
+    parts = np.tile([70.0, 30.0], (20, 1))
+    parts[7] = [70.0, 9000.0]
+    assert median_weights(parts.sum(axis=1)) @ parts == pytest.approx([70.0, 30.0])
+
+
+def test_one_sample_a_side_has_no_interval():
+    one = np.array([[5.0]])
+    found = change(one, one, one[:, 0], one[:, 0], steps=True)
+    assert found.low is None and found.high is None
+
+
+def claims(base: np.ndarray, new: np.ndarray, *, steps: bool) -> bool:
+    found = change(base[:, None], new[:, None], base, new, steps=steps)
+    assert found.low is not None and found.high is not None
+    assert found.low[0] <= found.delta[0] <= found.high[0]
+    return bool(found.low[0] > 0 or found.high[0] < 0)
+
+
+def noise(kind: str, n: int, random: np.random.Generator) -> np.ndarray:
+    if kind == "skewed":
+        return 100 + np.exp(random.standard_normal(n))
+    if kind == "two modes":
+        return 100 + 0.3 * random.standard_normal(n) + 2 * (random.random(n) < 0.5)
+    if kind == "with memory":  # each step half of the one before
+        e = random.standard_normal(n + 30)
+        x = np.zeros(n + 30)
+        for i in range(1, n + 30):
+            x[i] = 0.5 * x[i - 1] + e[i]
+        return 100 + x[30:]
+    return 100 + random.standard_normal(n)
+
+
+@pytest.mark.parametrize("kind", ["skewed", "two modes", "with memory"])
+def test_noise_is_rarely_called_a_change(kind):
+    random = np.random.default_rng(5)
+    wrong = sum(claims(noise(kind, 20, random), noise(kind, 20, random), steps=True) for _ in range(200))
+    assert wrong <= 14  # 5 % of 200, and what chance adds to that in one of forty such tests
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 3), (4, 4), (1, 5), (5, 5)])
+def test_few_runs_are_not_taken_for_more(n, m):
+    """The bootstrap alone claims a difference in a third of the pairs of two runs each."""
+    random = np.random.default_rng(7)
+    wrong = sum(claims(noise("normal", n, random), noise("normal", m, random), steps=False) for _ in range(200))
+    assert wrong <= 16
+
+
+def test_many_rows_hold_together():
+    """In at most 5 % of the pairs (7 of 60, with what chance adds) any of 40 rows of noise is called changed."""
+    random = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(60):
+        a, b = (100 + random.standard_normal((20, 40)) for _ in range(2))
+        found = change(a, b, a.sum(axis=1), b.sum(axis=1), steps=True, rows=40)
+        assert found.low is not None and found.high is not None
+        wrong += bool(((found.low > 0) | (found.high < 0)).any())
+    assert wrong <= 7
+
+
+def test_the_same_samples_give_the_same_interval():
+    a, b = noise("normal", 20, np.random.default_rng(1)), noise("normal", 20, np.random.default_rng(2))
+    first, second = (change(a[:, None], b[:, None], a, b, steps=True) for _ in range(2))
+    assert (first.low, first.high) == (second.low, second.high)
+
+
+def test_long_runs_need_little_memory():
+    long = noise("normal", 5_000, RANDOM)
+    found = change(long[:, None], long[:, None], long, long, steps=True)
+    assert found.delta[0] == 0 and found.high is not None and found.high[0] < 0.2
