@@ -14,7 +14,7 @@ export function CollectivesSection({ part }: { part: Collectives }) {
         <table class="figure">
           <thead>
             <tr>
-              <th>group</th><th>operation</th><th>ranks</th><th>n</th><th class="wide" /><th>transfer</th>
+              <th>group</th><th class="text">operation</th><th class="text">ranks</th><th>n</th><th class="wide" /><th>transfer</th>
               <th>longest wait</th><th>bytes</th><th>median bus bw</th>
             </tr>
           </thead>
@@ -58,7 +58,7 @@ export function StragglersSection({ part }: { part: Stragglers }) {
           <thead>
             <tr>
               <th>rank</th><th class="wide">others waited for it</th><th /><th>share</th><th>came last</th>
-              <th>longer than its peers</th><th>cause</th>
+              <th>longer than its peers</th><th class="text">cause</th>
             </tr>
           </thead>
           <tbody>

@@ -24,7 +24,7 @@ from stepscope.render.report.html import to_html
 from stepscope.render.report.markdown import code, text, to_markdown
 from stepscope.render.report.pack import Columns
 from stepscope.render.report.scale import drawn, scales
-from stepscope.render.report.thin import thin
+from stepscope.render.report.thin import shares, thin
 from stepscope.simulate.run import simulate_to
 from stepscope.simulate.scenario import Scenario
 
@@ -273,6 +273,22 @@ def test_thinning_loses_no_mark(rows, most):
             assert short.height >= m["n"] and m["end"] - m["start"] < 2 * bin_ns
             assert marks["name"].is_in([m["name"]]).any()
         assert set(all_of.filter(pl.col("end") - pl.col("start") >= max(bin_ns, 1))["name"]) <= set(some["name"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 400)), min_size=1, max_size=60), st.integers(1, 20))
+def test_parts_keep_their_time(rows, most):
+    kind, length = (np.array(c, np.int64) for c in zip(*rows, strict=True))
+    end = np.cumsum(length)
+    marks = pl.DataFrame({"lane": np.zeros_like(end), "kind": kind, "start": end - length, "end": end})
+    marks = marks.with_columns(pl.lit(1, pl.Int64).alias("n"), pl.lit(0).alias("name"))
+    kept, _ = shares(marks, most, ("lane",))
+    time = pl.col("end") - pl.col("start")
+    for frame in (kept, marks):
+        assert frame["n"].sum() == len(rows)
+    want, got = (dict(f.group_by("kind").agg(time.sum().alias("ns")).iter_rows()) for f in (marks, kept))
+    assert got == want
+    ordered = kept.sort("start")
+    assert ordered["start"].to_list() == [0, *ordered["end"].to_list()[:-1]]  # no gap, no overlap
 
 
 def test_a_very_large_window_is_thinned_and_says_so(monkeypatch):

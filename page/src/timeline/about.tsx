@@ -9,14 +9,13 @@ const PART_NAMES: Record<string, string> = {
   part_comm: "exposed communication",
   part_copy: "exposed copies",
   part_idle: "idle",
-  part_mixed: "several, each too short to draw",
 };
 
 export function titleOf(model: Model, mark: number): string {
   const kind = model.data.kinds[model.kind[mark]!]!;
   const name = PART_NAMES[kind] ?? model.full(model.name[mark]!);
   const merged = model.n[mark]! > 1 ? `${model.n[mark]} short ones, the longest: ` : "";
-  return kind.startsWith("part_") ? name : merged + name;
+  return kind.startsWith("part_") ? name + (merged && `, ${model.n[mark]} times`) : merged + name;
 }
 
 export function facts(model: Model, rank: RankLanes, mark: number, lane: string): [string, string][] {

@@ -27,7 +27,9 @@ export interface View {
 
 export type Palette = Record<"ink" | "dim" | "paper" | "panel" | "line" | "accent" | "onmark", string> & { kinds: string[][] };
 
-const KIND_COLOURS = ["compute", "comm", "copy", "range", "compute", "comm", "copy", "idle", "mixed"];
+const KIND_COLOURS = ["compute", "comm", "copy", "range", "compute", "comm", "copy", "idle"];
+/** The first kind of part of a rank's time; the others follow. */
+const PART = 4, PART_COUNT = 4;
 
 export function palette(): Palette {
   const style = getComputedStyle(document.documentElement);
@@ -108,17 +110,63 @@ function drawRow(ctx: CanvasRenderingContext2D, model: Model, view: View, colour
     ctx.fillStyle = colours.panel;
     ctx.fillRect(LABELS, row.top, view.width - LABELS, row.height);
   }
-  const lane = row.lane ?? row.rank.parts;
-  if (lane) drawMarks(ctx, model, view, colours, row, lane);
-  if (!row.lane) drawWindows(ctx, model, view, colours, row);
+  if (row.lane) {
+    drawMarks(ctx, model, view, colours, row, row.lane);
+  } else {
+    if (row.rank.parts) drawParts(ctx, model, view, colours, row, row.rank.parts);
+    drawWindows(ctx, model, view, colours, row);
+  }
+}
+
+/** The rank's strip. Where several parts share a pixel, it is stacked by their shares, so that no time is lost. */
+function drawParts(
+  ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row, lane: Lane,
+): void {
+  const scale = (view.width - LABELS) / (view.to - view.from);
+  const top = row.top + 4, tall = row.height - 8;
+  const shares = new Float64Array(PART_COUNT);
+  let pixel = -1, filled = 0;
+  const flush = () => {
+    let y = top;
+    for (let kind = 0; kind < PART_COUNT && filled; kind++) {
+      const height = (tall * shares[kind]!) / filled;
+      ctx.fillStyle = colours.kinds[PART + kind]![0]!;
+      if (height) ctx.fillRect(LABELS + pixel, y, 1, height);
+      y += height;
+    }
+    shares.fill(filled = 0);
+  };
+  const last = model.bound(lane, view.to);
+  for (let i = model.from(lane, view.from); i < last; i++) {
+    const kind = model.kind[i]! - PART;
+    const left = Math.max(0, (model.start[i]! - view.from) * scale);
+    const right = Math.min(view.width - LABELS, (model.start[i]! + model.dur[i]! - view.from) * scale);
+    for (let x = Math.floor(left); x < right; x++) {
+      if (x !== pixel) {
+        flush();
+        pixel = x;
+      }
+      const end = Math.floor(right);
+      if (x >= left && end - x > 1) { // whole pixels at once
+        ctx.fillStyle = colours.kinds[PART + kind]![0]!;
+        ctx.fillRect(LABELS + x, top, end - x, tall);
+        x = end - 1;
+        pixel = -1;
+        continue;
+      }
+      const share = Math.min(right, x + 1) - Math.max(left, x);
+      shares[kind]! += share;
+      filled += share;
+    }
+  }
+  flush();
 }
 
 function drawMarks(
   ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row, lane: Lane,
 ): void {
   const scale = (view.width - LABELS) / (view.to - view.from);
-  const head = row.lane === null;
-  const pad = head ? 5 : lane.group === RANGES ? 1 : 2;
+  const pad = lane.group === RANGES ? 1 : 2;
   const tall = (lane.group === RANGES ? RANGE_LINE : row.height) - 2 * pad;
   const last = model.bound(lane, view.to);
   const done = [-1, -1, -1]; // by line, the pixel up to which marks narrower than one are drawn
@@ -129,8 +177,8 @@ function drawMarks(
     const wide = model.dur[i]! * scale;
     if (left + wide < LABELS) continue;
     const line = lane.line?.[i - lane.first] ?? 0;
-    const matches = view.matches === null || head || view.matches[model.name[i]!] === 1;
-    const strong = matches && view.matches !== null && !head;
+    const matches = view.matches === null || view.matches[model.name[i]!] === 1;
+    const strong = matches && view.matches !== null;
     if (wide < 1 && !strong && i !== view.selected) {
       const pixel = Math.floor(left);
       if (pixel === done[line]) continue;
@@ -148,9 +196,10 @@ function drawMarks(
       ctx.lineWidth = i === view.selected ? 2 : 1;
       ctx.strokeRect(x, y, Math.max(w, 1.5), tall);
     }
-    if (w > 26 && !head) {
+    if (w > 26) {
       ctx.fillStyle = lane.group === RANGES ? colours.ink : colours.onmark;
-      ctx.fillText(cut(model.short(model.name[i]!), Math.floor((w - 6) / 6.4)), x + 4, y + tall / 2 + 0.5);
+      const room = Math.floor((w - 6) / 6.4), text = model.short(model.name[i]!);
+      ctx.fillText(lane.group === RANGES ? cutMiddle(text, room) : cut(text, room), x + 4, y + tall / 2 + 0.5);
     }
   }
   ctx.globalAlpha = 1;
@@ -188,6 +237,12 @@ function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette)
   });
 }
 
+/** Ranges differ at their ends: `backward mb 3`. */
+function cutMiddle(text: string, most: number): string {
+  const tail = Math.floor((most - 1) * 0.6);
+  return text.length <= most ? text : most < 8 ? "" : `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
+}
+
 function cut(text: string, most: number): string {
-  return text.length <= most ? text : most < 3 ? "" : `${text.slice(0, most - 1)}…`;
+  return text.length <= most ? text : most < 5 ? "" : `${text.slice(0, most - 1)}…`;
 }

@@ -132,6 +132,6 @@ export class Model {
 
 function purposeOf(stream: { kind: string; purpose: string | null } | undefined): string {
   if (!stream) return "";
-  const known = stream.purpose && stream.purpose !== "unknown" ? stream.purpose : "communication";
+  const known = stream.purpose && stream.purpose !== "unknown" ? stream.purpose : "comm";
   return stream.kind === "comm" ? known : stream.kind;
 }

@@ -45,7 +45,7 @@ COLUMNS = (
 _SUMS = (
     Col("n", "collectives"),
     Col("ranks", "ranks of each; several where they differ"),
-    Col("bytes", "sum of their sizes"),
+    Col("bytes", "sum of their sizes; null where the trace does not tell"),
     Col("transfer_ns", "sum of their transfers"),
     Col("max_wait_ns", "longest wait of a rank"),
     Col("wait_ns", "waiting of all ranks together"),
@@ -92,7 +92,7 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
             pl.col("ranks").unique(maintain_order=True).head(4).str.join(" "),
-            pl.col("bytes").sum(),
+            pl.when(pl.col("bytes").is_not_null().any()).then(pl.col("bytes").sum()),
             pl.col("transfer_ns").sum(),
             pl.col("max_wait_ns").max(),
             pl.col("wait_ns").sum(),

@@ -20,15 +20,14 @@ from stepscope.render.report.asking import Asker
 from stepscope.render.report.pack import Columns
 from stepscope.render.report.part import Part, part
 from stepscope.render.report.scale import Scale, scales
-from stepscope.render.report.thin import thin
+from stepscope.render.report.thin import shares, thin
 
 TITLE = "Timeline"
 #: Marks that a page still opens and redraws smoothly with.
 MOST_OPS, MOST_RANGES, MOST_PARTS = 200_000, 40_000, 60_000
 #: Kinds of marks, numbered as the page knows them.
-KINDS = ("compute", "comm", "copy", "range", "part_compute", "part_comm", "part_copy", "part_idle", "part_mixed")
+KINDS = ("compute", "comm", "copy", "range", "part_compute", "part_comm", "part_copy", "part_idle")
 _PARTS = {"compute": 4, "comm_exposed": 5, "copy_exposed": 6, "idle": 7}
-_MIXED = 8
 
 
 @dataclass(frozen=True)
@@ -163,12 +162,10 @@ def _kept(marks: pl.DataFrame, most: int, by: tuple[str, ...], what: str) -> lis
     """The marks to draw, and what to say of those that were merged."""
     if marks.height == 0:
         return []
-    kept, bin_ns = thin(marks, most, by)
+    kept, bin_ns = (shares if what == "parts" else thin)(marks, most, by)
     if not bin_ns:
         return [(kept, "")]
     merged = kept.filter(pl.col("n") > 1)
-    if what == "parts":
-        kept = kept.with_columns(pl.when(pl.col("n") > 1).then(_MIXED).otherwise("kind").alias("kind"))
     note = (
         f"{int(merged['n'].sum()):,} of {marks.height:,} {what}, each shorter than {bin_ns / 1e3:,.1f} µs, "
         f"are drawn as {merged.height:,} merged marks"
