@@ -71,7 +71,9 @@ def _named(result: Result, paths: tuple[str, ...]) -> Result:
     """Command lines that an answer suggests, for the files that the user named."""
     if "command" in result.rows.columns:
         files = shlex.join(paths) if len(paths) <= _MOST_NAMED else "PROFILE"
-        result.rows = result.rows.with_columns(pl.col("command").str.replace(" PROFILE", f" {files}", literal=True))
+        result.rows = result.rows.with_columns(
+            pl.col("command").cast(pl.String).str.replace(" PROFILE", f" {files}", literal=True)
+        )
     return result
 
 
