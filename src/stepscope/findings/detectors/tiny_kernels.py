@@ -2,8 +2,9 @@
 
 Looked at are stretches of kernels that the host launched one after the other on one stream, with nothing between them
 that must be apart (no event, no synchronization, no communication), and whose mean is below twice the usual time of a
-launch. Where one kernel comes several times in a row in such a stretch, the step is replayed as if that were one launch
-of one kernel. Short kernels of many kinds, and a host that takes long per launch, are another fault (launch-bound).
+launch. Where in such a stretch a kernel, or a pattern of a few kernels, comes several times in a row, the step is
+replayed as if it came once, as long as all of them: one launch, no gaps. Short kernels of many kinds, and a host that
+takes long per launch, are another fault (launch-bound).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ I64 = npt.NDArray[np.int64]
 
 #: A stretch of kernels is tiny if its mean is below so much.
 TINY_NS = 2 * USUAL_PACE_NS
-#: Fewer kernels in a row are not worth fusing.
-_LEAST = 4
+#: A pattern of up to so many kernels is looked for, and must come again so often.
+_PERIOD, _LEAST = 6, 3
 
 
 class _Stretches:
@@ -37,31 +38,47 @@ class _Stretches:
         ops, first = host.stretches
         launch = data.launch[ops]
         dur = data.end[ops] - data.start[ops]
-        again = np.r_[False, data.name[ops][1:] == data.name[ops][:-1]] & ~first if len(ops) else first
-        at = np.flatnonzero(~again)  # each run of one kernel begins
-        count = np.diff(np.r_[at, len(ops)])
-        small = _means(dur, first) < TINY_NS
-        small |= _means(dur, ~again) < TINY_NS
-        tiny = (count >= _LEAST) & small[at] & (data.role[ops[at]] == COMPUTE)
-        inside = np.repeat(tiny, count)
-        last = np.r_[at[1:], len(ops)] - 1
+        stretch = np.cumsum(first) - 1
+        again = np.zeros(len(ops), dtype=bool)
+        for period in range(1, _PERIOD + 1):
+            again |= _repeated(data.name[ops].astype(np.int64), stretch, period)
+        begins = ~again  # with its repeats: a run
+        small = (_means(dur, first) < TINY_NS) | (_means(dur, begins) < TINY_NS)
+        again &= small & (data.role[ops] == COMPUTE)
+        rows = np.flatnonzero(again)
         self.host = host
-        self.kernels = ops[inside]
-        self.fused = ops[inside & again]
-        self.cut: Spans = union(host.stop[launch[at[tiny]]], host.stop[launch[last[tiny]]])
-        self.count = int(tiny.sum())
-        self.mean_ns = float(dur[inside].mean()) if len(self.kernels) else 0.0
-        self._begin, self._end = data.start[ops[at[tiny]]], data.end[ops[last[tiny]]]
+        self.kernels = ops[again]
+        self.fused = ops[again & np.r_[False, data.name[ops][1:] == data.name[ops][:-1]]] if len(ops) else ops
+        self.cut: Spans = union(host.stop[launch[rows - 1]], host.stop[launch[rows]])
+        self.mean_ns = float(dur[again].mean()) if len(rows) else 0.0
+        runs = np.flatnonzero(again & ~np.r_[False, again[:-1]]) if len(ops) else rows
+        ends = np.flatnonzero(again & ~np.r_[again[1:], False]) if len(ops) else rows
+        self.count = len(runs)
+        self._begin, self._end = data.start[ops[runs]], data.end[ops[ends]]
 
     def bound(self) -> int:
         """No more than this can come of fusing them: all time of their launches, and all gaps."""
-        return int((self._end - self._begin).sum())
+        return self.cut.length() + int((self._end - self._begin).sum())
 
     def places(self) -> list[Place]:
         order = np.argsort(self._begin - self._end, kind="stable")[:PLACES]
         rank, data = self.host.data.rank, self.host.data
         stream = int(data.stream[self.kernels[0]]) if len(self.kernels) else None
         return [Place(rank, int(self._begin[i]), int(self._end[i]), stream) for i in order.tolist()]
+
+
+def _repeated(name: I64, stretch: I64, period: int) -> npt.NDArray[np.bool_]:
+    """Kernels that are as the one `period` before them in their stretch, many in a row."""
+    same = np.zeros(len(name), dtype=bool)
+    same[period:] = (name[period:] == name[:-period]) & (stretch[period:] == stretch[:-period])
+    edges = np.flatnonzero(np.diff(np.r_[False, same, False]))
+    length = edges[1::2] - edges[::2]
+    found = np.zeros(len(name) + 1, dtype=np.int64)
+    long = length >= _LEAST * period
+    found[edges[::2][long]] += 1
+    found[edges[1::2][long]] -= 1
+    inside: npt.NDArray[np.bool_] = np.cumsum(found)[:-1] > 0
+    return inside
 
 
 def _means(dur: I64, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
@@ -101,12 +118,11 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(mine.kernels) // case.steps:,} kernels of {us(mine.mean_ns)} are launched where "
-            f"{mine.count // case.steps:,} larger ones would do",
+            f"{len(mine.kernels) // case.steps:,} kernels of {us(mine.mean_ns)} only repeat those before them",
             saved,
             "high" if saved and pace is not None else "medium",
-            f"on rank {worst} the same kernel comes {len(mine.kernels) / max(mine.count, 1):.0f} times in a row on "
-            f"average{launched}; the GPU waits for launches for "
+            f"on rank {worst} the same few kernels come again, {len(mine.kernels) / max(mine.count, 1):.0f} launches "
+            f"in a row on average{launched}; the GPU waits for launches for "
             f"{ms(mine.host.idle_ns('host', 'api') / case.steps)} of the step",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
