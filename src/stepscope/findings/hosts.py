@@ -16,7 +16,7 @@ import polars as pl
 from stepscope.analyses._causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
 from stepscope.analyses._hostwaits import host_waits
 from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import COMPUTE, RankData, ranks_of
+from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Confidence, Place
 from stepscope.findings.peers import pipeline_stage
@@ -80,14 +80,14 @@ class Host:
     def stretches(self) -> tuple[I64, Mask]:
         """Ops of the step in the order of their launches, thread by thread, and which of them begin a stretch.
 
-        A stretch is kernels of one stream, launched by one thread with nothing between that must be apart: no event, no
-        synchronization, no communication or copy. Of a graph's ops the first stands for all.
+        A stretch is kernels (and copies within the device) of one stream, launched by one thread with nothing between
+        that must be apart: no event, no synchronization, no communication. Of a graph's ops the first stands for all.
         """
         data, tid = self.data, self.tid
         ops = np.flatnonzero((data.launch != NONE) & (data.start >= self.begin) & (data.start < self.end))
         ops = ops[np.lexsort((ops, data.launch[ops], tid[data.launch[ops]]))]
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
-        launch, kernel = data.launch[ops], data.role[ops] == COMPUTE
+        launch, inner = data.launch[ops], self.on_device[ops]
         parting = self.profile.names.str.contains(_APART).to_numpy()[data.calls["name"].to_numpy()]
         parting |= np.isin(call_causes(data), (SYNC, ALLOC))
         before = np.zeros(len(ops), np.int64)
@@ -97,8 +97,15 @@ class Host:
         first = np.ones(len(ops), dtype=bool)
         if len(ops) > 1:
             same = (tid[launch][1:] == tid[launch][:-1]) & (data.stream[ops][1:] == data.stream[ops][:-1])
-            first[1:] = ~(same & (before[1:] == before[:-1]) & kernel[1:] & kernel[:-1])
+            first[1:] = ~(same & (before[1:] == before[:-1]) & inner[1:] & inner[:-1])
         return ops, first
+
+    @cached_property
+    def on_device(self) -> Mask:
+        """By op: kernels, and copies and memsets that stay on the device."""
+        here = self.data.ops["copy_kind"].is_in(["none", "DtoD"]).to_numpy()
+        found: Mask = (self.data.role != COMM) & here
+        return found
 
     @cached_property
     def tid(self) -> I64:

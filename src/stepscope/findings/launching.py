@@ -19,7 +19,7 @@ SLOW_CALL = 3.0
 #: A framework that takes so many times as long per launch keeps the GPU waiting if kernels are short ...
 SLOW = 1.75
 #: ... and this is how many times as fast it is taken to become.
-AVOIDABLE = 2.0
+AVOIDABLE = 4 / 3
 #: Beside its peers, less is enough to tell that a host is slow.
 SLOW_BESIDE_PEERS = 1.4
 
@@ -43,7 +43,7 @@ def _slow(case: Case) -> Slow:
 
     All ranks together can only be compared with what is usual: where the launch calls themselves take several times as
     long, the machine is slow, and is taken to be as fast as others; where they do not, the framework is what takes time
-    between them, and half of it is taken to be avoidable, no more.
+    between them, and a quarter of it is taken to be avoidable, no more.
     """
     every = hosts(case)
     paces = {r: p for r, h in every.items() if (p := h.pace_ns) is not None}

@@ -3,7 +3,7 @@
 How long a launch takes is measured from the return of one launch to the return of the next, where nothing held the host
 up. A rank is compared with its peers, and replayed at their pace. All of them together are compared with what is usual:
 where the calls themselves are slow, the step is replayed with calls of usual length; where the framework takes its time
-between them, with half of that time.
+between them, without a quarter of that time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         usual = f"{factors[worst]:.1f} times what is usual"
         machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
     else:
-        usual = f"of which the call is {us(host.call_ns)}; counted as if it took half the time"
+        usual = f"of which the call is {us(host.call_ns)}; counted as if a quarter of it went"
         machine = ""
     return Finding(
         ID,

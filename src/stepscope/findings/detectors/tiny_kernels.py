@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.analyses._change import Change
-from stepscope.analyses._rank import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.hosts import PLACES, Host, guilty, hosts, longest, stage_of
@@ -44,7 +43,7 @@ class _Stretches:
             again |= _repeated(data.name[ops].astype(np.int64), stretch, period)
         begins = ~again  # with its repeats: a run
         small = (_means(dur, first) < TINY_NS) | (_means(dur, begins) < TINY_NS)
-        again &= small & (data.role[ops] == COMPUTE)
+        again &= small & host.on_device[ops]
         rows = np.flatnonzero(again)
         self.host = host
         self.kernels = ops[again]
