@@ -33,9 +33,19 @@ class CommonClock:
 
 
 def common_clock(profile: Profile, how: str = "auto") -> CommonClock:
-    """The clock of all ranks. One file has one; several are aligned by their collectives, where they have any."""
+    """The clock of all ranks. One file has one; several are aligned by their collectives, where they have any.
+
+    A profile keeps it: matching all communication costs more than most questions that need only the clock.
+    """
     if profile.ranks["source"].n_unique() < 2:
         return CommonClock()
+    memo: dict[str, CommonClock] = profile.memo.setdefault("common clock", {})
+    if how not in memo:
+        memo[how] = _aligned(profile, how)
+    return memo[how]
+
+
+def _aligned(profile: Profile, how: str) -> CommonClock:
     try:
         found = across(profile, how)
     except CannotAnswer as reason:
