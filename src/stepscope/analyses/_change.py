@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,15 @@ class Change:
         """Ranks whose own graph differs by this change; None: all of them. What transfers take is no rank's own."""
         if self.every_host != 1.0 or self.hide:
             return None
-        parts = (self.host, self.cut, self.unheld, self.unwaited, self.aside, self.kernels, self.ops, self.fused)
-        return {rank for part in (*parts, self.instant) for rank in part}
+        return {rank for part in self._local_parts for rank in part}
+
+    @property
+    def _local_parts(self) -> tuple[Mapping[int, Any], ...]:
+        return self.host, self.cut, self.unheld, self.unwaited, self.aside, self.kernels, self.ops, self.fused
+
+    def on(self, rank: int) -> tuple[Any, ...]:
+        """What the change has for one rank's own graph: the same objects, the same graph."""
+        return tuple(part.get(rank) for part in self._local_parts)
 
     def __and__(self, other: Change) -> Change:
         """Both changes at once; of two factors for one thing, the product, of two cuts, their sum."""

@@ -28,16 +28,16 @@ _BLOCK = 1 << 16
 _NEVER = float("-inf")
 
 
-def play(path: Path, clock: Clock, graphs: list[Runs], change: Change) -> int:
-    """Length of the step, replayed."""
-    nodes = _Nodes(clock, graphs, change)
-    return round(_play(nodes, _Meetings(path, nodes, graphs, change)) - path.begin)
+def play(path: Path, nodes: Nodes, graphs: list[Runs], change: Change) -> int:
+    """Length of the step, replayed. `nodes` are those of `graphs`."""
+    begin = [at - change.earlier.get(g.rank, 0) for at, g in zip(nodes.begin, graphs, strict=True)]
+    return round(_play(nodes, begin, _Meetings(path, nodes, graphs, change)) - path.begin)
 
 
-class _Nodes:
+class Nodes:
     """Nodes of all ranks: waits, then runs, then beginnings. Columns are in the order in which nodes happened."""
 
-    def __init__(self, clock: Clock, graphs: list[Runs], change: Change) -> None:
+    def __init__(self, clock: Clock, graphs: list[Runs]) -> None:
         waits, runs = ([len(getattr(g, c)) for g in graphs] for c in ("wait_return", "start"))
         self.runs = sum(waits)  # the first run
         self.begins = self.runs + sum(runs)  # the first beginning
@@ -74,7 +74,7 @@ class _Nodes:
         self.node = np.lexsort((graph, kind, np.concatenate(time)))
         self.base, self.one, self.two = (np.concatenate(c)[self.node] for c in (base, one, two))
         self.add, self.one_lag, self.two_lag = (np.concatenate(c)[self.node] for c in (add, one_lag, two_lag))
-        self.begin = [clock.one(g.rank, g.begin) - change.earlier.get(g.rank, 0) for g in graphs]
+        self.begin = [clock.one(g.rank, g.begin) for g in graphs]
         self.lasts = [int(self.first_run[k]) + g.last for k, g in enumerate(graphs)]
         #: by run: the graph it is of
         self.graph_of_run = np.repeat(np.arange(len(graphs)), runs)
@@ -87,14 +87,15 @@ class _Nodes:
 class _Meetings:
     """Communication runs by number: their meetings, and what is left after the transfer until their rank leaves."""
 
-    def __init__(self, path: Path, nodes: _Nodes, graphs: list[Runs], change: Change) -> None:
+    def __init__(self, path: Path, nodes: Nodes, graphs: list[Runs], change: Change) -> None:
         comm = np.concatenate([g.comm for g in graphs]) if graphs else np.empty(0, np.int64)
         ranks = np.array([g.rank for g in graphs], dtype=np.int64)
         rows = np.flatnonzero(comm != NONE)
         #: by run: its number among communications, NONE for all others
         self.number = np.full(len(comm), NONE, dtype=np.int64)
         self.number[rows] = np.arange(len(rows))
-        hidden = np.concatenate([g.hidden for g in graphs])[rows] if graphs else np.empty(0, bool)
+        instant = [g.hidden | np.isin(g.comm, change.of(change.instant, g.rank)) for g in graphs]
+        hidden = np.concatenate(instant)[rows] if graphs else np.empty(0, bool)
         dur = np.concatenate([g.dur for g in graphs])[rows] if graphs else np.empty(0, np.int64)
         self.hidden: list[bool] = hidden.tolist()
         self.alone: list[int] = np.where(hidden, 0, dur).tolist()
@@ -130,11 +131,11 @@ class _Meetings:
             self.rest[at[hit]] = np.maximum(self.rest[at[hit]] - by[hit], 0)
 
 
-def _play(nodes: _Nodes, met: _Meetings) -> float:
+def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
     """When the last rank is through."""
     nan = float("nan")
     value: array[float] = array(
-        "d", np.r_[np.zeros(nodes.runs), np.full(nodes.begins - nodes.runs, nan), nodes.begin].tobytes()
+        "d", np.r_[np.zeros(nodes.runs), np.full(nodes.begins - nodes.runs, nan), begin].tobytes()
     )
     number: array[int] = array("q", np.r_[np.full(nodes.runs, NONE), met.number].astype(np.int64).tobytes())
     began = [nan] * len(met.rest)
@@ -148,7 +149,7 @@ def _play(nodes: _Nodes, met: _Meetings) -> float:
         n = number[node]
         own = began[n] if n >= 0 else nan
         if own != own:  # later than it should be, by clocks that disagree
-            return float(nodes.begin[int(nodes.graph_of_run[node - nodes.runs])])
+            return float(begin[int(nodes.graph_of_run[node - nodes.runs])])
         mine = meeting[first[n] : first[n + 1]]
         if not mine:
             at = own + met.alone[n]

@@ -7,7 +7,7 @@ from typing import Any
 
 from stepscope.analyses._change import Change
 from stepscope.analyses._evenrank import even_rank
-from stepscope.analyses._playback import play
+from stepscope.analyses._playback import Nodes, play
 from stepscope.analyses._runs import Runs, runs
 from stepscope.analyses._walk import Clock, Path
 from stepscope.errors import BadInput
@@ -47,6 +47,9 @@ class Replay:
         self._profile, self._path, self._clock = profile, path, clock
         #: by rank: when its host began the step, and the last op
         self.steps = {r: (b, op) for r, b, op in path.steps.select("rank", "begin_ns", "op").iter_rows()}
+        self._kept: dict[int, tuple[tuple[Any, ...], Runs]] = {}
+        self._drawn: tuple[list[Runs], Nodes] | None = None
+        self._beside: tuple[Change, int] | None = None
 
     @cached_property
     def plain(self) -> int:
@@ -60,19 +63,40 @@ class Replay:
     def _graphs(self, steps: dict[int, tuple[int, int]], change: Change) -> dict[int, Runs]:
         return {g.rank: g for part in self._profile.select(steps).map(runs, steps, change) for g in part}
 
+    def _changed(self, change: Change) -> dict[int, Runs]:
+        """The graphs of the ranks that the change is on. Changes come in families: each rank's last graph is kept."""
+        if change.local is None:
+            return self._graphs(self.steps, change)
+        found = {}
+        fresh = {}
+        for rank in change.local & self.steps.keys():
+            kept, on = self._kept.get(rank), change.on(rank)
+            if kept is not None and all(a is b for a, b in zip(kept[0], on, strict=True)):
+                found[rank] = kept[1]
+            else:
+                fresh[rank] = self.steps[rank]
+        made = self._graphs(fresh, change) if fresh else {}
+        self._kept |= {rank: (change.on(rank), graph) for rank, graph in made.items()}
+        return found | made
+
     def run(self, change: Change) -> int:
         """Length of the step with the change."""
-        changed = self.steps if change.local is None else {r: s for r, s in self.steps.items() if r in change.local}
-        graphs = self._graphs(changed, change) if changed else {}
+        graphs = self._changed(change)
         if len(graphs) < len(self.steps):
             graphs = self._unchanged | graphs
-        return play(self._path, self._clock, list(graphs.values()), change)
+        every = list(graphs.values())
+        if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], every, strict=True)):
+            self._drawn = None  # of hundreds of ranks, one at a time
+            self._drawn = every, Nodes(self._clock, every)
+        return play(self._path, self._drawn[1], every, change)
 
     def saved(self, change: Change, beside: Change | None = None) -> int:
         """By how much the change shortens the step; with `beside`, a step that this one shortened already."""
         if beside is None:
             return max(self.plain - self.run(change), 0)
-        return max(self.run(beside) - self.run(beside & change), 0)
+        if self._beside is None or self._beside[0] is not beside:
+            self._beside = beside, self.run(beside)
+        return max(self._beside[1] - self.run(beside & change), 0)
 
 
 def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:

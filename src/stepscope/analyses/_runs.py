@@ -156,7 +156,7 @@ def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
     hidden: Mask = (comm != NONE) & change.hide
     if change.hide and change.stage is not None and len(ops):
         hidden &= (data.stage_of(ops) == change.stage).to_numpy()
-    return hidden | np.isin(comm, change.of(change.instant, data.rank))
+    return hidden
 
 
 def _lag(data: RankData, ops: I64, before: I64, usual: I64) -> I64:
