@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability page docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability reliability-compare page docs clean
 
 setup: $(STAMP)
 
@@ -58,6 +58,10 @@ bench-across: setup
 # The planted straggler is named, and nobody else, in 220 seeded jobs of 8 to 512 ranks.
 reliability: setup
 	$(BIN)/python tests/across/reliability.py $(ARGS)
+
+# 200 pairs of simulated runs without a change, and 200 with one of 3 %: what `compare` claims.
+reliability-compare: setup
+	$(BIN)/python tests/compare/reliability_compare.py $(ARGS)
 
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:

@@ -9,6 +9,8 @@ import pytest
 
 from stepscope import api
 from stepscope.analyses import registry
+from stepscope.compare.columns import VARIANTS as COMPARE
+from stepscope.compare.gate import COLUMNS as GATE
 
 GOLDEN = Path(__file__).parent / "golden" / "columns.json"
 
@@ -20,6 +22,8 @@ def current() -> dict[str, list[str]]:
         analysis = registry.get(name)
         found[name] = [c.name for c in analysis.columns]
         found |= {f"{name} {variant}": [c.name for c in columns] for variant, columns in analysis.variants.items()}
+    found |= {f"compare by={by}": [c.name for c in columns] for by, columns in COMPARE.items()}
+    found["gate"] = [c.name for c in GATE]
     return dict(sorted(found.items()))
 
 

@@ -74,9 +74,13 @@ class Profile(model.Profile):
     def compare(self, to: Given, **options: Any) -> Result:
         """This run (the base) against another, or several: a profile, paths, or a list of profiles.
 
-        Options: by, margin, top, rank, anchor, period, whole, warmup. See `compare` for repeated runs of both sides.
+        Options: by, margin, top, rank, anchor, period, whole, warmup. `api.compare` takes repeated runs of both sides.
         """
         return compare(self, to, **options)
+
+    def gate(self, base: Given, **options: Any) -> Result:
+        """Is this run within limits of `base`: a profile, paths, or the file of a baseline? See `api.gate`."""
+        return gate(base, self, **options)
 
     @property
     def paths(self) -> list[Path]:
@@ -159,18 +163,29 @@ def compare(
     by: Literal["part", "stage", "rank", "family", "kernel"] = "part",
     margin: float = 3.0,
     top: int = 20,
+    gate: bool = False,
     rank: Ranks | None = None,
     **options: Any,
 ) -> Result:
     """What changed from `base` to `new`, and is it more than noise? See docs/compare.md.
 
     A side is a profile, a list of profiles (runs of the same), paths, or a saved baseline. Further options choose the
-    steps (anchor, period, whole, warmup), and how paths are opened (runs, cache, nsys, taxonomy).
+    steps (anchor, period, whole, warmup), and how paths are opened (runs, cache, nsys, taxonomy). With `gate`,
+    `GateFailed` where the step is more than 2 % longer, or nobody can tell.
     """
     from stepscope.compare.compare import compare as compared
+    from stepscope.compare.gate import gate as checked
+    from stepscope.compare.gate import parse_limits
 
     sides, _ = _sides(base, new, rank, options)
-    return compared(*sides, by=by, margin=margin, top=top)
+    result = compared(*sides, by=by, margin=margin, top=top)
+    if gate:
+        try:
+            checked(*sides, parse_limits(None, ()))
+        except GateFailed as failed:
+            failed.result = result
+            raise
+    return result
 
 
 def gate(

@@ -16,6 +16,7 @@ from stepscope.cli.commands._compare_options import (
     step_options,
     target_options,
 )
+from stepscope.errors import GateFailed
 
 DESCRIPTION = """What changed from one run to another, what is the change made of, and is it more than noise?
 
@@ -31,15 +32,15 @@ def _compare(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
     from stepscope import api
 
     target = output.Target.of(given.pop("output"), given.pop("format"))
-    gated = given.pop("gate")
-    shown = {k: given.pop(k) for k in ("by", "margin", "top")}
     given = opening(given)
     first, second = sides_of(base, to, target)
     with progress.shown():
-        result = api.compare(first, second, **shown, **given)
-        target.write(result)
-        if gated:
-            api.gate(first, second, **given)
+        try:
+            result = api.compare(first, second, **given)
+        except GateFailed as failed:
+            target.write(failed.result)
+            raise
+    target.write(result)
 
 
 command = ToTheEnd(
