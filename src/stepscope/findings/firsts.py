@@ -1,0 +1,54 @@
+"""The first use of a link in the capture: NCCL connects then, which takes long, and never again.
+
+Such a transfer says nothing of a step. It is taken out of what other findings give back, and a note says so.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.analyses._change import Change
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.meets import met, sides
+from stepscope.findings.words import ms
+
+#: A first transfer that takes so many times as long as the median of its like made connections.
+_LONGER = 10.0
+
+
+def first_uses(case: Case) -> pl.DataFrame:
+    """Meetings of the step that were the first of their communicator and pair, and how much too long they took."""
+    nothing = pl.DataFrame(schema={"meeting": pl.Int64, "kind": pl.String, "over_ns": pl.Int64})
+    try:
+        a, table = met(case), case.once(sides)
+    except CannotAnswer:
+        return nothing
+    first = a.meetings.group_by("communicator", "src", "dst").agg(
+        pl.col("meeting").sort_by("seq").first().alias("first")
+    )
+    rows = table.unique("meeting", maintain_order=True).with_columns(
+        pl.col("took_ns").median().over("communicator", "kind", "bytes").cast(pl.Int64).alias("usual_ns")
+    )
+    slow = rows.filter(
+        pl.col("meeting").is_in(first["first"].implode()) & (pl.col("took_ns") > _LONGER * pl.col("usual_ns"))
+    )
+    slow = slow.with_columns((pl.col("took_ns") - pl.col("usual_ns")).alias("over_ns"))
+    return slow.select(nothing.columns) if slow.height else nothing
+
+
+def without_first_uses(case: Case) -> Change:
+    """The step with every first transfer as long as those that follow."""
+    return Change(shorter=dict(case.once(first_uses).select("meeting", "over_ns").iter_rows()))
+
+
+def first_use_notes(case: Case) -> list[str]:
+    """What is not counted."""
+    table = case.once(first_uses)
+    if table.height == 0 or not case.material(int(table["over_ns"].sum()), 2.0):
+        return []
+    longest = table.sort("over_ns", descending=True).row(0, named=True)
+    return [
+        f"{table.height} communications are the first over their links and make connections (the longest, a "
+        f"{longest['kind']}, for {ms(longest['over_ns'])}): counted in no finding; capture after more warm-up steps"
+    ]
