@@ -39,6 +39,11 @@ class Step:
 
 STEPS = (
     Step("info", "What was opened: eight ranks, each with its kernels, and every kernel traced to its launch."),
+    Step(
+        "diagnose",
+        "What to change first: rank 3. The allocator on rank 5 stands behind it: as long as rank 3 is slow, the step "
+        "would gain less than 1 % without it (--least 0 lists it). The other commands show what this rests on.",
+    ),
     Step("setup", "The trainer's label in the trace says where each rank sits in the mesh."),
     Step("window", "Figures rest on one chunk per rank, chosen on the host and measured on the GPU, which lags it."),
     Step("streams", "Each rank computes on one stream and communicates on others.", {"rank": "0,3"}),
@@ -59,10 +64,11 @@ STEPS = (
 def _demo(keep: str | None) -> None:
     if keep is not None:
         _tour(Path(keep), keep)
+        _page(Path(keep))
         return
     with tempfile.TemporaryDirectory(prefix="stepscope-demo-") as folder:
         _tour(Path(folder), "DIR")
-    click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, to try commands on.")
+    click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, with a report to look at in a browser.")
 
 
 def _tour(folder: Path, shown: str) -> None:
@@ -84,9 +90,19 @@ def _tour(folder: Path, shown: str) -> None:
         output.Target.of(None, None).write(result)
 
 
+def _page(folder: Path) -> None:
+    """The same as a picture."""
+    from stepscope.cli.commands import report
+
+    page = folder / "report.html"
+    args = [*map(str, sorted(folder.glob("*.sqlite"))), "-o", str(page), "--no-cache"]
+    report.command.main(args, standalone_mode=False)
+    click.echo(f"\n{page} shows all of it, with a timeline: open it in a browser.")
+
+
 command = click.Command(
     "demo",
     callback=_demo,
     help="A tour on a simulated 8-rank job with two planted faults: what each command says about it.",
-    params=[click.Option(["--keep"], metavar="DIR", help="Leave the simulated traces there, to try commands on.")],
+    params=[click.Option(["--keep"], metavar="DIR", help="Leave the simulated traces and a report there.")],
 )
