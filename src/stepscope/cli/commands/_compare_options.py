@@ -11,7 +11,7 @@ from stepscope.cli.output import Target
 from stepscope.errors import BadInput
 from stepscope.render import FORMATS
 
-BASE = click.Argument(["base"], nargs=-1, metavar="BASE...")
+BASE = click.Argument(["base"], nargs=-1, metavar="BASE... --to NEW...")
 
 
 class ToTheEnd(click.Command):

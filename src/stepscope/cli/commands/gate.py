@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Is this run within limits of a baseline? For CI: exit 1 where not, with Markdown and JUnit to show.
 
-  gate PROFILE... --save NAME        keep PROFILE as a baseline, in .stepscope/baselines/NAME.json (commit it)
-  gate PROFILE... --baseline NAME    compare PROFILE with it
-  gate BASE... --to NEW...           compare two profiles
+`gate PROFILE --save NAME` keeps PROFILE as a baseline, in .stepscope/baselines/NAME.json, which is to be committed;
+`gate PROFILE --baseline NAME` compares PROFILE with it; `gate BASE --to NEW` compares two profiles.
 
 A limit is growth that is allowed, in percent of the base's step: `--limit step=2` (the default), `--limit
 comm_exposed=1`, `--limit stage:stage2_f=0.5`, `--limit family:gemm=1`; or a TOML file with a table [limits]. What
@@ -108,7 +107,7 @@ command = ToTheEnd(
     callback=_gate,
     help=DESCRIPTION,
     params=[
-        click.Argument(["base"], nargs=-1, metavar="PROFILE..."),
+        click.Argument(["base"], nargs=-1, metavar="PROFILE... [--to NEW...]"),
         click.Option(
             ["--to"], multiple=True, metavar="NEW...", help="The other side: all that follows, up to an option."
         ),
