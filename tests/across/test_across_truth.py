@@ -8,6 +8,7 @@ import pytest
 from jobs import written
 
 from stepscope import api
+from stepscope.simulate.costs import END_SPREAD
 from stepscope.simulate.run import truth
 from stepscope.simulate.scenario import Scenario
 
@@ -75,6 +76,43 @@ def test_a_clock_offset_changes_nothing(form):
         end = row["offset_ns"] + row["drift_ppm"] * span / 1e6
         assert abs(row["offset_ns"] - truth_row["offset_ns"]) < 1000
         assert abs(end - truth_row["offset_ns"] - truth_row["drift_ppm"] * span / 1e6) < 1000
+
+
+CLOCKED = {
+    "1f1b": {"schedule": "1f1b", "pp": 4, "ep": 2},
+    "dualpipev": {"pp": 2, "ep": 4},
+    "fsdp": {"schedule": "fsdp", "pp": 1, "ep": 2, "dp": 4},
+}
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_the_same_job_on_clocks_that_differ(name):
+    """500 µs and drift: the same names, causes and path; every figure within the spread of a collective's ends."""
+    found = []
+    for clock in ((), ("clock:node=1,offset_us=500,drift_ppm=20",)):
+        with written(Scenario(nodes=2, faults=("straggler:rank=2", *clock), **CLOCKED[name], **BASE)) as (_, folder):
+            profile = api.open(folder, cache=False)
+            found.append({c: api.analyse(profile, c) for c in ("collectives", "stragglers", "critical-path")})
+    rows, others = (by_key(r["collectives"].rows.to_dicts()) for r in found)
+    assert rows.keys() == others.keys()
+    for k, mine in rows.items():
+        for a, b in zip(mine, others[k], strict=True):
+            assert a["last_rank"] == b["last_rank"], k
+            assert all(abs(a[c] - b[c]) <= END_SPREAD for c in TIMES), k
+    ranks, same = ({r["rank"]: r for r in x["stragglers"].rows.to_dicts()} for x in found)
+    for rank, row in ranks.items():
+        assert row["cause"] == same[rank]["cause"]
+        # Two clocks do not resolve an arrival that is less than the residual behind another.
+        assert row["times_last"] == pytest.approx(same[rank]["times_last"], abs=2)
+        assert row["late_ns"] == pytest.approx(same[rank]["late_ns"], abs=END_SPREAD * max(row["times_last"], 1))
+    assert [s["rank"] for s in found[1]["stragglers"].summary["stragglers"]] == [2]
+    path, other = (x["critical-path"] for x in found)
+    what = ["rank", "kind", "stream", "name", "range"]
+    assert path.rows.select(what).equals(other.rows.select(what))
+    for by in ("by_kind", "by_rank"):
+        for k, total in path.summary[by].items():
+            assert other.summary[by][k]["total_ns"] == pytest.approx(total["total_ns"], abs=END_SPREAD)
+    assert other.summary["step"]["step_ns"] == pytest.approx(path.summary["step"]["step_ns"], abs=END_SPREAD)
 
 
 def test_offsets_of_a_second_over_many_hosts():

@@ -20,15 +20,24 @@ def job():
         yield folder
 
 
+COMMANDS = {"stragglers": {}, "critical-path": {"what_if": ("even-rank",)}, "collectives": {}, "mesh": {}}
+
+
 @pytest.fixture(scope="module")
 def alone(job):
-    return api.analyse(api.open(job, cache=False), "stragglers")
+    return {c: api.analyse(api.open(job, cache=False), c, **more) for c, more in COMMANDS.items()}
+
+
+def same(result: api.Result, other: api.Result) -> bool:
+    return bool(result.rows.equals(other.rows) and result.notes == other.notes and result.summary == other.summary)
 
 
 def test_processes(job, alone):
-    result = api.analyse(api.open(job, cache=False, jobs=2), "stragglers")
-    assert result.rows.equals(alone.rows) and result.notes == alone.notes
-    assert result.summary["stragglers"][0]["rank"] == 5
+    profile = api.open(job, cache=False, jobs=2)
+    for command in ("stragglers", "critical-path"):
+        assert same(api.analyse(profile, command, **COMMANDS[command]), alone[command]), command
+    assert alone["stragglers"].summary["stragglers"][0]["rank"] == 5
+    assert "rank 5 " in alone["critical-path"].summary["what_if"][0]["meaning"]
 
 
 @pytest.mark.filterwarnings("default")
@@ -36,8 +45,9 @@ def test_a_dask_cluster_of_several_workers(job, alone):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         assert len(cluster.workers) == 2
-        result = api.analyse(api.open(job, cache=False, cluster=cluster.scheduler_address), "stragglers")
-    assert result.rows.equals(alone.rows) and result.notes == alone.notes
+        profile = api.open(job, cache=False, cluster=cluster.scheduler_address)
+        for command, more in COMMANDS.items():
+            assert same(api.analyse(profile, command, **more), alone[command]), command
 
 
 def test_ranks_keep_the_numbers_of_the_whole_profile(job):

@@ -5,7 +5,7 @@ labels, by how often they communicate and with how many. A rank without such a p
 all ranks that run kernels of that name: most of its compute must be slower. Time that the host was late is compared
 between all ranks. The usual is the lower quartile: a fault may well be on half of the ranks (a slow node of two), and
 it never makes anything faster. An excess counts if it is material (a share of the capture) and beyond how far the
-better ranks differ among themselves. Ranks whose recording is shorter than their peers' are left out.
+better ranks differ among themselves. Ranks that recorded less than their peers are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ F64 = npt.NDArray[np.float64]
 #: Share of the capture below which an excess is not worth a name, and how many times the usual spread it must exceed.
 MATERIAL = 0.005
 _SPREADS = 6.0
-#: A rank that recorded less than this share of what its peers did is compared with nobody.
+#: A rank with less than this share of its peers' communications is compared with nobody.
 _SHORT = 0.9
 #: How much slower than the like of it a link must be.
 _SLOW = 1.5
@@ -40,9 +40,9 @@ def own_excess(a: Across) -> pl.DataFrame:
     ranks = own["rank"].to_list()
     stage = alike(a, ranks)
     stages = np.array([stage[r] for r in ranks])
-    spans = own["span_ns"].to_numpy()
-    least = MATERIAL * float(max(spans, default=0))
-    whole = _whole(spans, stages)
+    least = MATERIAL * float(own["span_ns"].max() or 0)  # type: ignore[arg-type]
+    met = dict(a.facts["chain"].group_by("rank").len().iter_rows())
+    whole = _whole(np.array([met.get(r, 0) for r in ranks]), stages)
     compute = own["compute_ns"].to_numpy().astype(np.float64)
     beyond = np.zeros(len(compute))
     peers = np.array([int(((stages == s) & whole).sum()) for s in stages]) - whole
@@ -70,10 +70,13 @@ def own_excess(a: Across) -> pl.DataFrame:
     )
 
 
-def _whole(spans: I64, stages: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
-    """Ranks that recorded about as long as those that do the same: others died or stopped early, and did less."""
-    longest = np.array([spans[stages == s].max() for s in stages])
-    found: npt.NDArray[np.bool_] = spans >= np.maximum(_SHORT * longest, spans.max(initial=0) / 2)
+def _whole(met: I64, stages: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+    """Ranks that recorded about as many communications as those that do the same: the others stopped early.
+
+    That is a measure of work which no slowness changes; neither time nor the number of kernels is.
+    """
+    most = np.array([met[stages == s].max() for s in stages])
+    found: npt.NDArray[np.bool_] = met >= _SHORT * most
     return found
 
 
