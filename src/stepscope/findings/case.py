@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -30,6 +30,15 @@ class _Whole(Profile):
 
     def map(self, function: Callable[..., T], *args: Any) -> list[T]:
         return [function(self, *args)]
+
+    def select(self, wanted: Iterable[int]) -> Profile:
+        """Some of its ranks, with what is known of them already."""
+        chosen = set(wanted)
+        if chosen == set(self.rank_ids()):
+            return self
+        part = super().select(chosen)
+        part.memo = {key: self.memo.setdefault(key, {}) for key in ("ranks", "per name")}
+        return part
 
 
 def whole(profile: Profile) -> Profile:
