@@ -1,12 +1,14 @@
-"""Options of the tests. Lying here, this file also makes `memory_source` importable from every test."""
+"""Options of the tests. Lying here, this file also makes the modules beside it importable from every test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+import reference_captures
 
 # How long an example takes says nothing on a machine that runs several tests at once.
 settings.register_profile("stepscope", deadline=None)
@@ -32,3 +34,10 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEPSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def reference_capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """The folder of a real capture, by what was planted and by profiler; see reference_captures."""
+    folder = tmp_path_factory.mktemp("reference")
+    return lambda name, backend: reference_captures.unpack(name, backend, folder)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import time
 from typing import Any
 
@@ -10,6 +12,14 @@ import torch
 
 from stepscope.errors import BadInput
 from stepscope.simulate import faults as known
+
+#: The stages after which the host waits: those that compute, in the order in which `per_layer` takes them.
+_SYNCED = [(1, "f"), (1, "b"), (3, "f"), (3, "b"), (5, "f"), (5, "b"), (3, "w")]
+
+#: Linux's SO_MAX_PACING_RATE, in bytes per second; Python has no name for it.
+_MAX_PACING_RATE = 47
+#: What one connection of NCCL carried over the loopback here, in bytes per second.
+_CONNECTION = 600e6
 
 
 class Faults:
@@ -54,13 +64,17 @@ class Faults:
             while time.perf_counter() < until:
                 pass
 
+    def after_stage(self, number: int, way: str, x: torch.Tensor) -> None:
+        """host-syncs: the host waits for what it has just launched, as `.item()` on a result does."""
+        if (number, way) not in _SYNCED[: self._param("host-syncs", "per_layer") or 0]:
+            return
+        if x.is_cuda:
+            torch.cuda.synchronize()
+        else:
+            x.sum().item()
+
     def in_layer(self, x: torch.Tensor) -> None:
-        """host-syncs: the host waits for the GPU; alloc: memory is taken from the driver and given back."""
-        for _ in range(self._param("host-syncs", "per_layer") or 0):
-            if x.is_cuda:
-                torch.cuda.synchronize()
-            else:
-                x.sum().item()
+        """alloc: memory is taken from the driver and given back."""
         for _ in range(self._param("alloc", "per_layer") or 0):
             if x.is_cuda:
                 torch.cuda.empty_cache()
@@ -104,13 +118,22 @@ class Faults:
         how: str | None = self._param("serialized", "how")
         return how
 
+    def slow_link(self, members: list[int], sockets: frozenset[int]) -> None:
+        """slow-link: the connections among `members` are paced. The same bytes take longer there, and nowhere else."""
+        if not self._linked(members):
+            return
+        rate = round(_CONNECTION / self._all["slow-link"]["factor"])
+        for fd in sockets:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, _MAX_PACING_RATE, rate.to_bytes(8, "little"))
+
     def times(self, members: list[int]) -> int:
-        """slow-link: how often a transfer is made among `members`, to take as long as on a slower link."""
+        """slow-link without a GPU, where the group has no connections of its own: how often a transfer is made."""
+        return max(1, round(self._all["slow-link"]["factor"])) if self._linked(members) else 1
+
+    def _linked(self, members: list[int]) -> bool:
         slow = self._all.get("slow-link")
-        if slow is None:
-            return 1
-        a, b = (int(r) for r in slow["ranks"].split("-"))
-        return max(1, round(slow["factor"])) if a in members and b in members else 1
+        return slow is not None and {int(r) for r in slow["ranks"].split("-")} <= set(members)
 
 
 def ranks_per_node(given: int, world: int) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ class Mesh:
     ep_group: Any
     dp_group: Any  # replicas of the same experts
     dense_group: Any  # replicas of everything else: data and expert parallel ranks of one stage
+    ep_sockets: frozenset[int]  # file descriptors over which the expert parallel group talks
 
     @property
     def stage(self) -> int:
@@ -79,6 +83,27 @@ def start(pp: int, dp: int, ep: int, share_gpu: bool) -> Mesh:
             group = dist.new_group(members, group_desc=name)  # every rank makes every group
             if rank in members:
                 groups[name] = group
-    for group in (None, *groups.values()):  # communicators are made now, by all their ranks, and not in the first step
+    # Communicators are made now, by all their ranks, and not in the first step.
+    ep_sockets: frozenset[int] = frozenset()
+    for name, group in ((None, None), *groups.items()):
+        before = _sockets()
         dist.all_reduce(torch.zeros(1, device=device), group=group)
-    return Mesh(rank, world, pp, dp, ep, device, groups["ep"], groups["dp"], groups["dense"])
+        if name == "ep":
+            one = torch.zeros(ep, device=device)
+            dist.all_to_all_single(torch.empty_like(one), one, group=group)
+        if gpus:
+            torch.cuda.synchronize()
+        if name == "ep":
+            ep_sockets = _sockets() - before
+    return Mesh(rank, world, pp, dp, ep, device, groups["ep"], groups["dp"], groups["dense"], ep_sockets)
+
+
+def _sockets() -> frozenset[int]:
+    """Sockets that this process has open, where the system says."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for fd in (int(f.name) for f in Path("/proc/self/fd").iterdir()):
+            with contextlib.suppress(OSError):  # the listing's own is gone by now
+                if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    found.add(fd)
+    return frozenset(found)

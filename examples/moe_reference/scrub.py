@@ -1,10 +1,11 @@
 """Take host names, paths and the environment out of traces, in place: what is left can be given away.
 
-    python scrub.py TRACE.sqlite ... TRACE.pt.trace.json.gz ...
+    python scrub.py [--thin] TRACE.sqlite ... TRACE.pt.trace.json.gz ... manifest.json ...
 
 nsys exports hold the command and the whole environment of the capture, in the string table too. Only the standard
 library is used. Tables that only describe the machine are emptied, strings that no event refers to are blanked, and
-paths are cut; events stay as they are.
+paths are cut; events stay as they are. `--thin` leaves out of a torch trace what can be told from the rest, or says
+nothing about the GPU: arrows, arguments that are computed from others, and operators that launch nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import json
 import re
 import sqlite3
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 #: Tables without a figure in them that describe the machine or the command.
 EMPTIED = ("META_DATA_CAPTURE", "PROCESSES", "ThreadNames", "ANALYSIS_FILE", "PROFILER_FILES", "TARGET_INFO_NIC_INFO")
@@ -27,25 +30,34 @@ SETUP = re.compile(r"^\s*rank=\d+;")
 #: Columns of event tables that are ids of strings.
 IDS = ("nameId", "textId", "jsonTextId", "demangledName", "shortName", "mangledName", "name", "symbol", "module")
 HOST = "host0"
+#: Operators of which only those that launch something are kept in a thin trace.
+PLAIN_OP = re.compile(r"aten::|autograd::|torch::autograd|detach")
+#: Arguments that are computed from others, or that no figure needs.
+DERIVED = frozenset({
+    "Ev Idx", "Record function id", "Sequence number", "Fwd thread id", "warps per SM", "blocks per SM",
+    "est. achieved occupancy %", "memory bandwidth (GB/s)", "queued", "context", "cbid",
+})  # fmt: skip
 
 
 def scrub_sqlite(path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.text_factory = lambda raw: raw.decode("utf-8", "replace")
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        hosts: set[str] = set()
         for table in tables.intersection(EMPTIED):
             db.execute(f'DELETE FROM "{table}"')
         if "TARGET_INFO_SYSTEM_ENV" in tables:
             rows = db.execute("SELECT rowid, name, value FROM TARGET_INFO_SYSTEM_ENV").fetchall()
             for row, name, value in rows:
                 if name == "Hostname":
+                    hosts |= {value, str(value).split(".")[0]}
                     db.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = ? WHERE rowid = ?", (HOST, row))
                 elif PATH.search(str(value)) or not any(k.lower() in str(name).lower() for k in KEPT_ENV):
                     db.execute("DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE rowid = ?", (row,))
         _blank_strings(db, tables)
         for table, column in _texts(db, tables):
             for (text,) in db.execute(f'SELECT DISTINCT "{column}" FROM "{table}"').fetchall():
-                if isinstance(text, str) and (clean := _clean(text)) != text:
+                if isinstance(text, str) and (clean := _clean(text, hosts)) != text:
                     db.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE "{column}" = ?', (clean, text))
     with sqlite3.connect(path) as db:
         db.execute("VACUUM")
@@ -75,26 +87,61 @@ def _texts(db: sqlite3.Connection, tables: set[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _clean(text: str) -> str:
+def _clean(text: str, hosts: Iterable[str] = ()) -> str:
+    """Paths cut, and hosts taken out of file names."""
+    for host in hosts:
+        text = HOST if text == host else text.replace(f".{host}.", f".{HOST}.")
     return PATH.sub(lambda m: "/…/" + m[0].rsplit("/", 1)[-1], text)
 
 
-def scrub_kineto(path: Path) -> None:
+def scrub_kineto(path: Path, thin: bool) -> None:
     with gzip.open(path, "rt") as file:
         trace = json.load(file)
     for key in ("traceName", "hostname", "host_name"):
         trace.pop(key, None)
+    if thin:
+        trace["traceEvents"] = _thinned(trace["traceEvents"])
     text = _clean(json.dumps(trace, separators=(",", ":"), ensure_ascii=False))
     with gzip.GzipFile(path, "wb", 9, mtime=0) as out:
         out.write(text.encode())
 
 
+def _thinned(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what is derived, and without operators that launch nothing."""
+
+    def of(event: dict[str, Any], key: str) -> Any:
+        return event.get("args", {}).get(key)
+
+    on_gpu = {of(e, "correlation") for e in events if str(e.get("cat")).startswith(("kernel", "gpu_mem"))}
+    calls = [e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")]
+    launching = {of(e, "External id") for e in calls if of(e, "correlation") in on_gpu}
+    kept = []
+    for event in events:
+        plain = event.get("cat") == "cpu_op" and PLAIN_OP.match(event["name"])
+        if event.get("ph") in ("s", "f") or (plain and of(event, "External id") not in launching):
+            continue
+        if "args" in event:
+            event = {**event, "args": {k: v for k, v in event["args"].items() if k not in DERIVED}}
+        kept.append(event)
+    return kept
+
+
+def scrub_text(path: Path) -> None:
+    path.write_text(_clean(path.read_text("utf-8")), "utf-8")
+
+
 def main() -> int:
-    for name in sys.argv[1:]:
-        path = Path(name)
-        if path.is_file():
-            (scrub_kineto if path.name.endswith(".gz") else scrub_sqlite)(path)
-            print(f"scrubbed {path.name}: {path.stat().st_size} bytes")
+    thin = "--thin" in sys.argv
+    for path in (Path(name) for name in sys.argv[1:] if name != "--thin"):
+        if not path.is_file():
+            continue
+        if path.name.endswith(".gz"):
+            scrub_kineto(path, thin)
+        elif path.suffix == ".sqlite":
+            scrub_sqlite(path)
+        else:
+            scrub_text(path)
+        print(f"scrubbed {path.name}: {path.stat().st_size} bytes")
     return 0
 
 

@@ -77,6 +77,8 @@ def main() -> int:
         raise SystemExit(str(error)) from None
     config = {name: getattr(args, name) for name in SHAPE}
     pipe = Pipeline(mesh, faults, config)
+    if mesh.device.type == "cuda":
+        faults.slow_link(pipe.layers[0].members, mesh.ep_sockets)
     optimizer = torch.optim.AdamW(pipe.parameters(), lr=1e-3, foreach=True)
     annotate.setup(
         rank=mesh.rank, pp=(mesh.stage, mesh.pp), dp=(mesh.dp_rank, mesh.dp), ep=(mesh.ep_rank, mesh.ep),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,14 @@ def _collect(spec: Spec, backend: str, folder: Path, export: Export) -> list[Pat
     return made
 
 
+def _own_version() -> str | None:
+    """None where stepscope is only on the PYTHONPATH."""
+    try:
+        return version("stepscope")
+    except PackageNotFoundError:
+        return None
+
+
 def _manifest(
     spec: Spec, backend: str, folder: Path, steps: watch.Steps, files: list[Path], took_s: float, ended: bool
 ) -> dict[str, Any]:
@@ -170,7 +178,7 @@ def _manifest(
             "command": manifest.safe_command(spec.command),
             "environment": manifest.safe_environment({**os.environ, **spec.environment(backend, folder, "")}),
             "versions": {
-                "stepscope": version("stepscope"),
+                "stepscope": _own_version(),
                 "nsys": ".".join(map(str, nsys)) if nsys else None,
                 "python": machine.pop("python"),
                 **about,
