@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -68,12 +69,18 @@ def diagnosed(given: Scenario, **options: Any) -> Told:
     return Told(result, *_truth(job))
 
 
+@cache
+def _steps(given: Scenario) -> list[int]:
+    """Step times of a job: the healthy one is the same for all faults of a schedule."""
+    return step_times(engine.run(given))
+
+
 def _truth(job: Job) -> tuple[int, list[int]]:
     """What the first fault costs per step, by running the job without it (as `truth.json` has it), and its ranks."""
     if not job.scenario.faults:
         return 0, []
     fault = job.scenario.planted[0]
-    other = step_times(engine.run(engine.without(job.scenario, 0)))
+    other = _steps(engine.without(job.scenario, 0))
     saved = sorted(a - b for a, b in zip(step_times(job), other, strict=True))
     ranks = [r.rank for r in job.mesh.ranks]
     if (pair := fault.pair()) is not None:

@@ -12,11 +12,12 @@ from stepscope.findings.detectors import (
     slow_link,
     straggler,
 )
+from stepscope.findings.firsts import without_first_uses
 
 
 def fixes(case: Case) -> Change:
     """The step without the causes that have a finding of their own."""
-    found = Change()
+    found = case.once(without_first_uses)
     for detector in (slow_link, late_node, serialized_communication, expert_imbalance, straggler):
         try:
             found = found & case.once(detector.change)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from stepscope.analyses._excess import alike
@@ -43,7 +42,8 @@ class Compared:
 
     def ratio_at(self, share: float) -> float:
         """How much slower the rank is in all but this share of its compute, by its peers' time."""
-        table = self.kernels.with_columns((pl.col("ns") / pl.col("like_ns")).alias("ratio")).sort("ratio")
+        known = self.kernels.filter(pl.col("like_ns") > 0)
+        table = known.with_columns((pl.col("ns") / pl.col("like_ns")).alias("ratio")).sort("ratio")
         part = table["like_ns"].cum_sum() / max(float(table["like_ns"].sum()), 1.0)
         above = table.filter(part >= share)
         return float(above["ratio"][0]) if above.height else 1.0
@@ -106,17 +106,24 @@ def compared(case: Case) -> dict[int, Compared]:
             pl.col("ns").median().alias("like_ns"),
             (pl.col("ns") / pl.col("n")).median().alias("like_mean"),
         )
-        both = mine.join(like, on="name", how="inner")
+        both = mine.join(like, on="name", how="inner" if alone else "left", maintain_order="left")
         if alone:  # other stages have more or fewer of them
             both = both.with_columns(
                 (pl.col("like_mean") * pl.col("n")).alias("like_ns"), pl.col("n").cast(pl.Float64).alias("like_n")
             )
-        both = both.filter(pl.col("like_ns") > 0)
+        else:
+            both = _only_here(both, others)
         found[me] = Compared(me, both.select("name", "n", "ns", "like_n", "like_ns"), alone)
     return found
 
 
-def others_median(values: dict[int, float], rank: int) -> float:
-    """The median of all but one."""
-    rest = [v for r, v in values.items() if r != rank]
-    return float(np.median(rest)) if rest else 0.0
+def _only_here(mine: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """What of the kernels that no peer runs is beyond the peers' compute, and not in place of other kernels of theirs."""
+    alien = pl.col("like_ns").is_null()
+    ns = float(mine.filter(alien)["ns"].sum())
+    usual = float(others.group_by("rank").agg(pl.col("ns").sum())["ns"].median() or 0)  # type: ignore[arg-type]
+    beyond = min(max(float(mine["ns"].sum()) - usual, 0.0) / ns, 1.0) if ns else 0.0
+    return mine.with_columns(
+        pl.when(alien).then(pl.col("ns") * (1 - beyond)).otherwise("like_ns").alias("like_ns"),
+        pl.when(alien).then(pl.col("n") * (1 - beyond)).otherwise("like_n").alias("like_n"),
+    )

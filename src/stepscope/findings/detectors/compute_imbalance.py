@@ -46,35 +46,55 @@ def _amounts(case: Case) -> dict[int, float]:
     return total
 
 
-def _stages(case: Case) -> list[Finding]:
+def _by_stage(case: Case) -> dict[int, list[int]]:
+    """Ranks by their place in the pipeline, where all have one."""
     labels = setups(case.profile.ranks)
-    if len(labels) < len(case.ranks):
-        return []
+    found: dict[int, list[int]] = {}
+    for rank in case.ranks if len(labels) == len(case.ranks) else ():
+        found.setdefault(labels[rank].axes.get("pp", (0, 1))[0], []).append(rank)
+    return found
+
+
+def uneven(case: Case) -> dict[int, float]:
+    """Compute of a rank of each pipeline stage, where some have materially more than the mean; else nothing."""
+    stages = case.once(_by_stage)
+    if len(stages) < 2:
+        return {}
     total = _amounts(case)
-    by_stage: dict[int, list[int]] = {}
-    for rank in case.ranks:
-        by_stage.setdefault(labels[rank].axes.get("pp", (0, 1))[0], []).append(rank)
-    amount = {s: float(np.median([total[r] for r in ranks])) for s, ranks in by_stage.items()}
-    mean = float(np.mean(list(amount.values())))
-    heavy = [s for s, ns in amount.items() if ns > _EVEN * mean]
-    if len(by_stage) < 2 or not heavy or not case.material(int(max(amount.values()) - mean)):
-        return []
+    amount = {s: float(np.median([total[r] for r in ranks])) for s, ranks in stages.items()}
+    most, mean = max(amount.values()), float(np.mean(list(amount.values())))
+    return amount if most > _EVEN * mean and case.material(int(most - mean)) else {}
+
+
+def change(case: Case) -> Change:
+    """The step with as much to compute on every pipeline stage."""
+    amount, stages = case.once(uneven), case.once(_by_stage)
+    place = {r: s for s, ranks in stages.items() for r in ranks}
     factors = {}
-    for data in ranks_of(case.profile):
+    for data in ranks_of(case.profile) if amount else ():
         if data.rank in case.windows:
             ops = case.windows[data.rank].ops
             ops = ops[data.role[ops] == COMPUTE]
-            stage = labels[data.rank].axes.get("pp", (0, 1))[0]
-            factors[data.rank] = ops, np.full(len(ops), mean / amount[stage])
+            mean = float(np.mean(list(amount.values())))
+            factors[data.rank] = ops, np.full(len(ops), mean / amount[place[data.rank]])
+    return Change(ops=factors)
+
+
+def _stages(case: Case) -> list[Finding]:
+    amount, stages = case.once(uneven), case.once(_by_stage)
+    if not amount:
+        return []
+    mean = float(np.mean(list(amount.values())))
+    heavy = [s for s, ns in amount.items() if ns > _EVEN * mean]
     beside = case.once(expert_imbalance.change) & case.once(straggler.change)
     worst = max(heavy, key=lambda s: amount[s])
-    ranks = tuple(sorted(r for s in heavy for r in by_stage[s]))
+    ranks = tuple(sorted(r for s in heavy for r in stages[s]))
     texts = ", ".join(f"stage {s} {ms(amount[s] / case.steps)}" for s in sorted(amount))
     return [
         Finding(
             ID,
             f"pipeline stage {worst} has {100 * (amount[worst] / mean - 1):.0f} % more to compute than the mean stage",
-            case.saved(Change(ops=factors), beside=beside),
+            case.saved(case.once(change), beside=beside),
             sure(case),
             f"compute of a rank per step: {texts}; the others wait for the longest with every micro-batch",
             "move layers between stages (the first and the last also hold embedding and head), or split finer with "

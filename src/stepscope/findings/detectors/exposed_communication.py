@@ -9,40 +9,27 @@ issued badly have findings of their own. A collective on the compute stream is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.analyses._change import Change
-from stepscope.analyses._comm import comm_ops
-from stepscope.analyses._commkind import kinds
 from stepscope.analyses._members import ranks_text
-from stepscope.analyses._purpose import UNKNOWN, purpose_of
-from stepscope.analyses._rank import NO_STAGE, RankData
-from stepscope.analyses._window import Window
+from stepscope.analyses._rank import COMPUTE, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.detectors.serialized_communication import at_once
 from stepscope.findings.detectors.slow_link import places_of
-from stepscope.findings.finding import Confidence, Finding, Place
+from stepscope.findings.finding import Confidence, Finding
+from stepscope.findings.firsts import first_use_notes
 from stepscope.findings.hosts import guilty
 from stepscope.findings.known import fixes
+from stepscope.findings.meets import sides
+from stepscope.findings.parts import WORDS, Part, most_exposed, parts, said
 from stepscope.findings.words import ms
 from stepscope.intervals import subtract, union
-from stepscope.model.profile import Profile
 
 ID = "exposed-communication"
-I64 = npt.NDArray[np.int64]
 
-_WORDS = {
-    "ep_a2a": "the experts' all-to-all",
-    "ep_meta": "the experts' token counts",
-    "pp_p2p": "the pipeline's send/recv",
-    "cp_ring": "the context-parallel ring",
-    "tp": "tensor-parallel communication",
-    "dp": "data-parallel communication",
-}
 _TRY = {
     "ep_a2a": "run shared experts or half of the micro-batch beside it, or overlap forward with backward chunks",
     "pp_p2p": "send and receive asynchronously, one micro-batch ahead; or interleave virtual stages",
@@ -51,48 +38,24 @@ _TRY = {
 _OTHERWISE = "give it a stream of its own, launch it before compute that does not need it, and wait where it is used"
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What one rank exposes of one kind."""
-
-    ops: I64
-    exposed: I64
-    comm_ns: int
-    wall_ns: int
-
-
-def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, _Part]:
-    """By stage, purpose or operation."""
-    comm = comm_ops(data, window)
-    if len(comm.ops) == 0:
-        return {}
-    stage = data.stage_of(comm.ops)
-    purpose = purpose_of(profile, data, comm.ops)
-    names = profile.names.gather(data.name[comm.ops])
-    kind = kinds(names).fill_null("communication")
-    key = pl.select(
-        pl.when(stage != NO_STAGE).then(stage).when(purpose != UNKNOWN).then(purpose).otherwise(kind).alias("key")
-    ).to_series()
-    found = {}
-    for text in key.unique().sort().to_list():
-        mine = (key == text).to_numpy() & ~comm.barrier
-        if mine.any():
-            wall = subtract(union(comm.start[mine], comm.end[mine]), data.compute).length()
-            found[str(text)] = _Part(comm.ops[mine], comm.exposed[mine], int(comm.length[mine].sum()), wall)
-    return found
-
-
 def detect(case: Case) -> list[Finding]:
-    every = case.each_rank(_parts)
+    every, issued = case.once(parts), case.once(at_once)
+    computes = case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any()))
+    if any(every.values()) and not any(computes.values()):
+        raise CannotAnswer(
+            "the trace has no compute kernel, so nothing says whether communication is hidden",
+            "capture all kernels, not only communication",
+        )
+    every = {r: of for r, of in every.items() if computes[r]}
     found = []
-    for key in sorted({k for parts in every.values() for k in parts}):
-        mine = {r: parts[key] for r, parts in every.items() if key in parts}
-        if case.material(max(p.wall_ns for p in mine.values())):
+    for key in sorted({k for mine in every.values() for k in mine}):
+        mine = {r: of[key] for r, of in every.items() if key in of}
+        if key not in issued and case.material(max(p.wall_ns for p in mine.values())):
             found.append(_finding(case, key, mine))
     return found
 
 
-def _finding(case: Case, key: str, mine: dict[int, _Part]) -> Finding:
+def _finding(case: Case, key: str, mine: dict[int, Part]) -> Finding:
     wall = max(p.wall_ns for p in mine.values())
     comm = sum(p.comm_ns for p in mine.values())
     exposed = sum(int(p.exposed.sum()) for p in mine.values())
@@ -100,10 +63,10 @@ def _finding(case: Case, key: str, mine: dict[int, _Part]) -> Finding:
     saved, confidence = _saved(case, mine)
     ranks = guilty({r: p.wall_ns for r, p in mine.items()})
     worst = max(ranks, key=lambda r: (mine[r].wall_ns, -r))
-    what = _WORDS.get(key, f"communication of {key}" if key.startswith("stage") else f"{key.replace('_', '-')}s")
+    what = said(key)
     each = len(mine) * case.steps
     n = sum(len(p.ops) for p in mine.values()) // each
-    by = "" if key.startswith("stage") else "--by purpose" if key in _WORDS else "--by op"
+    by = "" if key.startswith("stage") else "--by purpose" if key in WORDS else "--by op"
     some = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
@@ -117,28 +80,49 @@ def _finding(case: Case, key: str, mine: dict[int, _Part]) -> Finding:
         ("overlap", " ".join(filter(None, (by, some)))),
         ranks=ranks,
         stage=key if key.startswith("stage") else None,
-        where=_where(case, mine),
+        where=places_of(case, most_exposed(mine)),
     )
 
 
-def _saved(case: Case, mine: dict[int, _Part]) -> tuple[int, Confidence]:
-    """What a replay gives back; without one, what the worst rank exposes, as a bound.
+def _saved(case: Case, mine: dict[int, Part]) -> tuple[int, Confidence]:
+    """What a replay gives back; without events in the trace, or without a replay, what is exposed of the transfers.
 
-    The step's way leads through several ranks: it can gain from what each of them exposes.
+    The step's way leads through several ranks: by a replay it can gain from what each of them exposes. Where nothing
+    tells what waits for what, it is what the middle rank exposes after the last rank has come.
     """
     instant = Change(instant={r: p.ops for r, p in mine.items()})
-    walls = [p.wall_ns for p in mine.values()]
     try:
-        saved = case.saved(instant, sum(walls), beside=case.once(fixes))
+        if bool(case.path.steps["events"].all()):
+            saved = case.saved(instant, sum(p.wall_ns for p in mine.values()), beside=case.once(fixes))
+            return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:
-        return max(walls) // case.steps, "low"
-    return saved, "high" if case.path.met is not None and bool(case.path.steps["events"].all()) else "medium"
+        pass
+    moved, known = _transfers(case, mine)
+    return int(np.median(moved)) // case.steps, "medium" if known else "low"
 
 
-def _where(case: Case, mine: dict[int, _Part], most: int = 10) -> tuple[Place, ...]:
-    """The ops with most exposed."""
-    worst = []
-    for rank, part in mine.items():
-        top = np.argsort(-part.exposed, kind="stable")[:most]
-        worst += [(-int(part.exposed[i]), rank, int(part.ops[i])) for i in top.tolist()]
-    return places_of(case, [(rank, op) for _, rank, op in sorted(worst)[:most]])
+def _transfers(case: Case, mine: dict[int, Part]) -> tuple[list[int], bool]:
+    """By rank, what it exposes from the last arrival on; and whether that is known for most of the ops."""
+    try:
+        table = case.once(sides)
+    except CannotAnswer:
+        return [p.wall_ns for p in mine.values()], False
+    whole = table.filter(pl.col("present") == pl.col("size"))
+    lengths = whole.group_by("rank", "op").agg(pl.col("ns").min())
+    found, matched, every = [], 0, 0
+    for data in ranks_of(case.profile):
+        if data.rank not in mine:
+            continue
+        ops = mine[data.rank].ops
+        of = lengths.filter(pl.col("rank") == data.rank)
+        at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
+        length = at.fill_null(np.iinfo(np.int64).max).to_numpy()
+        start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
+        found.append(subtract(union(start, data.end[ops]), data.compute).length())
+        matched, every = matched + len(at) - at.null_count(), every + len(at)
+    return found, 2 * matched > every
+
+
+def notes(case: Case) -> list[str]:
+    """Transfers that were left out."""
+    return first_use_notes(case)

@@ -22,7 +22,8 @@ from stepscope.analyses._rank import COMM, RankData
 from stepscope.analyses._window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import Host, hosts, slow_hosts, sure
+from stepscope.findings.hosts import Host, hosts, sure
+from stepscope.findings.launching import slow as slow_hosts
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.model.nesting import NONE
@@ -30,8 +31,8 @@ from stepscope.model.nesting import NONE
 ID = "late-node"
 I64 = npt.NDArray[np.int64]
 
-#: Shares of the step: a stretch is long from, and lateness counts from (per cent).
-_LONG, _COUNTS = 0.2, 0.5
+#: A stretch is long from this share of the step (per cent): shorter ones are every host's.
+_LONG = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,34 +51,38 @@ def late(case: Case) -> list[_Late]:
     """Who is late."""
     if len(case.ranks) < 2:
         return []
-    slow, _ = slow_hosts(case)
+    slow = slow_hosts(case).beside
     table = pl.concat([_stretches(case, h) for r, h in hosts(case).items() if r not in slow])
     begins = _begins(case)
     # A rank without a long stretch at a place has none there: such zeros count for the lower quartile.
     nth = (len(case.ranks) - 1) // 4 - (len(case.ranks) - pl.len().cast(pl.Int64))
     usual = pl.when(nth >= 0).then(pl.col("ns").sort().get(pl.max_horizontal(nth, 0))).otherwise(0)
-    table = table.join(table.group_by("place").agg(usual.alias("usual")), on="place")
+    key = ["round", "place"]
+    table = table.join(table.group_by(key).agg(usual.alias("usual")), on=key)
     table = table.with_columns((pl.col("ns") - pl.col("usual")).alias("over"))
     table = table.filter(pl.col("over") > _LONG / 100 * case.step_ns)
     over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())
     for rank, ns in begins.items():
         over[rank] = over.get(rank, 0) + ns
-    least = _COUNTS / 100 * case.step_ns * case.steps
+    least = _LONG / 100 * case.step_ns * case.steps
     guilty = {r for r, ns in over.items() if ns >= least}
     of = dict(case.profile.ranks.select("rank", "host").iter_rows())
     found = []
     by_host: dict[str, list[int]] = {}
     for r in case.ranks:
         by_host.setdefault(of[r], []).append(r)
+    others: list[int] = []
     for host, members in by_host.items():
         mine = [r for r in members if r in guilty]
-        together = len(mine) == len(members) and len(members) > 1 and len(by_host) > 1
-        groups = [tuple(mine)] if together else [(r,) for r in mine]
-        for group in groups:
-            rows = table.filter(pl.col("rank").is_in(group) & (pl.col("follows_input").not_() | pl.lit(together)))
-            if rows.height == 0 and not any(r in begins for r in group):
-                continue
-            found.append(_one(case, group, host if together else None, rows, begins))
+        if len(mine) == len(members) and len(members) > 1 and len(by_host) > 1:
+            found.append(_one(case, tuple(mine), host, table.filter(pl.col("rank").is_in(mine)), begins))
+        else:
+            others += mine
+    # Of single ranks, those that wait for input have another finding. Late ranks hide each other: they are one.
+    rows = table.filter(pl.col("rank").is_in(others) & pl.col("follows_input").not_())
+    some = tuple(r for r in others if r in begins or r in set(rows["rank"].to_list()))
+    if some and 2 * len(some) <= len(case.ranks):  # most of them: that is how it is, not lateness
+        found.append(_one(case, some, None, rows, begins))
     return found
 
 
@@ -107,8 +112,16 @@ def _begins(case: Case) -> dict[int, int]:
     begun = case.path.begun
     usual = sorted(begun.values())[(len(begun) - 1) // 4]
     residual = case.path.met.clocks.residual if case.path.met is not None else 0
-    least = max(_COUNTS / 100 * case.step_ns, 4 * residual)
-    return {r: t - usual for r, t in begun.items() if t - usual >= least}
+    least = max(_LONG / 100 * case.step_ns, 4 * residual)
+    # Only time in which the host did nothing: it may as well have been held up by the step before.
+    late = {r: min(t - usual, _free_before(hosts(case)[r])) for r, t in begun.items()}
+    return {r: ns for r, ns in late.items() if ns >= least}
+
+
+def _free_before(host: Host) -> int:
+    """Time before the step began since the host's last call returned; none where it made no call before."""
+    before = host.stop[host.start < host.begin]
+    return max(host.begin - int(before.max()), 0) if len(before) else 0
 
 
 def _stretches(case: Case, host: Host) -> pl.DataFrame:
@@ -118,7 +131,8 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
     busy = union(np.maximum(host.start, host.begin), np.maximum(host.stop, host.begin))
     free = gaps(busy.clip(host.begin, host.end), host.begin, host.end)
     excused = _excused(case, data)
-    free = subtract(free, excused)
+    long = (free.end - free.start) >= least
+    free = subtract(Spans(free.start[long], free.end[long]), excused)
     long = (free.end - free.start) >= least
     start, end = free.start[long], free.end[long]
     # What comes after it must be a call of the step: the end of the step is no lateness.
@@ -128,15 +142,16 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
     start, end, after = start[kept], end[kept], after[kept]
     comm = np.sort(data.launched_at[(data.role == COMM) & (data.launched_at >= host.begin)])
     per_step = max(len(comm) // case.steps, 1)
-    place = np.searchsorted(comm, start) % per_step
+    place = np.searchsorted(comm, start)
     return pl.DataFrame(
         {
             "rank": np.full(len(start), data.rank, dtype=np.int64),
-            "place": place.astype(np.int64),
+            "round": (place // per_step).astype(np.int64),
+            "place": (place % per_step).astype(np.int64),
             "start": start,
             "end": end,
             "ns": end - start,
-            "follows_input": _input(data, after),
+            "follows_input": _input(data, after) & (len(excused) == 0),
         }
     )
 
@@ -178,12 +193,14 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _finding(case: Case, one: _Late) -> Finding:
-    who = f"host {one.host} (ranks {ranks_text(one.ranks)})" if one.host else f"rank {one.ranks[0]}"
+    several = len(one.ranks) > 1
+    who = f"rank{'s' * several} {ranks_text(one.ranks)}"
+    who = f"host {one.host} ({who})" if one.host else who
     # Cutting a stretch cannot give back more than its length.
     saved = case.saved(one.change, one.ns)
     return Finding(
         ID,
-        f"{who} comes {ms(one.ns / case.steps)} late {one.at}",
+        f"{who} come{'s' * (not several or one.host is not None)} {ms(one.ns / case.steps)} late {one.at}",
         saved,
         sure(case),
         f"its host makes no CUDA call for {ms(one.ns / case.steps)} per step longer than the others at the same place, "

@@ -3,7 +3,7 @@
 The bubble of a rank is the time of the step with neither compute nor communication other than the pipeline's; the ideal
 is that of the schedule with even stages and transfers that take no time (`pipeline`). What could come back is the mean
 bubble beyond the ideal, less what a replay shows other findings to explain: exposed transfers, slow links, stragglers,
-hosts that are late or slow. The ideal itself is no fault of the run. Too few micro-batches make it large: that is said
+hosts that are late or slow, uneven stages. The ideal itself is no fault of the run. Too few micro-batches make it large: that is said
 in a note, with what twice as many would leave, and never counted as recoverable, since it changes the batch.
 """
 
@@ -19,6 +19,7 @@ from stepscope.analyses._rank import COMM
 from stepscope.analyses._schedule import Shape, ideal
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.detectors import compute_imbalance
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.known import fixes
 from stepscope.findings.words import ms
@@ -52,7 +53,8 @@ def detect(case: Case) -> list[Finding]:
     if not case.material(int(max(mean - least, 0)), 2.0):
         return []
     # A host of no cost of its own: what is left is neither the host's nor another finding's.
-    explained = case.replay.saved(case.once(fixes) & _instant(case) & Change(every_host=1e6))
+    even = case.once(fixes) & case.once(compute_imbalance.change) & _instant(case)
+    explained = case.replay.saved(even & Change(every_host=1e6))
     over = max(int(mean - least) - explained, 0) // case.steps
     worst = max(rows, key=lambda r: (r["bubble_ns"], -r["rank"]))
     shape = f"{found.summary.get('schedule')}, {found.summary.get('stages')} stages"

@@ -9,8 +9,9 @@ Three ways to do it, each told by what is recorded:
 - `inline`: the op is on the compute stream itself, although the program waits for it later as if it were not. It is
   put on a stream of its own.
 
-What it gives back is the step replayed so. Where no later wait shows who needs the result, nothing is claimed here: the
-exposed part of such communication is what `exposed-communication` reports, as a bound.
+What it gives back is the step replayed so. Communication that is waited for at once, and never again, may be needed at
+once: what it could give back is the step replayed with it taking no time, which is a bound only, and confidence is low.
+The pipeline's send/recv is not counted there, since a stage needs what it receives.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.slow_link import places_of
 from stepscope.findings.finding import Finding
+from stepscope.findings.firsts import without_first_uses
 from stepscope.findings.hosts import sure
 from stepscope.findings.meets import reduces_gradients, sides
+from stepscope.findings.parts import most_exposed, parts, said
 from stepscope.findings.words import ms
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -40,6 +43,8 @@ from stepscope.model.profile import Profile
 ID = "serialized-communication"
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+#: Ops of a kind are waited for at once if more than this share of them are.
+_NEARLY = 0.9
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class Serialized:
     inline: I64
     lane: I64
     gradients: int  # of the ops: reductions that only the optimizer needs
+    at_once: I64  # all ops that are waited for as soon as they are launched
 
 
 def serialized(case: Case) -> dict[int, Serialized]:
@@ -59,11 +65,9 @@ def serialized(case: Case) -> dict[int, Serialized]:
         return {}
     group = _groups(case)
     found = {}
-    for rank, (waits, waited, inline, lane, gradients) in case.each_rank(
-        lambda p, d, w: _of_rank(p, d, w, group.get(d.rank))
-    ).items():
-        if len(waited) or len(inline):
-            found[rank] = Serialized(waits, waited, inline, lane, gradients)
+    for rank, mine in case.each_rank(lambda _, d, w: _of_rank(d, w, group.get(d.rank))).items():
+        if mine is not None:
+            found[rank] = mine
     return found
 
 
@@ -80,13 +84,14 @@ def _groups(case: Case) -> dict[int, pl.DataFrame]:
         pl.struct("communicator", "kind").rank("dense").cast(pl.Int64).alias("lane"),
         (pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER]) & pl.col("communicator").is_in(names)).alias("gradient"),
     ).unique(["rank", "op"], keep="first")
+    # The optimizer needs the last one of a step at once.
+    key = ["rank", "lane"]
+    nth, per_step = pl.col("op").rank("ordinal").over(key), pl.len().over(key) // case.steps
+    table = table.with_columns(pl.col("gradient") & (per_step > 1) & (nth % per_step != 0))
     return {int(key[0]): frame for key, frame in table.partition_by("rank", as_dict=True).items()}
 
 
-def _of_rank(
-    profile: Profile, data: RankData, window: Window, group: pl.DataFrame | None
-) -> tuple[I64, I64, I64, I64, int]:
-    nothing = np.empty(0, np.int64)
+def _of_rank(data: RankData, window: Window, group: pl.DataFrame | None) -> Serialized | None:
     waits = _waits(data)
     inside = np.zeros(len(data.start), dtype=bool)
     inside[window.ops] = True
@@ -96,7 +101,7 @@ def _of_rank(
         lane[group["op"].to_numpy()] = group["lane"].to_numpy()
     waits = waits.filter(pl.Series(inside[waits["op"].to_numpy()])) if waits.height else waits
     if waits.height == 0:
-        return nothing, nothing, nothing, nothing, 0
+        return None
     computing = np.unique(data.stream[window.ops[data.role[window.ops] == COMPUTE]])
     waits = waits.filter(pl.col("by").is_in(computing.tolist()))
     op, by, of = (waits[c].to_numpy() for c in ("op", "by", "of"))
@@ -117,17 +122,18 @@ def _of_rank(
     # The last wait of a stream for the op is its consumer's; compute between the two is what could run beside it.
     last = waits.select(pl.col("start_ns").max().over("op", "by"))["start_ns"].to_numpy()
     again = at_once & (last > time) & (launches(by, time, last) > 0)
-    # Gradients: some later wait for that stream, after more compute, is enough.
+    # Gradients: a later wait for that stream, after more compute, is enough.
     final = waits.select(pl.col("start_ns").max().over("of", "by"))["start_ns"].to_numpy()
-    grads = at_once & ~again & gradient[op] & (final > time) & (launches(by, time, final) > 0)
+    grads = at_once & ~again & gradient[op] & (launches(by, time, final) > 0)
     early = again | grads
     inline = _inline(data, window, waits, gradient, computing)
-    return (
+    return Serialized(
         waits["row"].to_numpy()[early],
         np.unique(op[early]),
         inline,
         lane[inline],
         int(len(np.unique(op[grads])) + gradient[inline].sum()),
+        np.unique(op[at_once]),
     )
 
 
@@ -194,10 +200,65 @@ def change(case: Case) -> Change:
     )
 
 
+def at_once(case: Case) -> set[str]:
+    """Kinds of communication (`parts`) that are waited for at once on all ranks."""
+    known = case.once(serialized)
+    found: dict[str, bool] = {}
+    for rank, mine in case.once(parts).items():
+        for key, part in mine.items():
+            s = known.get(rank)
+            issued = s is not None and _most(np.isin(part.ops, s.at_once))
+            found[key] = found.get(key, True) and issued and 2 * int(part.exposed.sum()) > part.comm_ns
+    return {key for key, yes in found.items() if yes and key != "pp_p2p"}
+
+
+def _most(mask: Mask) -> bool:
+    return bool(mask.mean() > _NEARLY) if len(mask) else False
+
+
 def detect(case: Case) -> list[Finding]:
-    found = case.once(serialized)
-    if not found:
+    found = {r: s for r, s in case.once(serialized).items() if len(s.waited) or len(s.inline)}
+    return [*_bounded(case), *(_shown(case, found) if found else [])]
+
+
+def _bounded(case: Case) -> list[Finding]:
+    """Communication that is waited for at once, and nothing shows when its result is needed."""
+    keys = sorted(case.once(at_once))
+    mine = {r: [of[k] for k in keys if k in of] for r, of in case.once(parts).items()}
+    wall = {r: sum(p.wall_ns for p in ps) for r, ps in mine.items()}
+    if not keys or not case.material(max(wall.values())):
         return []
+    joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in mine.items() if ps}
+    ranks = tuple(sorted(joined))
+    names = (
+        said(keys[0])
+        if len(keys) == 1
+        else "communication of " + ", ".join(k.replace("_", "-") if not k.startswith("stage") else k for k in keys)
+    )
+    saved = case.saved(
+        Change(instant=joined), sum(wall.values()), beside=case.once(change) & case.once(without_first_uses)
+    )
+    n = sum(map(len, joined.values())) // len(joined) // case.steps
+    return [
+        Finding(
+            ID,
+            f"{names} {'are' if names.endswith('s') else 'is'} waited for at once, so that nothing runs beside it",
+            saved,
+            "low",
+            f"{n} communications per rank and step: the compute stream waits for each before anything else is launched; "
+            f"up to {ms(max(wall.values()) / case.steps)} per rank and step have no compute beside them. How much of it "
+            "is needed at once is not recorded",
+            "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
+            "compute that does not need it in between",
+            ("overlap", ""),
+            ranks=ranks,
+            stage=keys[0] if len(keys) == 1 and keys[0].startswith("stage") else None,
+            where=places_of(case, most_exposed({r: p for r, ps in mine.items() for p in ps[:1]})),
+        )
+    ]
+
+
+def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
     measured = case.each_rank(lambda p, d, w: _exposed(p, d, w, found.get(d.rank)))
     longest = max(ns for ns, _, _, _ in measured.values())
     if not case.material(longest):

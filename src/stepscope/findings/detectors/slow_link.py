@@ -45,6 +45,8 @@ class _Slow:
 
 def slow(case: Case) -> _Slow | None:
     """The slow links of the step."""
+    if len(case.ranks) < 2:
+        return None
     a = met(case)
     pair = pl.concat_str(pl.min_horizontal("src", "dst"), pl.max_horizontal("src", "dst"), separator="-")
     table = (

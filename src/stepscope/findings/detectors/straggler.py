@@ -7,6 +7,7 @@ its peers'. More tokens for its experts are another fault (`expert-imbalance`), 
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from stepscope.analyses._change import Change
@@ -15,13 +16,18 @@ from stepscope.analyses._shorten import shorten
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import expert_imbalance
 from stepscope.findings.finding import Finding
+from stepscope.findings.hosts import hosts
 from stepscope.findings.peers import ALIKE, Compared, compared, pipeline_stage
 from stepscope.findings.words import ms
+from stepscope.intervals import Spans, union
+from stepscope.model.nesting import NONE
 
 ID = "straggler"
 
 #: A GPU is slow where all but this share of its compute takes longer.
 _BUT = 0.2
+#: Launches of a kernel beyond its peers' by this factor are extra ones; a launch has no more Python around it than this.
+_MORE, _AROUND_NS = 1.5, 100_000
 
 
 def suspects(case: Case) -> dict[int, Compared]:
@@ -41,7 +47,31 @@ def guilty(case: Case) -> dict[int, Compared]:
 
 def change(case: Case) -> Change:
     """The step with stragglers as fast as their peers."""
-    return Change(kernels={r: c.factors() for r, c in case.once(guilty).items()})
+    return _as_peers(case, case.once(guilty))
+
+
+def _as_peers(case: Case, group: dict[int, Compared]) -> Change:
+    """Kernels of these ranks as long as their peers', and none that these do not launch."""
+    cut = {r: spans for r, c in group.items() if len(spans := _launching(case, c))}
+    return Change(kernels={r: c.factors() for r, c in group.items()}, cut=cut)
+
+
+def _launching(case: Case, mine: Compared) -> Spans:
+    """Host time of launches that the peers do not make: from the return of the call before to that of the launch."""
+    host = hosts(case).get(mine.rank)
+    extra = mine.slower.filter(pl.col("n") > _MORE * pl.col("like_n"))
+    if host is None or extra.height == 0 or mine.alone:
+        return Spans.empty()
+    data, ops = host.data, case.windows[mine.rank].ops
+    rows = []
+    for name, n, like_n in extra.select("name", "n", "like_n").iter_rows():
+        same = ops[(case.profile.names == name).to_numpy()[data.name[ops]] & (data.launch[ops] != NONE)]
+        # Which of them are the extra ones is not known: as many, evenly spread.
+        spread = np.floor(np.arange(1, len(same) + 1) * (1 - like_n / n))
+        rows.append(data.launch[same[np.diff(spread, prepend=0) > 0]])
+    calls = np.unique(np.concatenate(rows))
+    before = np.maximum(host.stop[np.maximum(calls - 1, 0)], host.start[calls] - _AROUND_NS)
+    return union(np.minimum(before, host.start[calls]), host.stop[calls])
 
 
 def detect(case: Case) -> list[Finding]:
@@ -52,7 +82,7 @@ def detect(case: Case) -> list[Finding]:
     slow = {r: c for r, c in found.items() if c.ratio_at(_BUT) >= ALIKE}
     more = {r: c for r, c in found.items() if r not in slow}
     groups = [g for g in (slow, more) if g]
-    return [_finding(case, g, case.saved(Change(kernels={r: c.factors() for r, c in g.items()}))) for g in groups]
+    return [_finding(case, g, case.saved(_as_peers(case, g))) for g in groups]
 
 
 def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
@@ -100,6 +130,6 @@ def _most(over: pl.DataFrame) -> str:
         return "spread over many"
     texts = []
     for name, n, ns, like_n, like_ns in over.select("name", "n", "ns", "like_n", "like_ns").head(2).iter_rows():
-        more = f"{n} launches for {like_n:.0f}" if n > 1.02 * like_n else f"{ns / like_ns:.2f} times as long"
+        more = f"{n} launches, its peers {like_n:.0f}" if n > 1.02 * like_n else f"{ns / like_ns:.2f} times as long"
         texts.append(f"{shorten(name)} {ms(ns - like_ns)} ({more})")
     return ", ".join(texts)

@@ -1,0 +1,74 @@
+"""What the detectors across ranks say, and do not say, beside the faults that they are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from faultcases import diagnosed, scenario
+
+from stepscope.simulate.scenario import Scenario
+
+HEALTHY: tuple[dict[str, Any], ...] = (
+    {"schedule": "1f1b", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
+    {"schedule": "interleaved", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
+    {"schedule": "zero-bubble", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
+    {"schedule": "dualpipev", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
+    {"schedule": "fsdp", "pp": 1, "dp": 4, "ep": 1, "layers": 4, "micro_batches": 2},
+    {"schedule": "ddp", "pp": 1, "dp": 2, "ep": 2, "layers": 4, "micro_batches": 2},
+)
+
+
+@pytest.mark.parametrize("shape", HEALTHY, ids=lambda s: s["schedule"])
+def test_a_healthy_job_has_no_finding(shape: dict[str, Any]) -> None:
+    told = diagnosed(Scenario(**shape, steps=2, seed=3))
+    assert told.result.rows.height == 0, str(told)
+    assert told.result.summary["clean"]
+    assert told.result.summary["statement"].startswith("Nothing above 2 %")
+
+
+def test_uneven_stages_are_no_straggler() -> None:
+    told = diagnosed(scenario("1f1b", layers=5))
+    assert told.first["id"] == "compute-imbalance", str(told)
+    assert (told.first["ranks"], told.first["stage"]) == ("0-1", "pipeline stage 0")
+    assert "straggler" not in told.result.rows["id"].to_list()
+    # The bubble that uneven stages make is theirs, and not a finding of its own beside them.
+    assert "pipeline-bubble" not in told.result.rows["id"].to_list(), str(told)
+
+
+def test_two_slow_ranks_are_one_finding() -> None:
+    """Either alone would give nothing back while the other is slow."""
+    slow = Scenario(schedule="ddp", pp=1, dp=8, ep=1, layers=4, micro_batches=1, steps=2,
+                    faults=("straggler:rank=2,factor=1.4", "straggler:rank=5,factor=1.4"))  # fmt: skip
+    first = diagnosed(slow).first
+    assert (first["id"], first["ranks"]) == ("straggler", "2,5")
+    assert first["share_pct"] > 20
+
+
+def test_victims_of_a_straggler_do_not_expose() -> None:
+    """They wait in communication for as long as it is late: that is the straggler's, and in no other finding."""
+    told = diagnosed(scenario("fsdp", "straggler:rank=1,factor=2.0"))
+    others = [r for r in told.result.rows.to_dicts() if r["id"] != "straggler"]
+    assert sum(r["share_pct"] for r in others) < 3, str(told)
+
+
+def test_communication_is_named_by_what_it_serves() -> None:
+    told = diagnosed(scenario("interleaved"), least=0.0)
+    titles = [r["title"] for r in told.result.rows.to_dicts() if r["id"] == "exposed-communication"]
+    assert any(t.startswith("the pipeline's send/recv") for t in titles)
+    assert not any("(no stage)" in t for t in titles)
+
+
+def test_the_ideal_bubble_is_a_note() -> None:
+    told = diagnosed(scenario("1f1b", pp=4, micro_batches=4, layers=4, nodes=1))
+    assert any("schedule itself leaves 43 % of the step idle with 4 micro-batches on 4 stages; with twice" in n
+               for n in told.result.notes)  # fmt: skip
+    assert "pipeline-bubble" not in told.result.rows["id"].to_list(), str(told)
+
+
+def test_places_are_within_the_step() -> None:
+    told = diagnosed(scenario("dualpipev", "imbalance:rank=1,factor=2"))
+    window = {w["rank"]: w for w in told.result.window}
+    for place in told.first["where"]:
+        w = window[place["rank"]]
+        assert w["gpu_start_ns"] <= place["start_ns"] < place["end_ns"] <= w["gpu_end_ns"]
