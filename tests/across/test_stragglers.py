@@ -38,3 +38,18 @@ def test_a_slow_pair_within_a_group_names_the_group():
         result = api.analyse(api.open(folder, cache=False), "stragglers")
     said = {r["rank"]: r["cause"] for r in result.rows.to_dicts() if r["cause"]}
     assert said == dict.fromkeys(range(4), "network")
+
+
+def test_a_slow_link_that_nothing_compares_with_is_said():
+    """Two hosts and one group over both: its transfers are all there are. Nobody is named, and why is said."""
+    mesh = {"schedule": "fsdp", "pp": 1, "dp": 8, "ep": 1, "nodes": 2}
+    with written(Scenario(**mesh, **BASE, faults=("slow-link:node=1,factor=4",))) as (_, folder):
+        result = api.analyse(api.open(folder, cache=False), "stragglers")
+    assert result.rows["cause"].null_count() == 8
+    assert any("have no other of their size and reach to compare transfers with" in n for n in result.notes)
+
+
+def test_links_that_can_be_compared_need_no_note():
+    with written(Scenario(schedule="1f1b", pp=8, ep=1, nodes=4, **{**BASE, "layers": 8})) as (_, folder):
+        result = api.analyse(api.open(folder, cache=False), "stragglers")
+    assert not any("to compare transfers with" in n for n in result.notes)

@@ -140,8 +140,11 @@ def _by_kernel(kernels: pl.DataFrame) -> dict[int, float]:
     return {rank: total[rank] * x / ratio for rank, ratio, x in rows}
 
 
-def slow_links(a: Across) -> list[dict[str, object]]:
-    """Groups and pairs whose transfers take much longer than those of the same operation, size and reach elsewhere."""
+_LIKE = ["kind", "bytes", "size", "hosts"]
+
+
+def _links(a: Across) -> pl.DataFrame:
+    """By kind, size and reach, and by group or pair of ranks: what a transfer usually takes there."""
     hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), "host")
     reach = pl.DataFrame({"meeting": a.meeting, "rank": a.rank}).join(hosts, on="rank")
     reach = reach.group_by("meeting").agg(pl.col("host").n_unique().alias("hosts"))
@@ -155,10 +158,29 @@ def slow_links(a: Across) -> list[dict[str, object]]:
         .filter((pl.col("present") == pl.col("size")) & (pl.col("bytes") > 0))
         .filter(pl.col("ns") > 4 * a.clocks.residual)
     )
-    like = ["kind", "bytes", "size", "hosts"]
-    links = frame.group_by([*like, "link"], maintain_order=True).agg(
-        pl.col("ns").quantile(0.25, "lower").alias("each"), pl.len().alias("n"), pl.col("meeting").first()
+    return frame.group_by([*_LIKE, "link"], maintain_order=True).agg(
+        pl.col("ns").quantile(0.25, "lower").alias("each"),
+        pl.col("ns").sum().alias("total"),
+        pl.len().alias("n"),
+        pl.col("meeting").first(),
     )
+
+
+def lone_links(a: Across) -> str | None:
+    """A note where most time of transfers between hosts is in groups that have no like to be compared with."""
+    between = _links(a).filter(pl.col("hosts") > 1).with_columns((pl.len().over(_LIKE) == 1).alias("alone"))
+    lone = between.filter("alone")
+    if lone.height == 0 or 2 * lone["total"].sum() < between["total"].sum():
+        return None
+    return (
+        f"{lone['link'].n_unique()} groups between hosts have no other of their size and reach to compare transfers "
+        "with: a slow link would not show here (`collectives --by size --peak-gbps` compares with what links could give)"
+    )
+
+
+def slow_links(a: Across) -> list[dict[str, object]]:
+    """Groups and pairs whose transfers take much longer than those of the same operation, size and reach elsewhere."""
+    links, like = _links(a), _LIKE
     usual = links.group_by(like).agg(pl.col("each").quantile(0.25, "lower").alias("usual"), pl.len().alias("links"))
     joined = links.join(usual.filter(pl.col("links") > 1), on=like).with_columns(
         ((pl.col("each") - pl.col("usual")) * pl.col("n")).alias("excess"),

@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope.analyses._across import Across, Align, across
 from stepscope.analyses._blame import Blame, blame, late_hosts
-from stepscope.analyses._excess import MATERIAL, own_excess, slow_links
+from stepscope.analyses._excess import MATERIAL, lone_links, own_excess, slow_links
 from stepscope.analyses._lateness import facts
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
@@ -61,6 +61,8 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     short = own.filter(~pl.col("whole"))["rank"].to_list()
     if short:
         notes.append(f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them")
+    if (unsure := lone_links(found)) is not None:
+        notes.append(unsure)
     lone = int(((own["peers"] == 0) & own["whole"]).sum())
     if lone:
         notes.append(f"{lone} ranks have no peer that does the same work: compared by the names of their kernels")
