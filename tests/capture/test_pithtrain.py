@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,15 @@ def test_what_is_missing_is_named_with_the_step_that_makes_it(clone, tmp_path, c
     assert dry(tmp_path) == 2 and "clone mlc-ai/pith-train" in capsys.readouterr().err
     assert dry(clone) == 2
     said = capsys.readouterr().err
-    assert "no checkpoint in" in said and "launch_setup.sh --model qwen3-30b-a3b" in said
+    assert "no checkpoint in" in said and "pithtrain.tasks.convert_checkpoint (hf2dcp)" in said
+    older = clone / "benchmarks" / "pretraining" / "qwen3-30b-a3b" / "setup.py"
+    older.parent.mkdir(parents=True)
+    older.write_text("")
+    assert dry(clone) == 2 and "python3 benchmarks/pretraining/qwen3-30b-a3b/setup.py" in capsys.readouterr().err
+    skill = clone / ".agents" / "skills" / "setup-benchmark-inputs" / "scripts" / "launch_setup.sh"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("")
+    assert dry(clone) == 2 and "launch_setup.sh --model qwen3-30b-a3b" in capsys.readouterr().err
     steps = clone / "workspace" / "checkpoints" / "qwen3-30b-a3b" / "torch-dcp"
     (steps / "step-00000000").mkdir(parents=True)
     assert dry(clone) == 2 and "no tokenized corpus" in capsys.readouterr().err
@@ -42,9 +52,44 @@ def test_what_is_missing_is_named_with_the_step_that_makes_it(clone, tmp_path, c
         assert line in text
     (steps / "step-00000100").mkdir()
     assert dry(clone) == 2 and "would resume there, past the step to profile" in capsys.readouterr().err
+    (steps / "step-00000100").rmdir()
+    (steps / "step-00000000").rename(steps / "00000000")  # as it is named since
+    assert dry(clone) == 0
+    capsys.readouterr()
+    (steps / "00000006").mkdir()
+    assert dry(clone) == 2 and "give --checkpoint a folder with 00000000 alone" in capsys.readouterr().err
 
 
-def test_its_script_is_python(clone, tmp_path):
+#: The configuration of the trainer in three states of its repository: only these names may be set.
+CONFIGURATIONS = {
+    "cfg.training.dataset": (["distributed", "training"], ["dataset"]),
+    "cfg.data.dataset": (["distributed", "training", "data"], []),
+    "cfg.dataset": (["distributed", "training", "dataset"], []),
+}
+TRAINER = """
+class Distributed:
+    __slots__ = ("pipeline_parallel_size", "expert_parallel_size", "context_parallel_size")
+class Training:
+    __slots__ = (
+        "model", "optimizer", "scheduler", "lr", "max_steps", "micro_batch_size", "global_batch_size", "sequence_length",
+        "moe_load_balance_type", "moe_load_balance_coef", "save_location", "nsys_start", "nsys_stop", *{more},
+    )
+class Data:
+    __slots__ = ("dataset",)
+class PretrainLMCfg:
+    __slots__ = {own}
+    def __init__(self):
+        self.distributed, self.training = Distributed(), Training()
+        if "data" in self.__slots__:
+            self.data = Data()
+def launch(cfg):
+    print(cfg.training.model, {corpus}, cfg.training.global_batch_size)
+"""
+
+
+@pytest.mark.parametrize("corpus", CONFIGURATIONS)
+def test_its_script_configures_every_trainer(clone, tmp_path, monkeypatch, capsys, corpus):
+    import stepscope.annotate
     from stepscope.capture.pithtrain import prepare
     from stepscope.capture.plan import Request, plan
 
@@ -53,8 +98,18 @@ def test_its_script_is_python(clone, tmp_path):
     (clone / "d" / "x.bin").write_text("")
     made = plan(Request(pp=2, ep=4, layers=48))
     ready = prepare(clone, "qwen3-30b-a3b", made, clone / "c", clone / "d")
-    compile(ready.script, "pithtrain_capture.py", "exec")
-    assert f"global_batch_size = {made.global_batch}" in ready.script
+    own, more = CONFIGURATIONS[corpus]
+    trainer = types.ModuleType("pithtrain.tasks.pretrain_lm")
+    exec(TRAINER.format(own=own, more=more, corpus=corpus), trainer.__dict__)
+    builders = types.ModuleType("pithtrain.modules.training")
+    builders.make_adamw_optimizer = builders.make_constant_scheduler = None
+    for module in (types.ModuleType("pithtrain"), types.ModuleType("pithtrain.tasks"),
+                   types.ModuleType("pithtrain.modules"), trainer, builders):  # fmt: skip
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(stepscope.annotate, "common_stop", lambda: None)
+    exec(compile(ready.script, "pithtrain_capture.py", "exec"), {"__name__": "__main__"})
+    model = "examples/pretrain_lm/qwen3-30b-a3b" + ("/config.json" if corpus == "cfg.training.dataset" else "")
+    assert capsys.readouterr().out.split() == [model, str(clone / "d"), str(made.global_batch)]
 
 
 def test_only_nsys(clone, capsys):

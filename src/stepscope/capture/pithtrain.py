@@ -3,10 +3,16 @@
 5 warm-up steps and 1 profiled, micro-batch 1, a small learning rate, the released checkpoint loaded (so that routing is
 representative) and never saved. What is missing is an error that names the step that makes it. The trainer starts and
 stops the profiler itself, without waiting for other ranks; `annotate.common_stop` makes its stop a common one.
+
+Written from several states of mlc-ai/pith-train, which differ in where the corpus is set (`cfg.data.dataset`,
+`cfg.dataset` or `cfg.training.dataset`), in whether a model is a folder or its config.json, and in the names of
+checkpoints (`step-00000000` or `00000000`). The global batch is the same number in all of them: micro-batches · world /
+(pp · cp).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +22,14 @@ from stepscope.errors import BadInput
 #: Our name of a model → PithTrain's name of its corpus, and how it balances experts.
 MODELS = {"deepseek-v2-lite": ("deepseek-v2", "sequence"), "qwen3-30b-a3b": ("qwen3", "global-batch")}
 _TRAINER = "pithtrain/tasks/pretrain_lm.py"
-_SETUP = "bash .agents/skills/setup-benchmark-inputs/scripts/launch_setup.sh --model"
+#: What makes the inputs, by the file that does it; the first that a clone has.
+_SETUP = {
+    ".agents/skills/setup-benchmark-inputs/scripts/launch_setup.sh": "bash {} --model {name}",
+    "benchmarks/pretraining/{name}/setup.py": "python3 {}",
+}
+_ITSELF = "its tasks pithtrain.tasks.convert_checkpoint (hf2dcp) and pithtrain.tasks.tokenize_corpus"
+#: A checkpoint's folder, by the number of steps done.
+_STEP = re.compile(r"(?:step-)?(\d{8})")
 
 _SCRIPT = '''"""Made by stepscope capture: PithTrain's trainer, {warmup} warm-up steps and {steps} profiled."""
 
@@ -27,15 +40,14 @@ from pithtrain.tasks.pretrain_lm import PretrainLMCfg, launch
 from stepscope import annotate
 
 cfg = PretrainLMCfg()
-if hasattr(type(cfg), "data"):
-    cfg.data.dataset = Path({corpus!r})
-else:
-    cfg.dataset = Path({corpus!r})
+of_training = hasattr(type(cfg.training), "dataset")  # as it was at first, when a model was named by its config.json
+holder = cfg.data if hasattr(type(cfg), "data") else cfg.training if of_training else cfg
+holder.dataset = Path({corpus!r})
 cfg.distributed.pipeline_parallel_size = {pp}
 cfg.distributed.expert_parallel_size = {ep}
 cfg.distributed.context_parallel_size = {cp}
 training = cfg.training
-training.model = Path({model!r})
+training.model = Path({model!r}, "config.json") if of_training else Path({model!r})
 training.optimizer = make_adamw_optimizer
 training.scheduler = make_constant_scheduler
 training.lr = 1e-6
@@ -73,22 +85,31 @@ def prepare(root: Path, name: str, made: Plan, checkpoint: Path | None = None, c
     short, balance = MODELS[name]
     checkpoint = checkpoint or root / "workspace" / "checkpoints" / name
     corpus = corpus or root / "workspace" / "datasets" / "dclm-baseline" / "toktxt" / short
-    steps = sorted(p.name for p in (checkpoint / "torch-dcp").glob("step-*"))
+    steps = sorted((int(m[1]), p.name) for p in (checkpoint / "torch-dcp").glob("*") if (m := _STEP.fullmatch(p.name)))
     if not steps:
         raise BadInput(
             f"no checkpoint in {checkpoint}/torch-dcp: routing would not be representative",
-            f"make it, in {root}: {_SETUP} {name}",
+            f"make it, in {root}: {_setup(root, name)}",
         )
-    if steps[-1].removeprefix("step-").strip("0"):
+    if steps[-1][0]:
         raise BadInput(
-            f"{checkpoint}/torch-dcp holds {steps[-1]}: the trainer would resume there, past the step to profile",
-            "give --checkpoint a folder with step-00000000 alone",
+            f"{checkpoint}/torch-dcp holds {steps[-1][1]}: the trainer would resume there, past the step to profile",
+            f"give --checkpoint a folder with {steps[0][1].replace(f'{steps[0][0]:08d}', '00000000')} alone",
         )
     if not any(corpus.rglob("*.bin")):
-        raise BadInput(f"no tokenized corpus (*.bin) in {corpus}", f"make it, in {root}: {_SETUP} {name}")
+        raise BadInput(f"no tokenized corpus (*.bin) in {corpus}", f"make it, in {root}: {_setup(root, name)}")
     script = _SCRIPT.format(
         warmup=made.warmup, steps=made.steps, last=made.warmup + made.steps, corpus=str(corpus), pp=made.pp, ep=made.ep,
         cp=made.cp, model=f"examples/pretrain_lm/{name}", mbs=made.mbs, batch=made.global_batch, seq=made.seq,
         balance=balance, checkpoint=str(checkpoint),
     )  # fmt: skip
     return Prepared(script, root, (checkpoint, corpus))
+
+
+def _setup(root: Path, name: str) -> str:
+    """The command of this clone that makes checkpoint and corpus."""
+    for file, command in _SETUP.items():
+        path = file.replace("{name}", name)
+        if (root / path).is_file():
+            return command.format(path, name=name)
+    return _ITSELF
