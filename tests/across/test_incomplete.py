@@ -89,6 +89,23 @@ def test_a_rank_that_died_or_came_late(job, tmp_path, dead):
     assert partial and {r["ranks"] for r in partial} <= {"4-7", "0-7"}
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_nobody_is_blamed_for_working_while_another_was_not_recorded(job, tmp_path, dead):
+    """Rank 5 has half of the capture: its peers computed more, which makes none of them a straggler; the path sums."""
+    pid = api.open(job / "node1.sqlite", cache=False).ranks.filter(api.model.pl.col("rank") == 5)["pid"][0]
+    cut(
+        job / "node1.sqlite", tmp_path / "node1.sqlite", pid, **({"end": 40_000_000} if dead else {"begin": 40_000_000})
+    )
+    files = [job / "node0.sqlite", tmp_path / "node1.sqlite"]
+    late = ask(files, "stragglers")
+    assert late.rows["cause"].null_count() == 8
+    assert any("rank 5 recorded less than ranks that do the same" in n for n in late.notes)
+    path = ask(files, "critical-path")
+    assert path.rows["dur_ns"].sum() == path.summary["step"]["step_ns"]
+    for result in (late, path):
+        assert any("rank 5 recorded fewer of its collectives" in n for n in result.notes)
+
+
 def test_different_numbers_of_steps(job, tmp_path):
     """One node stopped after the first step: what both have is matched."""
     profile = api.open(job / "node1.sqlite", cache=False)

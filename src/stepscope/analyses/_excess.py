@@ -174,7 +174,7 @@ def lone_links(a: Across) -> str | None:
         return None
     return (
         f"{lone['link'].n_unique()} groups between hosts have no other of their size and reach to compare transfers "
-        "with: a slow link would not show here (`collectives --by size --peak-gbps` compares with what links could give)"
+        "with: a slow link would not show here (`collectives --by size --peak-gbps` compares with what they could give)"
     )
 
 
