@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from faultcases import diagnosed, scenario
 
 from stepscope.simulate.scenario import Scenario
-
-HEALTHY: tuple[dict[str, Any], ...] = (
-    {"schedule": "1f1b", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
-    {"schedule": "interleaved", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
-    {"schedule": "zero-bubble", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
-    {"schedule": "dualpipev", "pp": 2, "ep": 2, "layers": 8, "micro_batches": 6},
-    {"schedule": "fsdp", "pp": 1, "dp": 4, "ep": 1, "layers": 4, "micro_batches": 2},
-    {"schedule": "ddp", "pp": 1, "dp": 2, "ep": 2, "layers": 4, "micro_batches": 2},
-)
-
-
-@pytest.mark.parametrize("shape", HEALTHY, ids=lambda s: s["schedule"])
-def test_a_healthy_job_has_no_finding(shape: dict[str, Any]) -> None:
-    told = diagnosed(Scenario(**shape, steps=2, seed=3))
-    assert told.result.rows.height == 0, str(told)
-    assert told.result.summary["clean"]
-    assert told.result.summary["statement"].startswith("Nothing above 2 %")
 
 
 def test_uneven_stages_are_no_straggler() -> None:

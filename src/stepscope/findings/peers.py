@@ -118,7 +118,7 @@ def compared(case: Case) -> dict[int, Compared]:
 
 
 def _only_here(mine: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """What of the kernels that no peer runs is beyond the peers' compute, and not in place of other kernels of theirs."""
+    """Kernels that no peer runs count as far as the rank computes more than its peers: else they replace others."""
     alien = pl.col("like_ns").is_null()
     ns = float(mine.filter(alien)["ns"].sum())
     usual = float(others.group_by("rank").agg(pl.col("ns").sum())["ns"].median() or 0)  # type: ignore[arg-type]

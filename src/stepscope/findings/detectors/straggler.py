@@ -26,7 +26,7 @@ ID = "straggler"
 
 #: A GPU is slow where all but this share of its compute takes longer.
 _BUT = 0.2
-#: Launches of a kernel beyond its peers' by this factor are extra ones; a launch has no more Python around it than this.
+#: Launches beyond the peers' by this factor are extra ones; no more Python than this goes with a launch.
 _MORE, _AROUND_NS = 1.5, 100_000
 
 

@@ -1,0 +1,166 @@
+"""How communication was issued: what waits for it, and when; and which of it shares a stream with compute.
+
+A wait of a compute stream is `at once` where nothing was launched on that stream since the communication was. It is
+too early where the same stream waits for the same op again, later, with compute launched in between; or where the op
+reduces gradients, which nothing but the optimizer needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.analyses._commkind import ALL_REDUCE, REDUCE_SCATTER
+from stepscope.analyses._rank import COMM, COMPUTE, RankData
+from stepscope.analyses._window import Window
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.meets import reduces_gradients, sides
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Serialized:
+    """Of one rank: ops waited for too early with the rows of those waits in `syncs`, and ops on the compute stream."""
+
+    waits: I64
+    waited: I64
+    inline: I64
+    lane: I64
+    gradients: int  # of the ops: reductions that only the optimizer needs
+    at_once: I64  # all ops that are waited for as soon as they are launched
+
+
+def serialized(case: Case) -> dict[int, Serialized]:
+    """What each rank serializes."""
+    if not case.profile.has("syncs"):
+        return {}
+    group = _groups(case)
+    found = case.each_rank(lambda _, d, w: _of_rank(d, w, group.get(d.rank)))
+    return {rank: mine for rank, mine in found.items() if mine is not None}
+
+
+def _groups(case: Case) -> dict[int, pl.DataFrame]:
+    """By rank: op, a number of its communicator and operation, and whether it is a reduction of gradients."""
+    try:
+        table, gradient = case.once(sides), reduces_gradients(case)
+    except CannotAnswer:
+        return {}
+    names = [c for c, yes in gradient.items() if yes]
+    table = table.select(
+        "rank",
+        "op",
+        pl.struct("communicator", "kind").rank("dense").cast(pl.Int64).alias("lane"),
+        (pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER]) & pl.col("communicator").is_in(names)).alias("gradient"),
+    ).unique(["rank", "op"], keep="first")
+    # The optimizer needs the last one of a step at once.
+    key = ["rank", "lane"]
+    nth, per_step = pl.col("op").rank("ordinal").over(key), pl.len().over(key) // case.steps
+    table = table.with_columns(pl.col("gradient") & (per_step > 1) & (nth % per_step != 0))
+    return {int(key[0]): frame for key, frame in table.partition_by("rank", as_dict=True).items()}
+
+
+def _of_rank(data: RankData, window: Window, group: pl.DataFrame | None) -> Serialized | None:
+    waits = _waits(data)
+    inside = np.zeros(len(data.start), dtype=bool)
+    inside[window.ops] = True
+    gradient, lane = np.zeros(len(data.start), dtype=bool), np.zeros(len(data.start), np.int64)
+    if group is not None:
+        gradient[group["op"].to_numpy()] = group["gradient"].to_numpy()
+        lane[group["op"].to_numpy()] = group["lane"].to_numpy()
+    waits = waits.filter(pl.Series(inside[waits["op"].to_numpy()])) if waits.height else waits
+    if waits.height == 0:
+        return None
+    computing = np.unique(data.stream[window.ops[data.role[window.ops] == COMPUTE]])
+    waits = waits.filter(pl.col("by").is_in(computing.tolist()))
+    op, by, of = (waits[c].to_numpy() for c in ("op", "by", "of"))
+    launched = data.launched_at
+    compute_at = {s: np.sort(launched[(data.role == COMPUTE) & (data.stream == s)]) for s in computing.tolist()}
+
+    def launches(stream: I64, lo: I64, hi: I64) -> I64:
+        """Compute launched on a stream between two moments."""
+        found = np.zeros(len(lo), np.int64)
+        for s, at in compute_at.items():
+            mine = stream == s
+            found[mine] = np.searchsorted(at, hi[mine]) - np.searchsorted(at, lo[mine])
+        return found
+
+    time = waits["start_ns"].to_numpy()
+    other = by != of
+    at_once = other & (launches(by, launched[op], time) == 0)
+    # The last wait of a stream for the op is its consumer's; compute between the two is what could run beside it.
+    last = waits.select(pl.col("start_ns").max().over("op", "by"))["start_ns"].to_numpy()
+    again = at_once & (last > time) & (launches(by, time, last) > 0)
+    # Gradients: a later wait for that stream, after more compute, is enough.
+    final = waits.select(pl.col("start_ns").max().over("of", "by"))["start_ns"].to_numpy()
+    grads = at_once & ~again & gradient[op] & (launches(by, time, final) > 0)
+    early = again | grads
+    inline = _inline(data, window, waits, gradient, computing)
+    return Serialized(
+        waits["row"].to_numpy()[early],
+        np.unique(op[early]),
+        inline,
+        lane[inline],
+        int(len(np.unique(op[grads])) + gradient[inline].sum()),
+        np.unique(op[at_once]),
+    )
+
+
+def _waits(data: RankData) -> pl.DataFrame:
+    """Waits of streams for events behind communication: row of `syncs`, start_ns, by, of (streams), and the op."""
+    syncs = data.syncs.with_row_index("row")
+    records = syncs.filter(
+        (pl.col("kind") == "record") & pl.col("event").is_not_null() & pl.col("stream").is_not_null()
+    )
+    waits = syncs.filter(
+        (pl.col("kind") == "stream_wait") & pl.col("event").is_not_null() & pl.col("stream").is_not_null()
+    )
+    met = (
+        waits.select("row", "start_ns", "event", pl.col("stream").cast(pl.Int64).alias("by"))
+        .sort("start_ns")
+        .join_asof(
+            records.select(
+                "start_ns", "event", pl.col("stream").cast(pl.Int64).alias("of"), pl.col("start_ns").alias("at")
+            ).sort("start_ns"),
+            on="start_ns",
+            by="event",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .drop_nulls("of")
+    )
+    ops = pl.DataFrame(
+        {
+            "op": np.arange(len(data.start)),
+            "of": data.stream.astype(np.int64),
+            "at": data.launched_at,
+            "role": data.role,
+        }
+    ).sort("at")
+    met = met.sort("at").join_asof(ops, on="at", by="of", strategy="backward", check_sortedness=False).drop_nulls("op")
+    met = met.filter(pl.col("role") == COMM).sort("start_ns", "row")
+    return met.select(pl.col("row").cast(pl.Int64), "start_ns", "by", "of", pl.col("op").cast(pl.Int64))
+
+
+def _inline(
+    data: RankData, window: Window, waits: pl.DataFrame, gradient: Mask, computing: npt.NDArray[np.int32]
+) -> I64:
+    """Ops on a compute stream that the stream itself waits for, later; and reductions of gradients like them."""
+    own = waits.filter(pl.col("by") == pl.col("of"))
+    if own.height == 0:
+        return np.empty(0, np.int64)
+    told = own["op"].to_numpy()
+    mine = window.ops[data.role[window.ops] == COMM]
+    mine = mine[np.isin(data.stream[mine], computing)]
+    until = own.group_by("of").agg(pl.col("start_ns").max())
+    last = dict(until.iter_rows())
+    end = np.array([last.get(int(s), NONE) for s in data.stream[mine].tolist()], dtype=np.int64)
+    grads = mine[gradient[mine] & (data.launched_at[mine] < end)]
+    found: I64 = np.union1d(told, grads).astype(np.int64)
+    return found
