@@ -71,8 +71,9 @@ class Distributed:
     __slots__ = ("pipeline_parallel_size", "expert_parallel_size", "context_parallel_size")
 class Training:
     __slots__ = (
-        "model", "optimizer", "scheduler", "lr", "max_steps", "micro_batch_size", "global_batch_size", "sequence_length",
-        "moe_load_balance_type", "moe_load_balance_coef", "save_location", "nsys_start", "nsys_stop", *{more},
+        "model", "optimizer", "scheduler", "lr", "max_steps", "sequence_length", "micro_batch_size",
+        "global_batch_size", "moe_load_balance_type", "moe_load_balance_coef", "save_location",
+        "nsys_start", "nsys_stop", *{more},
     )
 class Data:
     __slots__ = ("dataset",)

@@ -110,15 +110,36 @@ def test_a_run_on_two_nodes(job, nsys, train, tmp_path, capsys):
     stand_in.chmod(0o755)
     asked[-1] = "torchrun"
     assert run(asked) == 0, capsys.readouterr().err
+    looked, ran = (tmp_path / "srun.log").read_text().splitlines()
+    assert "capture doctor --here" in looked and "--trigger=nvtx" in looked and "nsys profile" in ran
     names = {p.name for p in (tmp_path / "cap").glob("*.sqlite")}
     assert names == {"node0.host0.sqlite", "node1.host0.sqlite"}
     assert "--nodes=2 --ntasks-per-node=1" in (tmp_path / "srun.log").read_text()
 
 
-def test_doctor_looks_at_every_node(job, nsys, capsys, monkeypatch):
+def test_a_run_is_refused_where_one_node_lacks_something(job, nsys, script, tmp_path, capsys):
+    """Here the second node has an nsys that does not run."""
+    nsys()
+    script("nsys", (tmp_path / "tools" / "nsys").read_text().replace(
+        "import ", "import os\nif os.environ.get('SLURM_NODEID') == '1': raise SystemExit(3)\nimport ", 1))  # fmt: skip
+    asked = ["capture", "run", "--trigger", "nvtx", "-o", "cap", "--", "torchrun", "train.py"]
+    assert run(asked) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "nsys --version fails, need nsys 2023.1 or newer" in said
+    assert (tmp_path / "srun.log").read_text().count("\n") == 1  # nothing but the look was started
+    assert not [p for p in tmp_path.iterdir() if "cap" in p.name]
+
+
+def test_a_node_that_does_not_answer(job, script, tmp_path, capsys):
+    script("srun", "#!/bin/sh\necho 'srun: error: n02: task 1: Exited with exit code 127' >&2\nexit 1\n")
+    assert run(["capture", "run", "--trigger", "nvtx", "-o", "cap", "--", "torchrun", "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert "have answers of 0 nodes, need 2" in said and "--no-doctor" in said and len(said.splitlines()) == 1
+
+
+def test_doctor_looks_at_every_node(job, nsys, capsys):
     nsys()
     asked = ["capture", "doctor", "--trigger", "nvtx", "--input", "corpus"]
-    monkeypatch.setattr(sys, "argv", ["stepscope", *asked])
     assert run([*asked, "--format", "json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert [r["check"] for r in answer["rows"]].count("nsys") == 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,6 +17,7 @@ from typing import Any
 
 from stepscope.capture import manifest
 from stepscope.capture.size import show_size
+from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
 from stepscope.errors import BadInput
 
@@ -52,13 +55,45 @@ def examine(spec: Spec, gpus: int | None = None) -> list[Check]:
     return made
 
 
+def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[Check]:
+    """Every check on every node of an allocation: `capture doctor --here`, started there by srun."""
+    options = [
+        f"--backend={'both' if len(spec.backends) > 1 else spec.backends[0]}", f"--trigger={spec.trigger}",
+        f"--nproc={spec.nproc}", f"--nsys={spec.nsys}", f"--port={spec.port}", f"--max-size={spec.max_size}B",
+        f"--output={spec.out}", *(f"--input={p}" for p in spec.inputs), *(["--share-gpu"] if spec.share_gpu else []),
+        *([f"--gpus={gpus}"] if gpus is not None else []),
+    ]  # fmt: skip
+    there = [sys.executable, "-m", "stepscope", "capture", "doctor", "--here", "--format=json", *options]
+    each = ["srun", f"--nodes={job.nodes}", "--ntasks-per-node=1", *there]
+    done = subprocess.run(each, capture_output=True, text=True, errors="replace", check=False)
+    found: list[Check] = []
+    answers = 0
+    decoder, text = json.JSONDecoder(), done.stdout.strip()
+    while text:  # one object after the other, one for each node
+        try:
+            answer, end = decoder.raw_decode(text)
+        except ValueError:
+            break
+        found += [Check(**row) for row in answer["rows"]]
+        answers += 1
+        text = text[end:].lstrip()
+    if answers < job.nodes:
+        reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise BadInput(
+            f"have answers of {answers} nodes, need {job.nodes}: srun could not look at the others: {reason}",
+            "is stepscope installed on all of them? --no-doctor leaves the look out",
+        )
+    return found
+
+
 def require(checks: list[Check]) -> None:
     """Refuse to start with something missing."""
     missing = [c for c in checks if c.status == "missing"]
     if missing:
         first = missing[0]
+        where = f" on {first.node}" if len({c.node for c in checks}) > 1 else ""
         more = f" (and {len(missing) - 1} more: stepscope capture doctor)" if len(missing) > 1 else ""
-        raise BadInput(f"{first.check}: {first.found}, need {first.needed}{more}", first.fix)
+        raise BadInput(f"{first.check}{where}: {first.found}, need {first.needed}{more}", first.fix)
 
 
 def _check(check: str, ok: bool, found: str, needed: str, fix: str = "", soft: bool = False) -> Check:

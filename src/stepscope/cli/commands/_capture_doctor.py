@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from stepscope.capture.size import parse_size
 from stepscope.capture.spec import Spec
 from stepscope.cli.commands._capture_options import backends, run_options
 from stepscope.cli.output import Target
-from stepscope.errors import BadInput, GateFailed
+from stepscope.errors import GateFailed
 from stepscope.model.result import Col, Result, rows
 from stepscope.render import FORMATS
 
@@ -48,7 +45,7 @@ def _doctor(**given: Any) -> None:
     else:
         left = "no limit" if job.left_s is None else f"{job.left_s / 60:.0f} min left"
         notes.append(f"SLURM job {job.job}: {job.nodes} nodes, {left}")
-        found = _everywhere(job)
+        found = [c.row() for c in doctor.examine_nodes(spec, job, given["gpus"])]
     missing = [f for f in found if f["status"] == "missing"]
     result = Result(rows(COLUMNS, found), notes=notes, command="capture doctor")
     result.summary = {"missing": len(missing), "nodes": len({f["node"] for f in found})}
@@ -56,27 +53,6 @@ def _doctor(**given: Any) -> None:
     if missing:
         first = missing[0]
         raise GateFailed(f"{len(missing)} missing: {first['check']} on {first['node']}: {first['found']}", first["fix"])
-
-
-def _everywhere(job: slurm.Allocation) -> list[dict[str, Any]]:
-    """The same command on every node."""
-    again = [a for a in sys.argv[1:] if a not in ("--here",)]
-    command = [sys.executable, "-m", "stepscope", *again, "--here", "--format", "json"]
-    each = ["srun", f"--nodes={job.nodes}", "--ntasks-per-node=1", *command]
-    done = subprocess.run(each, capture_output=True, text=True, errors="replace", check=False)
-    found: list[dict[str, Any]] = []
-    decoder, text = json.JSONDecoder(), done.stdout.strip()
-    while text:  # one object after the other, one for each node
-        try:
-            answer, end = decoder.raw_decode(text)
-        except ValueError:
-            break
-        found += answer["rows"]
-        text = text[end:].lstrip()
-    if len({f["node"] for f in found}) == 0:
-        reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise BadInput(f"srun could not look at the nodes: {reason}", "is stepscope installed on all of them?")
-    return found
 
 
 command = click.Command(

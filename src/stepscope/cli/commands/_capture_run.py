@@ -21,8 +21,8 @@ from stepscope.errors import BadInput, GateFailed
 DESCRIPTION = """Run a training command under nsys or torch.profiler; export and verify what comes of it.
 
 COMMAND calls `stepscope.annotate` (docs/capture.md): the profiler then starts and stops at the right steps, on all
-ranks together. Inside a SLURM allocation it is started on every node by srun. Nothing is left behind by a run that
-fails."""
+ranks together. Inside a SLURM allocation it is started on every node by srun, after `capture doctor` has looked at
+each. Nothing is left behind by a run that fails."""
 
 
 def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
@@ -86,8 +86,8 @@ def _run(command: tuple[str, ...], **given: Any) -> None:
         for launch in run.launches(spec, job):
             click.echo(launch.text())
         return
-    if job is None:  # on other nodes, `capture doctor` looks; this one may be a login node
-        doctor.require(doctor.examine(spec))
+    if given["doctor"]:
+        doctor.require(doctor.examine(spec) if job is None else doctor.examine_nodes(spec, job))
     with progress.shown():
         made = run.capture(spec, job, _export)
     for one in made:
@@ -137,6 +137,7 @@ command = click.Command(
         ),
         click.Option(["--need-time"], type=float, default=10.0, metavar="MINUTES", help="What one run needs (SLURM)."),
         click.Option(["--dry-run"], is_flag=True, help="Print the exact commands, and run nothing."),
+        click.Option(["--doctor/--no-doctor"], default=True, help="Check every node first."),
         click.Option(["--verify/--no-verify"], default=True, help="Check the capture afterwards."),
         *plan_options(),
         click.Option(["--preset"], type=click.Choice(["pithtrain"]), help="A trainer that needs no COMMAND."),
