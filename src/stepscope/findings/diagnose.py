@@ -51,11 +51,12 @@ def diagnose(
     conditions = [_condition(text) for text in fail_on]
     case = Case(profile, window, align)
     findings, skipped = look(case, only)
-    shown = [f for f in findings if case.share(f.recoverable_ns) >= least]
+    shown = [f for f in findings if f.warns or case.share(f.recoverable_ns) >= least]
     small = len(findings) - len(shown)
     notes = _notes(case)
     if small:
-        notes.append(f"{small} smaller findings, each below {least:g} % of the step: --least 0 lists them")
+        each = "s, each" if small > 1 else ""
+        notes.append(f"{small} smaller finding{each} below {least:g} % of the step: --least 0 lists them")
     said = statement(case, shown[0]) if shown else clean(case)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
@@ -80,7 +81,7 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
         if only and detector.id not in only:
             continue
         try:
-            findings += detector.detect(case)
+            findings += [f for f in detector.detect(case) if f.recoverable_ns or f.warns]
         except CannotAnswer as why:
             skipped.append(Skipped(detector.id, str(why)))
     return ranked(findings), skipped

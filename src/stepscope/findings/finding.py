@@ -38,6 +38,8 @@ class Finding:
     ranks: tuple[int, ...] = ()
     stage: str | None = None
     where: tuple[Place, ...] = field(default=())
+    #: it qualifies all other findings: first, and shown however little it could give back
+    warns: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,5 +51,5 @@ class Skipped:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Most recoverable first."""
-    return sorted(findings, key=lambda f: (-f.recoverable_ns, f.id, f.ranks))
+    """Warnings, then most recoverable first."""
+    return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns, f.id, f.ranks))

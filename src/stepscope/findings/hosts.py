@@ -17,6 +17,7 @@ from stepscope.analyses._causes import ALLOC, API, CAUSES, SYNC, Pieces, call_ca
 from stepscope.analyses._hostwaits import host_waits
 from stepscope.analyses._partition import partition
 from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
+from stepscope.analyses._window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Confidence, Place
 from stepscope.findings.peers import pipeline_stage
@@ -45,6 +46,7 @@ class Host:
     data: RankData
     begin: int
     end: int
+    whole: bool = False  # no step is marked: it is the whole capture
 
     @cached_property
     def start(self) -> I64:
@@ -58,8 +60,12 @@ class Host:
 
     @cached_property
     def calls(self) -> I64:
-        """Rows of the calls that it made in the step."""
-        return np.flatnonzero((self.start >= self.begin) & (self.start < self.end))
+        """Rows of the calls that it made in the step; in a whole capture, after its set-up: from the first kernel."""
+        begin = self.begin
+        kernels = self.data.launched_at[self.data.role == COMPUTE]
+        if self.whole and len(kernels):
+            begin = max(begin, int(kernels.min()))
+        return np.flatnonzero((self.start >= begin) & (self.start < self.end))
 
     def of_cause(self, cause: int) -> I64:
         """Those of one cause: SYNC, ALLOC, LOAD."""
@@ -144,7 +150,8 @@ class Host:
         launching = np.unique(self.tid[self.data.launch[self.data.launch != NONE]])
         mine = self.calls[np.isin(self.tid[self.calls], launching)]
         held = (call_causes(self.data)[mine] != API) | np.isin(mine, host_waits(self.data).call)
-        returned = np.r_[self.begin, np.maximum.accumulate(self.stop[mine])[:-1]] if len(mine) else mine
+        first = self.start[mine[:1]] if self.whole else [self.begin]
+        returned = np.r_[first, np.maximum.accumulate(self.stop[mine])[:-1]] if len(mine) else mine
         return returned, np.maximum(np.where(held, self.start[mine], self.stop[mine]), returned)
 
     def quicker(self, factor: float) -> Spans:
@@ -190,7 +197,13 @@ def hosts(case: Case) -> dict[int, Host]:
 def _hosts(case: Case) -> dict[int, Host]:
     steps = case.replay.steps
     return {
-        d.rank: Host(case.profile, d, steps[d.rank][0], int(d.end[steps[d.rank][1]]))
+        d.rank: Host(
+            case.profile,
+            d,
+            steps[d.rank][0],
+            int(d.end[steps[d.rank][1]]),
+            case.steps == 1 and case.windows[d.rank].label == WHOLE,
+        )
         for d in ranks_of(case.profile)
         if d.rank in steps
     }
@@ -220,5 +233,6 @@ def stage_of(case: Case, ranks: tuple[int, ...]) -> str | None:
 
 
 def sure(case: Case) -> Confidence:
-    """High where events are recorded, so that what waits for what is known; else medium."""
-    return "high" if bool(case.path.steps["events"].all()) else "medium"
+    """High where what waits for what is known: by events, or because stream order and launches explain every start."""
+    steps = case.path.steps
+    return "high" if bool((steps["events"] | (steps["inferred"] == 0)).all()) else "medium"

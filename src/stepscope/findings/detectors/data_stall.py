@@ -1,27 +1,31 @@
-"""The GPU waits for input: the host is still fetching the next batch.
+"""The GPU waits for input, or for output: the host is fetching the next batch, or reading or writing files.
 
-Ranges and annotations that name it (`data`, `next batch`, `enumerate(DataLoader)…`) say when the host was getting
-input; where a trace has none, it is the time before the next copy from the host, unless all ranks of one host are late
+Ranges and annotations that name it (`data`, `next batch`, `enumerate(DataLoader)…`, `IO`) say when the host was at it.
+Where a trace has none, it is the time before the next copy from the host, unless all ranks of one host are late
 together (`late-node`). What it could give back is the step replayed without that time.
 """
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import polars as pl
 
 from stepscope.analyses._change import Change
 from stepscope.analyses._lateness import data_ranges, host_late
-from stepscope.analyses._window import WHOLE
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.launching import quick
 from stepscope.findings.words import ms
-from stepscope.intervals import Spans
+from stepscope.intervals import Spans, union
 
 ID = "data-stall"
 
+#: Ranges around reading and writing files.
+_FILES = r"(?i)(^|[^a-z])(io|i/o|disk)([^a-z]|$)|sav(e|ing)[ _](checkpoint|model|state)|checkpoint[ _]sav(e|ing)"
 #: What a loader that keeps ahead may take of the host, per step: handing over a batch that is there.
 _USUAL_NS = 200_000
 
@@ -53,15 +57,17 @@ def detect(case: Case) -> list[Finding]:
     saved = case.saved(fetched(case), beside=quick(case))  # a slow host is slow in this too
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
-    _, spans, named = fetching[worst]
-    said = "in ranges that name it" if named else "before the copy of the next batch"
+    host, spans, named = fetching[worst]
+    inside = _longest_range(host, spans) if named else None
+    said = f"most in `{inside}`" if inside else "before the copy of the next batch"
+    what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
     return [
         Finding(
             ID,
-            "the GPU waits for input" + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
+            what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
             sure(case) if named else "medium",
-            f"the host of rank {worst} spends {ms(spans.length() / case.steps)} of the step getting input ({said}); "
+            f"the host of rank {worst} spends {ms(spans.length() / case.steps)} of the step on it ({said}); "
             f"the GPU has nothing to do for {ms(lost[worst] / case.steps)} of it",
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
             "and tokenizing out of the loop; check the file system it reads from",
@@ -74,13 +80,24 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _fetching(case: Case, host: Host) -> tuple[Spans, bool]:
-    """When the host was getting input, and whether ranges say so."""
-    named = data_ranges(host.profile, host.data)
+    """When the host was getting input or writing output, and whether ranges say so."""
+    ranges = host.data.ranges[host.data.own_ranges]
+    files = ranges.filter(host.profile.names.str.contains(_FILES).gather(ranges["name"]))
+    both = data_ranges(host.profile, host.data), union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
+    named = union(*(np.concatenate([getattr(s, c) for s in both]) for c in ("start", "end")))
     if len(named):
         return named, True
-    if case.windows[host.data.rank].label == WHOLE and case.steps == 1:  # copies of weights, not of batches
+    if host.whole:  # copies of weights, not of batches
         return Spans.empty(), False
     return host_late(host.profile, host.data)[1], False
+
+
+def _longest_range(host: Host, spans: Spans) -> str | None:
+    """The text of the range that the longest stretch is."""
+    k = int(np.argmax(spans.end - spans.start))
+    ranges = host.data.ranges[host.data.own_ranges]
+    mine = ranges.filter(pl.col("end_ns") == int(spans.end[k]))
+    return str(host.profile.names[int(mine["name"][0])]) if mine.height else None
 
 
 def _late_together(case: Case, fetching: dict[int, tuple[Host, Spans, bool]]) -> bool:

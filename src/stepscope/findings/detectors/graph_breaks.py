@@ -19,18 +19,31 @@ from stepscope.intervals import Spans, union
 ID = "graph-breaks"
 
 
+def _found(case: Case) -> dict[int, tuple[Host, Compiled, Spans]]:
+    """By rank: when its host was between graphs or compiling; nothing where that cannot matter."""
+    found = {}
+    for rank, host in hosts(case).items():
+        marks = compiled(host.profile, host.data)
+        found[rank] = host, marks, _spans(host, marks)
+    most = max((host.idle_in(spans) for host, _, spans in found.values()), default=0)
+    return found if case.material(most) else {}
+
+
+def unbroken(case: Case) -> Change:
+    """Whole graphs, compiled before; nothing where they are."""
+    return Change(cut={r: spans for r, (_, _, spans) in case.once(_found).items()})
+
+
 def detect(case: Case) -> list[Finding]:
-    every = {r: (h, compiled(h.profile, h.data)) for r, h in hosts(case).items()}
-    if not any(marks.any or len(marks.compiling) for _, marks in every.values()):
+    found = case.once(_found)
+    if not found:
         case.ask("compile", window=case.whole_step)  # raises where nothing says what was compiled
         return []
-    lost = {r: _spans(h, marks) for r, (h, marks) in every.items()}
-    idle = {r: every[r][0].idle_in(s) for r, s in lost.items()}
-    if not case.material(max(idle.values())):
-        return []
+    lost = {r: spans for r, (_, _, spans) in found.items()}
+    idle = {r: host.idle_in(spans) for r, (host, _, spans) in found.items()}
     ranks = guilty(idle)
     worst = max(ranks, key=lambda r: (idle[r], -r))
-    host, marks = every[worst]
+    host, marks, _ = found[worst]
     inside = marks.regions.begun(host.begin, host.end)
     breaks, compiles = int((inside & marks.breaks).sum()), int(marks.compiles.begun(host.begin, host.end).sum())
     frames = len(np.unique(marks.regions.frame[inside & (marks.regions.compile > 0)]))
@@ -41,7 +54,7 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"{' and '.join(what) or 'Python between compiled graphs'} in the step on rank {worst}",
-            case.saved(Change(cut=lost), sum(idle.values())),
+            case.saved(unbroken(case), sum(idle.values())),
             sure(case),
             f"the host of rank {worst} spends {ms(lost[worst].length() / case.steps)} of the step between graphs and "
             f"compiling, the GPU has nothing to do for {ms(idle[worst] / case.steps)} of it{again}",

@@ -12,6 +12,7 @@ from stepscope.analyses._members import ranks_text
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.allocator_churn import freed
 from stepscope.findings.detectors.data_stall import fetched
+from stepscope.findings.detectors.graph_breaks import unbroken
 from stepscope.findings.detectors.host_sync import unsynced
 from stepscope.findings.detectors.profiler_distortion import unforced
 from stepscope.findings.detectors.tiny_kernels import fuse
@@ -34,7 +35,9 @@ def detect(case: Case) -> list[Finding]:
         found.append(_of_all(case, which.machine, max(case.saved(quick(case)) - saved, 0)))
     if which.framework:
         # What is named more closely comes first: this is what remains.
-        named = quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case) & unsynced(case)
+        named = (
+            quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case) & unsynced(case) & unbroken(case)
+        )
         most = sum(hosts(case)[r].idle_ns("host", "api") for r in which.framework)
         saved = case.saved(quicker(case, which.framework), most, beside=named)
         found.append(_of_all(case, which.framework, saved))

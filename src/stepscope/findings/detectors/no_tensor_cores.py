@@ -1,6 +1,6 @@
 """Matrix products that do not run on tensor cores, though the GPU has them.
 
-Only kernels whose names tell are counted (`sgemm`, `simt`), never double precision, which most GPUs compute without.
+Only kernels whose names tell are counted (`sgemm`, `simt`), never double precision or products with a vector.
 What it could give back is the step replayed with them in half the time: tensor cores are several times as fast on
 paper, but what a product gains depends on its shape, so that this is a careful guess.
 """
@@ -26,7 +26,9 @@ I64 = npt.NDArray[np.int64]
 _FASTER = 2.0
 #: GPUs without tensor (or matrix) cores.
 _WITHOUT = r"(?i)\b(tesla )?(k\d0|m\d0|p4|p40|p100|gtx|titan xp?)\b|quadro [mp]"
-_DOUBLE = r"(?i)dgemm|double|f64|zgemm"
+#: Double precision, and products that no tensor core would speed up: by a vector, and sums of parts.
+_OTHER = r"(?i)[dz]gemm|double|f64|gemv|dot_kernel|gemmSN_|gemmk1_|splitk_?reduce"
+_FAMILIES = ["gemm", "convolution"]
 
 
 def detect(case: Case) -> list[Finding]:
@@ -38,14 +40,16 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (spent[r], -r))
     host, ops = found[worst]
     saved = case.saved(Change(ops={r: (o, np.full(len(o), 1 / _FASTER)) for r, (_, o) in found.items()}))
-    top = short_names(host.profile.names.gather(pl.Series(host.data.name[ops]).mode().sort()[:1]))[0]
+    by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
+    by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
+    top = short_names(host.profile.names.gather(by_name["name"][:1]))[0]
     return [
         Finding(
             ID,
             f"{len(ops) // case.steps:,} matrix products do not use tensor cores (on rank {worst})",
             saved,
             "medium",
-            f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}; most often `{top}`. Counted as "
+            f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
             f"{_FASTER:g} times as fast on tensor cores",
             "use bf16 or fp16 (torch.autocast), or allow TF32 for fp32: torch.set_float32_matmul_precision('high'); "
             "sizes that are multiples of 8 (bf16) or 4 (TF32)",
@@ -70,6 +74,7 @@ def _products(case: Case, host: Host) -> I64:
     data = host.data
     ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))
     ids, at = np.unique(data.name[ops], return_inverse=True)
-    names = case.profile.names.gather(ids)
-    slow = (case.profile.taxonomy.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_DOUBLE)  # noqa: E712
+    names, rules = case.profile.names.gather(ids), case.profile.taxonomy
+    products = rules.family(names).is_in(_FAMILIES)
+    slow = products & (rules.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_OTHER)  # noqa: E712
     return ops[slow.to_numpy()[at.reshape(-1)]] if len(ops) else ops

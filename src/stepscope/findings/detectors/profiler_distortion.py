@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from stepscope.analyses._causes import SYNC
 from stepscope.analyses._change import Change
+from stepscope.analyses._rank import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
@@ -26,8 +26,8 @@ I64 = npt.NDArray[np.int64]
 
 #: So many device synchronizations in a step are no accident ...
 _LEAST = 8
-#: ... where so large a part of a range's instances ends with one, or of all launches is followed by one.
-_PART = 0.8
+#: ... where kernels with such a share of the compute are each followed by one, or nearly all ranges that launch are.
+_OF_COMPUTE, _OF_RANGES = 0.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in found[r].host.longest(found[r].calls)),
+            warns=True,
         )
     ]
 
@@ -88,33 +89,38 @@ def _of(host: Host) -> Forced | None:
     calls = calls[texts.str.contains("(?i)(device|ctx|context)synchronize").to_numpy()]
     if len(calls) < _LEAST:
         return None
-    behind = _range_ended(host, calls) or _launch_followed(host, calls)
+    behind = _behind_kernels(host, calls) or _behind_ranges(host, calls)
     return Forced(host, calls, behind) if behind else None
 
 
-def _range_ended(host: Host, calls: I64) -> str | None:
-    """The text of ranges most of whose instances end with one of the calls, each with its own; numbers left out."""
+def _behind_kernels(host: Host, calls: I64) -> str | None:
+    """Whether one of the calls follows most kernels, by their time, before the next is launched."""
     data = host.data
-    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
-    within = data.range_at(tid[calls], host.start[calls])
-    texts = data.text_of(within).str.replace_all(r"\d+", "#")
-    ranges = data.ranges[data.own_ranges]
-    inside = ranges.filter((pl.col("start_ns") >= host.begin) & (pl.col("start_ns") < host.end))
-    every = host.profile.names.gather(inside["name"]).str.replace_all(r"\d+", "#").alias("text").value_counts()
-    counts = dict(every.iter_rows())
-    found = pl.DataFrame({"text": texts, "range": within}).filter(pl.col("range") >= 0).unique()
-    ended = found.group_by("text").len().sort(["len", "text"], descending=[True, False])
-    for text, n in ended.iter_rows():
-        if n >= _LEAST and n >= _PART * counts.get(text, 0) and n >= _PART * len(calls) / 4:
-            return f"each `{text}`"
-    return None
+    ops = np.flatnonzero((data.launch != NONE) & (data.role == COMPUTE))
+    ops = ops[(data.start[ops] >= host.begin) & (data.start[ops] < host.end)]
+    ops = ops[np.argsort(data.launch[ops], kind="stable")]
+    if len(ops) == 0:
+        return None
+    n = np.searchsorted(calls, data.launch[ops])
+    followed = np.r_[n[1:] > n[:-1], n[-1] < len(calls)]
+    time = data.end[ops] - data.start[ops]
+    return "nearly every large kernel" if time[followed].sum() >= _OF_COMPUTE * time.sum() else None
 
 
-def _launch_followed(host: Host, calls: I64) -> str | None:
-    """Whether most products, or most launches of any kind, are followed by one of the calls before the next launch."""
+def _behind_ranges(host: Host, calls: I64) -> str | None:
+    """Whether nearly all innermost ranges that launch kernels end with one of the calls."""
     data = host.data
-    launches = np.unique(data.launch[(data.launch != NONE) & data.is_kernel])
-    launches = launches[(host.start[launches] >= host.begin) & (host.start[launches] < host.end)]
-    before = np.searchsorted(launches, calls)
-    followed = len(np.unique(before[before > 0]))
-    return "nearly every kernel" if len(launches) and followed >= _PART * len(launches) else None
+    ops, _ = host.stretches
+    kernels = ops[data.role[ops] == COMPUTE]
+    within = data.enclosing(kernels)
+    known = within != NONE
+    if not known.any():
+        return None
+    ranges = np.unique(within[known])
+    last = np.zeros(data.ranges.height, np.int64)
+    np.maximum.at(last, within[known], data.launch[kernels[known]])
+    after = np.searchsorted(calls, last[ranges], side="right")
+    end = data.ranges["end_ns"].to_numpy()[ranges]
+    there = after < len(calls)
+    ended = there & (host.start[calls[np.minimum(after, len(calls) - 1)]] < end)
+    return "every range" if len(ranges) >= _LEAST and ended.mean() >= _OF_RANGES else None
