@@ -74,8 +74,8 @@ def _finding(case: Case, key: str, mine: dict[int, Part]) -> Finding:
         saved,
         confidence,
         f"{n} per rank and step, {ms(comm / each)} in all, of which {ms(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {ms(wall / case.steps)}. That includes waiting for other ranks, "
-        "which the time to be given back does not",
+        f"compute beside them; most on rank {worst}: {ms(wall / case.steps)}{_rate(case, mine)}. That includes waiting "
+        "for other ranks, which the time to be given back does not",
         _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, (by, some)))),
         ranks=ranks,
@@ -87,18 +87,31 @@ def _finding(case: Case, key: str, mine: dict[int, Part]) -> Finding:
 def _saved(case: Case, mine: dict[int, Part]) -> tuple[int, Confidence]:
     """What a replay gives back; without events in the trace, or without a replay, what is exposed of the transfers.
 
-    The step's way leads through several ranks: by a replay it can gain from what each of them exposes. Where nothing
-    tells what waits for what, it is what the middle rank exposes after the last rank has come.
+    Where nothing tells what waits for what, it is what the middle rank exposes after the last rank has come.
     """
     instant = Change(instant={r: p.ops for r, p in mine.items()})
     try:
         if bool(case.path.steps["events"].all()):
-            saved = case.saved(instant, sum(p.wall_ns for p in mine.values()), beside=case.once(fixes))
+            saved = case.saved(instant, max(p.wall_ns for p in mine.values()), beside=case.once(fixes))
             return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:
         pass
     moved, known = _transfers(case, mine)
     return int(np.median(moved)) // case.steps, "medium" if known else "low"
+
+
+def _rate(case: Case, mine: dict[int, Part]) -> str:
+    """How fast the transfers themselves are, where their bytes are known."""
+    try:
+        table = case.once(sides).filter((pl.col("bytes") > 0) & (pl.col("took_ns") > 0))
+    except CannotAnswer:
+        return ""
+    ops = [table.filter((pl.col("rank") == r) & pl.col("op").is_in(p.ops.tolist())) for r, p in mine.items()]
+    some = pl.concat(ops).unique("meeting")
+    if some.height == 0:
+        return ""
+    size, rate = some["bytes"].median(), (some["bytes"] / some["took_ns"]).median()
+    return f"; {float(size or 0) / 1e6:.1f} MB each at {float(rate or 0):.0f} GB/s (medians)"  # type: ignore[arg-type]
 
 
 def _transfers(case: Case, mine: dict[int, Part]) -> tuple[list[int], bool]:
