@@ -1,0 +1,159 @@
+"""Detectors that no fault of the simulator reaches, on profiles whose answer is worked out by hand (in µs)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fake import call, make, nvtx, op
+from stepscope import api
+from stepscope.model.result import Result
+
+US = 1000
+Row = dict[str, Any]
+
+
+def loop(kernels: int, long: int, **more: Any) -> tuple[list[Row], list[Row]]:
+    """A host that launches one kernel every 10 µs, each `long` µs on the GPU: ops and calls."""
+    calls = [call((10 + 10 * k) * US, (13 + 10 * k) * US, id=k + 1) for k in range(kernels)]
+    start = [max(15 + 10 * k, 15 + long * k) for k in range(kernels)]
+    ops = [op(s * US, (s + long) * US, call=k + 1, **more) for k, s in enumerate(start)]
+    return ops, calls
+
+
+def steps(end: int) -> list[Row]:
+    return [nvtx(0, end * US, "step 0"), nvtx((end + 1) * US, (end + 2) * US, "step 1")]
+
+
+def diagnose(least: float = 0.1, **tables: list[Row]) -> Result:
+    return api.analyse(make(**tables), "diagnose", index=0, least=least)
+
+
+def found(result: Result) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in result.rows.to_dicts()}
+
+
+def stalled(pause: int, name: str | None = None, kind: str = "other", what: str = "pause") -> dict[str, list[Row]]:
+    """Twenty kernels of 8 µs, one per 10 µs; before the eleventh the host pauses so long, in a call if one is named."""
+    ops, calls = loop(20, 8)
+    for row in (*ops[10:], *calls[10:]):
+        row["start_ns"] += pause * US
+        row["end_ns"] += pause * US
+    begin, end = 104 * US, (104 + pause) * US
+    tables: dict[str, list[Row]] = {"ops": ops, "calls": calls, "ranges": steps(300 + pause)}
+    if name is not None:
+        tables["calls"] = sorted([*calls, call(begin, end, name=name)], key=lambda r: r["start_ns"])
+    else:
+        tables["host"] = [{"start_ns": begin, "end_ns": end, "tid": 1, "kind": kind, "name": what}]
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("finding", "name"),
+    [
+        ("module-loading", "cuModuleLoadData"),
+        ("module-loading", "cudaGraphInstantiate"),
+        ("allocator-churn", "cudaMalloc"),
+    ],
+)
+def test_a_call_that_keeps_the_host_gives_its_time_back(finding: str, name: str) -> None:
+    # Without the 100 µs call the GPU would have had work again 100 µs sooner: it idled from 113 to 215 µs.
+    row = found(diagnose(**stalled(100, name)))[finding]
+    assert row["recoverable_ns"] == pytest.approx(100 * US, abs=1 * US)
+    assert name in row["title"]
+    assert row["where"][0] == {"rank": 0, "start_ns": 104 * US, "end_ns": 204 * US, "stream": None}
+
+
+def test_garbage_collection() -> None:
+    row = found(diagnose(**stalled(100, kind="gc", what="Python GC")))["gc-pause"]
+    assert row["recoverable_ns"] == pytest.approx(100 * US, abs=1 * US)
+    assert "longest 100 µs" in row["evidence"]
+    tables = stalled(100)
+    del tables["host"]
+    tables["ranges"].append(nvtx(104 * US, 204 * US, "gc.collect"))
+    assert found(diagnose(**tables))["gc-pause"]["recoverable_ns"] == pytest.approx(100 * US, abs=1 * US)
+
+
+def test_a_pause_that_nobody_waits_for_is_no_finding() -> None:
+    # Kernels of 50 µs: when the host comes back, 40 of them are still queued.
+    tables = stalled(100, "cuModuleLoadData")
+    tables["ops"] = [op((15 + 50 * k) * US, (65 + 50 * k) * US, call=k + 1) for k in range(20)]
+    tables["ranges"] = steps(2000)
+    assert "module-loading" not in found(diagnose(**tables))
+
+
+def test_compilation_in_the_step() -> None:
+    tables = stalled(100)
+    tables["host"] = [
+        {
+            "start_ns": 104 * US,
+            "end_ns": 204 * US,
+            "tid": 1,
+            "kind": "compile",
+            "name": "_compile.compile_inner (dynamo_timed)",
+        }
+    ]
+    row = found(diagnose(**tables))["graph-breaks"]
+    # Never more than the GPU idled meanwhile: from 104 to 105 µs, and from the end of the tenth kernel at 113.
+    assert row["recoverable_ns"] == (1 + 204 - 113) * US
+    assert row["title"].startswith("1 compilation in the step")
+
+
+def test_products_without_tensor_cores() -> None:
+    ops, calls = loop(20, 30, name="ampere_sgemm_128x64_tn")
+    row = found(diagnose(ops=ops, calls=calls, ranges=steps(700)))["no-tensor-cores"]
+    assert row["recoverable_ns"] == pytest.approx(20 * 15 * US, rel=0.02)
+    assert row["confidence"] == "medium"
+    for other in ("nvjet_sm90_tst_128x64", "ampere_dgemm_64x64_nn", "void gemv2T_kernel_val<float>"):
+        ops, calls = loop(20, 30, name=other)
+        assert "no-tensor-cores" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700)))
+
+
+def test_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fake
+
+    processes = fake.FakeSource.processes
+    monkeypatch.setattr(
+        fake.FakeSource, "processes", lambda self: processes(self).with_columns(gpu=fake.pl.lit("NVIDIA H200"))
+    )
+    # 33 blocks on 132 multiprocessors: at half of what spreading them gives, they would take half as long.
+    shape = {"grid_x": 33, "grid_y": 1, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
+    ops, calls = loop(20, 30, **shape)
+    row = found(diagnose(ops=ops, calls=calls, ranges=steps(700)))["low-occupancy"]
+    assert row["recoverable_ns"] == pytest.approx(20 * 15 * US, rel=0.02)
+    assert row["confidence"] == "low"
+    ops, calls = loop(20, 30, **{**shape, "grid_x": 132})
+    assert "low-occupancy" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700)))
+
+
+def test_a_clock_below_what_it_was() -> None:
+    ops, calls = loop(20, 30)
+    clock = [
+        {"start_ns": at * US, "device": 0, "name": "GPC Clock Frequency [MHz]", "value": 1980.0 if at < 0 else 990.0}
+        for at in range(-1000, 700, 10)
+    ]
+    row = found(diagnose(ops=ops, calls=calls, ranges=steps(700), counters=clock))["clock-throttling"]
+    assert row["recoverable_ns"] == pytest.approx(20 * 15 * US, rel=0.02)
+    result = diagnose(ops=ops, calls=calls, ranges=steps(700))
+    assert "clock-throttling" in {s["id"] for s in result.summary["skipped"]}
+
+
+def test_a_synchronization_behind_every_kernel_is_a_measurement() -> None:
+    # Launch, run for 30 µs, wait: 12 times; between a kernel's end and the next one's start lie 20 µs.
+    ops = [op((15 + 50 * k) * US, (45 + 50 * k) * US, call=2 * k + 1) for k in range(12)]
+    calls = [
+        row
+        for k in range(12)
+        for row in (
+            call((10 + 50 * k) * US, (13 + 50 * k) * US, id=2 * k + 1),
+            call((14 + 50 * k) * US, (47 + 50 * k) * US, id=2 * k + 2, name="cudaDeviceSynchronize"),
+        )
+    ]
+    result = diagnose(ops=ops, calls=calls, ranges=steps(700))
+    first = result.rows.to_dicts()[0]
+    assert first["id"] == "profiler-distortion"
+    assert "attribution only" in first["title"]
+    assert "host-sync" not in found(result)
+    # Without the waits the host is ahead: eleven gaps of 20 µs shrink to the usual moment between two kernels.
+    assert first["recoverable_ns"] == pytest.approx(11 * 20 * US, rel=0.05)
