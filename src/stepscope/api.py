@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import polars as pl
 
 from stepscope.analyses import registry
-from stepscope.analyses._window import WindowSpec
-from stepscope.errors import BadInput, GateFailed
+from stepscope.analyses._window import CHUNK, WindowSpec
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
@@ -228,12 +229,28 @@ def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any])
         if spec != type(spec)() and spec != rule:
             raise BadInput(f"{file}: was saved with other steps", "leave out --anchor, --period, --whole and --warmup")
         return (saved, _side(new, rule, rank, options)), rule
-    sides = _side(base, spec, rank, options), _side(new, spec, rank, options)
+    sides = _both(base, new, spec, rank, options)
+    kinds = {run.kind for side in sides for run in side.runs}
+    if kinds == {"step", "chunk"} and spec.anchor is None:
+        # One profiler recorded steps, the other only the trainer's chunks: compared are those.
+        with suppress(CannotAnswer):
+            by_chunk = replace(spec, anchor=CHUNK)
+            sides, spec = _both(base, new, by_chunk, rank, options), by_chunk
     if spec.period and len({s.runs[0].period for s in sides}) > 1:
         # A single step on one side has no next one: then both sides' steps are their own ops.
         spec = replace(spec, period=False)
-        sides = _side(base, spec, rank, options), _side(new, spec, rank, options)
+        sides = _both(base, new, spec, rank, options)
     return sides, spec
+
+
+def _both(base: Given, new: Given, spec: StepSpec, rank: Ranks | None, options: dict[str, Any]) -> tuple[Side, Side]:
+    found = []
+    for name, given in (("base", base), ("new", new)):
+        try:
+            found.append(_side(given, spec, rank, options))
+        except CannotAnswer as error:
+            raise CannotAnswer(f"{name}: {error.message}", error.hint) from None
+    return found[0], found[1]
 
 
 def _step_spec(options: dict[str, Any]) -> StepSpec:

@@ -74,7 +74,8 @@ def test_what_differs_is_named_and_two_things_are_a_warning(traces, capfd):
     assert "2 things changed besides: setup mbs, setup seq" in answer["summary"]["statement"]
     wide = ask(capfd, traces / "nsys", "--to", traces / "wide", "--by", "rank")
     assert {"world", "mesh"} <= {d["what"] for d in wide["summary"]["differs"]}
-    assert any("base has 2 ranks, new 4" in note for note in wide["notes"])
+    assert wide["summary"]["statement"].endswith("mesh changed from pp=1 dp=2 cp=1 ep=1 to pp=1 dp=4 cp=1 ep=1")
+    assert any("ranks of the base: 2, of the new side: 4" in note for note in wide["notes"])
 
 
 def test_the_manifest_beside_a_capture_counts(traces, tmp_path, capfd):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from pairs import scenario
 
 from stepscope import api
+from stepscope.compare.compare import compare
+from stepscope.compare.side import Side, side_of
+from stepscope.compare.steps import StepSpec
 from stepscope.simulate import engine
 from stepscope.simulate.run import simulate_to
 from stepscope.simulate.truth.facts import Facts
@@ -25,6 +29,11 @@ JOBS = {
     "1f1b": {"schedule": "1f1b", "pp": 2, "layers": 2, "micro_batches": 2},
     "interleaved": {"schedule": "interleaved", "pp": 2, "layers": 4, "micro_batches": 4, "faults": ("serialized",)},
 }
+
+
+def measured(path: Path) -> Side:
+    profile = api.open(path)
+    return side_of([profile], [profile.paths], StepSpec())
 
 
 def truth_parts(job: engine.Job) -> np.ndarray:
@@ -72,13 +81,17 @@ def test_the_step_and_its_parts_are_the_truth_s(pair):
         assert sum(result.rows[f"{name}_ns"]) == round(median)
 
 
-@pytest.mark.parametrize("by", VIEWS)
-def test_every_view_sums_to_the_step(pair, by):
-    result = api.compare(pair[0], pair[1], by=by, top=3, cache=False)
-    step = result.summary["step"]
-    for column in ("base_ns", "new_ns", "diff_ns"):
-        assert sum(result.rows[column]) == step[column]
-    assert sum(result.rows["step_pct"]) == pytest.approx(step["change_pct"])
+def check_sums(base: Side, new: Side, top: int) -> None:
+    for by in VIEWS:
+        result = compare(base, new, by=by, top=top)
+        step = result.summary["step"]
+        for column in ("base_ns", "new_ns", "diff_ns"):
+            assert sum(result.rows[column]) == step[column], by
+        assert sum(result.rows["step_pct"]) == pytest.approx(step["change_pct"])
+
+
+def test_every_view_sums_to_the_step(pair):
+    check_sums(measured(pair[0]), measured(pair[1]), top=3)
 
 
 def test_ranks_average_to_the_step(pair):
@@ -98,8 +111,9 @@ def test_a_single_step_is_exact(tmp_path):
 
 def test_nsys_and_kineto_of_one_job_do_not_differ(tmp_path):
     simulate_to(scenario(5, dp=2, schedule="fsdp"), tmp_path, ("nsys", "kineto"))
+    base, new = measured(tmp_path / "node0.sqlite"), measured(str(tmp_path / "*.json.gz"))  # type: ignore[arg-type]
     for by in (*VIEWS, "rank"):
-        result = api.compare(tmp_path / "node0.sqlite", str(tmp_path / "*.json.gz"), by=by, cache=False)
+        result = compare(base, new, by=by)
         assert result.summary["verdict"] == "no difference"
         assert result.summary["step"]["diff_ns"] == 0
         assert result.rows["diff_ns"].to_list() == [0] * result.rows.height
@@ -118,6 +132,19 @@ def test_a_stall_between_steps_is_idle_time(tmp_path):
     assert "most of it idle" in result.summary["statement"]
     own = api.compare(tmp_path / "a", tmp_path / "b", period=False, cache=False)
     assert own.summary["verdict"] == "no difference"  # each step's own ops: the stall lies between them
+
+
+def test_chunks_of_one_step_are_compared_pair_by_pair(tmp_path):
+    for name, more in {"a": {}, "b": {"faults": ("serialized",)}}.items():
+        what = scenario(1, schedule="dualpipev", pp=2, ep=2, layers=4, micro_batches=8, steps=1, scale=0.5, **more)
+        simulate_to(what, tmp_path / name)
+    base, new = measured(tmp_path / "a"), measured(tmp_path / "b")
+    result = compare(base, new)
+    assert result.summary["verdict"] == "slower"
+    assert result.summary["statement"].startswith("the chunk is ")
+    few = replace(new, runs=[new.runs[0].only(new.runs[0].labels[:4])])
+    assert compare(base, few).summary["step"]["base_chunks"] == 4
+    assert compare(base, few).summary["step"]["base_ns"] == round(float(np.median(base.runs[0].step_ns[:4])))
 
 
 def test_chunks_that_come_again_make_steps(tmp_path):
@@ -140,12 +167,8 @@ def test_chunks_that_come_again_make_steps(tmp_path):
         ("h200/train/eager.sqlite", "h200/train/eager.pt.trace.json.gz"),
     ],
 )
-@pytest.mark.parametrize("by", VIEWS)
-def test_real_traces_sum_too(shared, base, new, by):
-    result = api.compare(shared / "traces" / base, shared / "traces" / new, by=by)
-    step = result.summary["step"]
-    for column in ("base_ns", "new_ns", "diff_ns"):
-        assert sum(result.rows[column]) == step[column]
+def test_real_traces_sum_too(shared, base, new):
+    check_sums(measured(shared / "traces" / base), measured(shared / "traces" / new), top=20)
 
 
 def test_real_traces_are_judged_as_a_person_would(shared):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.compare.noise import change, median_weights, student
+from stepscope.compare.noise import PAIRS, RUNS, STEPS, change, median_weights, student
 
 RANDOM = np.random.default_rng(11)
 
@@ -34,12 +34,12 @@ def test_one_outlier_does_not_move_what_a_step_is_made_of():
 
 def test_one_sample_a_side_has_no_interval():
     one = np.array([[5.0]])
-    found = change(one, one, one[:, 0], one[:, 0], steps=True)
+    found = change(one, one, one[:, 0], one[:, 0], STEPS)
     assert found.low is None and found.high is None
 
 
 def claims(base: np.ndarray, new: np.ndarray, *, steps: bool) -> bool:
-    found = change(base[:, None], new[:, None], base, new, steps=steps)
+    found = change(base[:, None], new[:, None], base, new, STEPS if steps else RUNS)
     assert found.low is not None and found.high is not None
     assert found.low[0] <= found.delta[0] <= found.high[0]
     return bool(found.low[0] > 0 or found.high[0] < 0)
@@ -80,7 +80,7 @@ def test_many_rows_hold_together():
     wrong = 0
     for _ in range(60):
         a, b = (100 + random.standard_normal((20, 40)) for _ in range(2))
-        found = change(a, b, a.sum(axis=1), b.sum(axis=1), steps=True, rows=40)
+        found = change(a, b, a.sum(axis=1), b.sum(axis=1), STEPS, 40)
         assert found.low is not None and found.high is not None
         wrong += bool(((found.low > 0) | (found.high < 0)).any())
     assert wrong <= 7
@@ -88,11 +88,27 @@ def test_many_rows_hold_together():
 
 def test_the_same_samples_give_the_same_interval():
     a, b = noise("normal", 20, np.random.default_rng(1)), noise("normal", 20, np.random.default_rng(2))
-    first, second = (change(a[:, None], b[:, None], a, b, steps=True) for _ in range(2))
+    first, second = (change(a[:, None], b[:, None], a, b, STEPS) for _ in range(2))
     assert (first.low, first.high) == (second.low, second.high)
 
 
 def test_long_runs_need_little_memory():
     long = noise("normal", 5_000, RANDOM)
-    found = change(long[:, None], long[:, None], long, long, steps=True)
+    found = change(long[:, None], long[:, None], long, long, STEPS)
     assert found.delta[0] == 0 and found.high is not None and found.high[0] < 0.2
+
+
+@pytest.mark.parametrize("n", [3, 7, 20])
+def test_pairs_see_what_their_own_spread_hides(n):
+    """Chunks that differ by 10 % among each other, and each by 1 % from its pair."""
+    base = np.linspace(100, 110, n) + RANDOM.normal(0, 0.05, n)
+    new = base * 1.01 + RANDOM.normal(0, 0.05, n)
+    paired = change(base[:, None], new[:, None], base, new, PAIRS)
+    apart = change(base[:, None], new[:, None], base, new, STEPS)
+    assert paired.low is not None and apart.low is not None
+    assert paired.low[0] > 0 > apart.low[0]
+
+
+def test_one_pair_is_not_enough():
+    one = np.array([[5.0]])
+    assert change(one, one, one[:, 0], one[:, 0], PAIRS).low is None

@@ -57,12 +57,12 @@ def save(path: Path, side: Side, spec: StepSpec) -> None:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    every = max(1, -(-len(run.labels) // _MOST_STEPS))
+    every = 1 if run.kind == "chunk" else max(1, -(-len(run.labels) // _MOST_STEPS))
     return {
         "kind": run.kind,
         "period": run.period,
         "ranks": len(run.ranks),
-        "labels": [run.labels[0], run.labels[-1]],
+        "labels": run.labels if run.kind == "chunk" else [run.labels[0], run.labels[-1]],
         "tables": {by: _packed(run.tables[by], every) for by in _KEPT},
     }
 
@@ -131,7 +131,7 @@ def _unpacked(saved: Mapping[str, Any]) -> Run:
             for part, values in columns.items():
                 ns[:, i, PARTS.index(part)] = values
         tables[by] = Table(list(content), ns, np.ones((steps, len(content))))
-    first, last = saved["labels"]
-    return Run(
-        [first, *[""] * (steps - 2), last][:steps], saved["kind"], saved["period"], list(range(saved["ranks"])), tables
-    )
+    labels = saved["labels"] if saved["kind"] == "chunk" else [str(k) for k in range(steps)]
+    if len(labels) != steps:
+        raise ValueError("labels")
+    return Run(labels, saved["kind"], saved["period"], list(range(saved["ranks"])), tables)

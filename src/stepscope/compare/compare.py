@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from stepscope.analyses._rank import NO_STAGE
 from stepscope.compare import facts as about
 from stepscope.compare.columns import VARIANTS
 from stepscope.compare.facts import Difference
-from stepscope.compare.noise import Change, change, median_weights
+from stepscope.compare.noise import PAIRS, RUNS, STEPS, Change, Design, change, median_weights
 from stepscope.compare.run import IDLE, PARTS, By
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
@@ -37,52 +37,66 @@ def compare(base: Side, new: Side, *, by: By = "part", margin: float = MARGIN_PC
     _same_window(base, new)
     if by == "stage":
         _both_have_stages(base, new)
-    whole = max(len(base.runs), len(new.runs)) > 1
-    step = step_change(base, new, whole)
+    base, new, design = matched(base, new)
+    step = step_change(base, new, design)
     differ = about.differences(base.facts, new.facts, (base.manifest, new.manifest))
     said = verdict(step, margin)
-    parts = _rows("part", base, new, step, whole)
-    table = parts if by == "part" else _rows(by, base, new, step, whole)
+    parts = _rows("part", base, new, step, design)
+    table = parts if by == "part" else _rows(by, base, new, step, design)
     if by in _LONG:
         table = _cut(by, table, top)
     summary: dict[str, Any] = {
         "verdict": said,
         "step": step.summary(),
-        **_kernels(base, new, step, whole),
+        **_kernels(base, new, step, design),
         **({"differs": [_shown(d) for d in differ]} if differ else {}),
         "statement": statement(said, step, parts, differ, about.condition(new.facts), margin),
     }
     result = Result(rows(VARIANTS[by], table), _windows(base, new), summary)
-    result.notes = _notes(base, new, step, differ, whole)
+    result.notes = _notes(base, new, step, differ, design)
     result.command = "compare"
     result.sources = [*base.sources, *new.sources]
     result.ranks = len(new.ranks)
     return result
 
 
-def step_change(base: Side, new: Side, whole: bool) -> Step:
+def matched(base: Side, new: Side) -> tuple[Side, Side, Design]:
+    """What a sample is. Chunks are each other work: those that both sides have are compared, pair by pair."""
+    if max(len(base.runs), len(new.runs)) > 1:
+        return base, new, RUNS
+    if base.runs[0].kind != "chunk":
+        return base, new, STEPS
+    shared = [t for t in base.runs[0].labels if t in set(new.runs[0].labels)]
+    if not shared:
+        raise CannotAnswer("the sides have no chunk in common", "give --anchor REGEX that both have, or --whole")
+    sides = [replace(side, runs=[side.runs[0].only(shared)]) for side in (base, new)]
+    return sides[0], sides[1], PAIRS
+
+
+def step_change(base: Side, new: Side, design: Design) -> Step:
     """The change of the whole step, with its interval."""
-    totals = [side.samples("part", ["step"], whole)[2] for side in (base, new)]
-    found = change(totals[0][:, None], totals[1][:, None], *totals, steps=not whole)
+    totals = [side.samples("part", ["step"], design is RUNS)[2] for side in (base, new)]
+    found = change(totals[0][:, None], totals[1][:, None], totals[0], totals[1], design)
     low, high = (None if v is None else float(v[0]) for v in (found.low, found.high))
-    unit = "run" if whole else base.runs[0].kind if base.runs[0].kind != "whole" else "capture"
+    kind = base.runs[0].kind
+    unit = "run" if design is RUNS else "capture" if kind == "whole" else kind
     return Step(
         round(float(found.base[0])), round(float(found.new[0])), low, high, len(totals[0]), len(totals[1]), unit
     )
 
 
-def _rows(by: By, base: Side, new: Side, step: Step, whole: bool) -> list[dict[str, Any]]:
+def _rows(by: By, base: Side, new: Side, step: Step, design: Design) -> list[dict[str, Any]]:
     """One row per key, in order of the sides' own tables; integers that sum to the step."""
     table = "part" if by == "part" else by
     keys = list(dict.fromkeys([*base.keys(table), *new.keys(table)]))
     if by == "rank":
         keys.sort(key=int)
-    (a, a_n, a_total), (b, b_n, b_total) = (side.samples(table, keys, whole) for side in (base, new))
+    (a, a_n, a_total), (b, b_n, b_total) = (side.samples(table, keys, design is RUNS) for side in (base, new))
     if by == "part":  # the parts are the keys
         a, b, keys = a.transpose(0, 2, 1), b.transpose(0, 2, 1), list(PARTS)
         a_n = b_n = np.zeros((1, len(keys)))
     lengths = [side.sum(axis=2) for side in (a, b)]
-    found = change(lengths[0], lengths[1], a_total, b_total, steps=not whole, rows=len(keys))
+    found = change(lengths[0], lengths[1], a_total, b_total, design, len(keys))
     count = a.shape[2]
     split = [median_weights(total) @ side.reshape(len(side), -1) for side, total in ((a, a_total), (b, b_total))]
     if by == "rank":
@@ -172,11 +186,11 @@ def _cut(by: str, table: list[dict[str, Any]], top: int) -> list[dict[str, Any]]
     return [*kept, others]
 
 
-def _kernels(base: Side, new: Side, step: Step, whole: bool) -> dict[str, Any]:
+def _kernels(base: Side, new: Side, step: Step, design: Design) -> dict[str, Any]:
     """How many kernels are new, gone and changed, where both sides were measured kernel by kernel."""
     if any("kernel" not in run.tables for side in (base, new) for run in side.runs):
         return {}
-    words = [r["verdict"] for r in _rows("kernel", base, new, step, whole) if r["name"] != IDLE]
+    words = [r["verdict"] for r in _rows("kernel", base, new, step, design) if r["name"] != IDLE]
     return {"kernels": {w: words.count(w) for w in ("new", "gone", "longer", "shorter")}}
 
 
@@ -220,7 +234,7 @@ def _shown(d: Difference) -> dict[str, str]:
     return shown
 
 
-def _notes(base: Side, new: Side, step: Step, differ: list[Difference], whole: bool) -> list[str]:
+def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: Design) -> list[str]:
     notes = [f"{name}: {side.said}" for name, side in (("base", base), ("new", new)) if side.said]
     variables = [d.what for d in differ if d.variable]
     if len(variables) > 1:
@@ -231,16 +245,19 @@ def _notes(base: Side, new: Side, step: Step, differ: list[Difference], whole: b
     if missing := about.unknown(base.facts, new.facts):
         notes.append(f"only one side says: {', '.join(missing)}")
     if base.ranks != new.ranks:
-        notes.append(f"base has {len(base.ranks)} ranks, new {len(new.ranks)}: a step is the mean over each side's own")
+        notes.append(
+            f"ranks of the base: {len(base.ranks)}, of the new side: {len(new.ranks)}; a step is the mean of its own"
+        )
     if any(d.what == "format" for d in differ):
         notes.append("two profilers slow the host differently: idle time between them says little about the program")
-    if step.low is not None and not whole:
+    if step.low is not None and design is not RUNS:
         notes.append(
             f"the interval is of the {step.unit}s of one run each: another run may differ by more (give several runs)"
         )
     if step.unit == "chunk":
         notes.append(
-            "the trainer marks chunks, but no steps, and none comes again: samples are chunks, each other work"
+            "the trainer marks chunks, but no steps, and none comes again: samples are chunks, each compared with the "
+            "one of the same label"
         )
     read = [f"{name}: {n}" for name, side in (("base", base), ("new", new)) for n in side.notes]
     both = [n for n in base.notes if n in new.notes]

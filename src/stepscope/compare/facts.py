@@ -84,7 +84,9 @@ def differences(
     """What differs, the job first. What only one side knows is no difference: see `unknown`."""
     other_format = base.get("format") != new.get("format")
     keys = sorted((k for k in base if k in new and base[k] != new[k]), key=lambda k: k not in JOB)
-    found = [Difference(k, base[k], new[k]) for k in keys if not (other_format and k in _OF_FORMAT)]
+    told = [k for k in keys if not (other_format and k in _OF_FORMAT)]
+    # Another mesh is another world: one change, not two.
+    found = [Difference(k, base[k], new[k], variable=not (k == "world" and "mesh" in told)) for k in told]
     if ("graphs" in base) != ("graphs" in new):
         found.append(Difference("graphs", base.get("graphs", "none whole"), new.get("graphs", "none whole")))
     if manifests[0] is not None and manifests[1] is not None:

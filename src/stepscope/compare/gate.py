@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.compare import facts as about
-from stepscope.compare.compare import compare, step_change
-from stepscope.compare.noise import change
+from stepscope.compare.compare import compare, matched, step_change
+from stepscope.compare.noise import RUNS, Design, change
 from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
@@ -106,11 +106,11 @@ def _checked(name: str) -> str:
 def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool = False) -> Result:
     """All checks; `GateFailed`, with the result, where one failed or (unless allowed) could not be decided."""
     answer = compare(base, new)
-    whole = max(len(base.runs), len(new.runs)) > 1
-    step = step_change(base, new, whole)
+    base, new, design = matched(base, new)
+    step = step_change(base, new, design)
     differ = about.differences(base.facts, new.facts, (base.manifest, new.manifest))
     checks = [_comparable([d.what for d in differ if d.job])]
-    checks += [_check(limit, base, new, step, whole, len(limits)) for limit in limits]
+    checks += [_check(limit, base, new, step, design, len(limits)) for limit in limits]
     count = {s: sum(c["status"] == s for c in checks) for s in (PASSED, FAILED, OPEN)}
     bad = [c for c in checks if c["status"] == FAILED or (c["status"] == OPEN and not allow_inconclusive)]
     undecided = [f"{c['status']}: {c['check']}: {c['why']}" for c in checks if c["status"] != PASSED]
@@ -137,12 +137,12 @@ def _comparable(differ: list[str]) -> dict[str, Any]:
     return {**row, "check": "comparable", "status": OPEN if differ else PASSED, "why": why}
 
 
-def _check(limit: Limit, base: Side, new: Side, step: Step, whole: bool, rows: int) -> dict[str, Any]:
+def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> dict[str, Any]:
     by, key = limit.table
     columns, totals = [], []
     for side in (base, new):
         table_key = ["step"] if by == "part" else [key]
-        ns, _, total = side.samples(by, table_key, whole)
+        ns, _, total = side.samples(by, table_key, design is RUNS)
         picked = ns[:, 0, PARTS.index(key)] if by == "part" and key in PARTS else ns[:, 0].sum(axis=1)
         columns.append(picked[:, None])
         totals.append(total)
@@ -150,7 +150,7 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, whole: bool, rows: i
         raise CannotAnswer(
             f"limit {limit.check}: neither side has it", f"`stepscope compare --by {by}` lists what there is"
         )
-    found = change(columns[0], columns[1], *totals, steps=not whole, rows=rows)
+    found = change(columns[0], columns[1], totals[0], totals[1], design, rows)
     before, after = round(float(found.base[0])), round(float(found.new[0]))
     low, high = (step.pct(None if v is None else float(v[0])) for v in (found.low, found.high))
     grown = step.pct(after - before) or 0.0

@@ -44,36 +44,40 @@ class Change:
         return self.new - self.base
 
 
-def change(base: F64, new: F64, base_total: F64, new_total: F64, *, steps: bool, rows: int = 1) -> Change:
+@dataclass(frozen=True)
+class Design:
+    """What samples are. Steps of one run may depend on each other; paired ones are the same work on both sides."""
+
+    steps: bool = False
+    paired: bool = False
+
+
+RUNS, STEPS, PAIRS = Design(), Design(steps=True), Design(steps=True, paired=True)
+
+
+def change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design, rows: int = 1) -> Change:
     """The change of columns (samples x columns) whose sums over all parts are the totals.
 
-    `steps` says that samples are consecutive steps of one run, which may depend on each other. `rows` is how many
-    intervals are shown together: they are widened so that all of them hold at once.
+    `rows` is how many intervals are shown together: they are widened so that all of them hold at once.
     """
     n, m = len(base), len(new)
     middle = median_weights(base_total) @ base, median_weights(new_total) @ new
-    if n + m < 3:
+    if n + m < 3 or (design.paired and n < 2):
         return Change(*middle, None, None)
-    stretch = _normal(LEVEL, rows) / _normal(LEVEL, 1)
     delta = middle[1] - middle[0]
     if min(n, m) < FEWEST:
-        half = _student(base, new, rows)
+        half = _student([new - base] if design.paired else [base, new], rows)
         return Change(*middle, delta - half, delta + half)
-    random = np.random.default_rng(_SEED)
-    wider = np.sqrt(_memory(base, new)) if steps else np.ones(base.shape[1])
-    draws = [
-        _draws(random, *side) - at for side, at in (((base, base_total), middle[0]), ((new, new_total), middle[1]))
-    ]
+    draws = [_draws(base, base_total, 0), _draws(new, new_total, 0 if design.paired else 1)]
     few = min(map(len, draws))
-    off = draws[1][:few] - draws[0][:few]
+    off = (draws[1][:few] - middle[1]) - (draws[0][:few] - middle[0])
     tail = 50.0 * (1.0 - LEVEL)
     low, high = np.percentile(off, [tail, 100.0 - tail], axis=0)
+    wider = np.full(base.shape[1], _normal(LEVEL, rows) / _normal(LEVEL, 1))
+    if design.steps:
+        wider *= np.sqrt(_memory([new - base] if design.paired else [base, new]))
     # Draws of medians are lumpy: an interval never leaves out the estimate itself.
-    return Change(
-        *middle,
-        delta + np.minimum(low, 0.0) * wider * stretch,
-        delta + np.maximum(high, 0.0) * wider * stretch,
-    )
+    return Change(*middle, delta + np.minimum(low, 0.0) * wider, delta + np.maximum(high, 0.0) * wider)
 
 
 def median_weights(total: F64) -> F64:
@@ -105,9 +109,13 @@ def _share(before: npt.NDArray[np.int64], upto: npt.NDArray[np.int64], first: fl
     return taken
 
 
-def _draws(random: np.random.Generator, columns: F64, total: F64) -> F64:
-    """The columns' parts of the median, over and over, each time of as many samples, drawn with replacement."""
+def _draws(columns: F64, total: F64, seed: int) -> F64:
+    """The columns' parts of the median, over and over, each time of as many samples, drawn with replacement.
+
+    The same seed draws the same samples of both sides: what pairs want.
+    """
     n = len(total)
+    random = np.random.default_rng([_SEED, seed])
     draws = max(_FEWEST_DRAWS, min(_DRAWS, _MOST_SAMPLES // n))
     # Some draws at a time: the memory stays small however long the run is.
     block = max(1, min(draws, _BLOCK // n))
@@ -120,29 +128,29 @@ def _draws(random: np.random.Generator, columns: F64, total: F64) -> F64:
     return np.concatenate(found)
 
 
-def _memory(base: F64, new: F64) -> F64:
-    """How much longer the variance of a column is for its steps depending on each other: (1 + r)/(1 - r), 1 at least.
+def _memory(sides: list[F64]) -> F64:
+    """How much larger the variance of a column is for its steps depending on each other: (1 + r)/(1 - r), 1 at least.
 
-    r is the correlation of neighbours, of both sides together, less the bias that it has in short series.
+    r is the correlation of neighbours, of all sides together, less the bias that it has in short series.
     """
-    over = under = np.zeros(base.shape[1])
-    for side in (base, new):
+    over = under = np.zeros(sides[0].shape[1])
+    for side in sides:
         off = side - side.mean(axis=0)
         over = over + (off[1:] * off[:-1]).sum(axis=0)
         under = under + (off**2).sum(axis=0)
     r = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
-    count = (len(base) + len(new)) / 2
+    count = sum(map(len, sides)) / len(sides)
     r = np.clip(r + (1 + 3 * r) / count, 0.0, _MOST_MEMORY)
     factor: F64 = (1 + r) / (1 - r)
     return factor
 
 
-def _student(base: F64, new: F64, rows: int) -> F64:
-    """Half of Student's interval, both sides taken to spread alike: also where one of them has a single sample."""
-    n, m = len(base), len(new)
-    squares = sum(((side - side.mean(axis=0)) ** 2).sum(axis=0) for side in (base, new))
-    spread = np.sqrt(squares / (n + m - 2) * (_cost(n) / n + _cost(m) / m))
-    half: F64 = student(1.0 - (1.0 - LEVEL) / rows, n + m - 2) * spread
+def _student(sides: list[F64], rows: int) -> F64:
+    """Half of Student's interval, all sides taken to spread alike: also where one of them has a single sample."""
+    freedom = sum(map(len, sides)) - len(sides)
+    squares = sum(((side - side.mean(axis=0)) ** 2).sum(axis=0) for side in sides)
+    spread = np.sqrt(squares / freedom * sum(_cost(len(side)) / len(side) for side in sides))
+    half: F64 = student(1.0 - (1.0 - LEVEL) / rows, freedom) * spread
     return half
 
 

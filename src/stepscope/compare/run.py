@@ -7,7 +7,7 @@ averaged: they meet in every step, and the mean is what all of them pay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -63,6 +63,12 @@ class Run:
         """Length of each step."""
         total: F64 = self.tables["part"].ns.sum(axis=(1, 2))
         return total
+
+    def only(self, labels: list[str]) -> Run:
+        """The same run with these of its steps, in this order."""
+        rows = [self.labels.index(label) for label in labels]
+        tables = {by: Table(t.keys, t.ns[rows], t.n[rows]) for by, t in self.tables.items()}
+        return replace(self, labels=labels, tables=tables)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def steps_of(profile: Profile, data: RankData, spec: StepSpec) -> Steps | None:
         return Steps("whole", [WHOLE], np.array([first]), np.array([last]), False)
     cycle = _cycle(anchors)
     kind: Kind = "step"
-    if cycle is anchors and spec.anchor is None and re.search(CHUNK, anchors.label[0]):
+    if cycle is anchors and re.search(CHUNK, anchors.label[0]):
         kind = "chunk"
     count = len(cycle.label)
     period = spec.period and count > 1

@@ -68,22 +68,22 @@ def statement(
     changed = [d for d in differ if d.variable]
     besides = f"; {_changed(changed)}" if changed else ""
     if said in ("faster", "slower"):
-        what = f"the step is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}), {_mostly(step, parts)}"
+        what = f"the {_what(step)} is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}), {_mostly(step, parts)}"
     elif said == "no difference":
-        what = f"no difference: the step changes by {change:+.1f} % ({times}; {sure}{n})"
+        what = f"no difference: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n})"
     elif low is None:
         moved = _moved(step, parts)
         what = f"cannot tell: one {step.unit} a side is not enough (the {_what(step)} went from {times}{moved})"
     else:
         what = (
-            f"cannot tell: the step changes by {change:+.1f} % ({times}; {sure}{n}), and the noise is more than the "
-            f"margin of {margin:g} %"
+            f"cannot tell: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n}), and the noise is more "
+            f"than the margin of {margin:g} %"
         )
     return f"{what}; {condition}{besides}"
 
 
 def _what(step: Step) -> str:
-    return "capture" if step.unit == "capture" else "step"
+    return step.unit if step.unit in ("capture", "chunk") else "step"
 
 
 def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
