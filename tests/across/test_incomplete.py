@@ -50,7 +50,7 @@ def test_a_missing_node(job):
 def test_a_missing_rank_of_torch(job):
     files = [job / f"rank{r}.pt.trace.json.gz" for r in range(7)]
     result = ask(files)
-    assert any("1 of the job's 8 ranks are not in the profile (ranks 7)" in n for n in result.notes)
+    assert any("1 of the job's 8 ranks are not in the profile (rank 7)" in n for n in result.notes)
     lacking = result.rows.filter(result.rows["ranks"].is_in(["4-7", "0-7"]))
     assert lacking.height and set(lacking["present"]) == {3, 7}
     full = result.rows.filter(result.rows["ranks"] == "0-3")

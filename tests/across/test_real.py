@@ -103,6 +103,9 @@ def test_one_of_two_ranks_says_so(shared):
     for column in ("transfer_ns", "max_wait_ns", "last_rank", "busbw_gbps"):
         assert result.rows[column].null_count() == result.rows.height == 21
     assert any("1 of the job's 2 ranks" in n for n in result.notes)
+    assert result.summary["wait_ns"] is None and result.summary["transfer_ns"] is None
+    grouped = ask(shared / "traces/public/a100_nccl_metadata_world2.json.gz", by="op").rows
+    assert grouped["transfer_ns"].null_count() == grouped["wait_ns"].null_count() == grouped.height == 2
 
 
 @pytest.mark.parametrize("which", ["before", "after"])

@@ -168,13 +168,17 @@ def _links(a: Across) -> pl.DataFrame:
 
 def lone_links(a: Across) -> str | None:
     """A note where most time of transfers between hosts is in groups that have no like to be compared with."""
+    if a.ranks.group_by("host").len()["len"].max() == 1:  # torch.profiler names no hosts: each file counts as one
+        return None
     between = _links(a).filter(pl.col("hosts") > 1).with_columns((pl.len().over(_LIKE) == 1).alias("alone"))
     lone = between.filter("alone")
     if lone.height == 0 or 2 * lone["total"].sum() < between["total"].sum():
         return None
+    n = lone["link"].n_unique()
+    who = f"{n} groups between hosts have" if n > 1 else "one group between hosts has"
     return (
-        f"{lone['link'].n_unique()} groups between hosts have no other of their size and reach to compare transfers "
-        "with: a slow link would not show here (`collectives --by size --peak-gbps` compares with what they could give)"
+        f"{who} no other of the same size and reach to compare transfers with: a slow link would not show here "
+        "(`collectives --by size --peak-gbps` compares with what links could give)"
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.model.labels import Setup, parse_setup
 from stepscope.model.ranks import ranks_text as ranks_text
+from stepscope.model.ranks import some_ranks
 
 _HASH = re.compile("0x[0-9a-f]{1,16}")
 #: Axis that a purpose serves.
@@ -139,7 +140,7 @@ def missing_ranks(ranks: pl.DataFrame) -> list[str]:
     world: int = max([*ranks["world_size"].drop_nulls().to_list(), max(have) + 1])
     gone = set(range(world)) - have
     if gone:
-        return [f"{len(gone)} of the job's {world} ranks are not in the profile (ranks {ranks_text(gone)})"]
+        return [f"{len(gone)} of the job's {world} ranks are not in the profile ({some_ranks(gone)})"]
     labels = setups(ranks)
     sizes: dict[str, int] = {}
     for s in labels.values():

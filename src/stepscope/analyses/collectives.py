@@ -86,16 +86,21 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:
     keys = [c.name for c in _BY[by]]
     size = pl.when(pl.col("bytes") > 0).then(2 ** pl.col("bytes").log(2).floor().cast(pl.Int64)).otherwise("bytes")
     bus = pl.col("busbw_gbps")
+
+    def known(column: str) -> pl.Expr:
+        return pl.col(column).is_not_null().any()
+
     found = (
         table.with_columns(size.cast(pl.Int64).alias("size_bytes"))
         .group_by(keys, maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
             pl.col("ranks").unique(maintain_order=True).head(4).str.join(" "),
-            pl.when(pl.col("bytes").is_not_null().any()).then(pl.col("bytes").sum()),
-            pl.col("transfer_ns").sum(),
+            *(
+                pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum())
+                for c in ("bytes", "transfer_ns", "wait_ns")
+            ),
             pl.col("max_wait_ns").max(),
-            pl.col("wait_ns").sum(),
             *(bus.quantile(q / 100, "linear").alias(f"busbw_p{q}_gbps") for q in (5, 50, 95)),
         )
     )
@@ -104,11 +109,10 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:
 
 
 def _summary(a: Across, table: pl.DataFrame, peak: float | None) -> dict[str, Any]:
-    waits = table["wait_ns"].sum()
     figures: dict[str, Any] = {
         "collectives": table.height,
-        "wait_ns": int(waits or 0),
-        "transfer_ns": int(table["transfer_ns"].sum() or 0),
+        "wait_ns": _total(table["wait_ns"]),
+        "transfer_ns": _total(table["transfer_ns"]),
         "residual_p95_ns": round(a.clocks.residual),
         "known_by": dict(sorted(table["known_by"].value_counts().iter_rows())),
         "all_to_all": imbalance(a, np.flatnonzero(table_rows(table, a))),
@@ -116,6 +120,11 @@ def _summary(a: Across, table: pl.DataFrame, peak: float | None) -> dict[str, An
     if peak:
         figures["peak_gbps"] = peak
     return figures
+
+
+def _total(column: pl.Series) -> int | None:
+    """The sum; null where nothing is known, as with a single rank of every group."""
+    return None if column.null_count() == len(column) > 0 else int(column.sum())
 
 
 def table_rows(table: pl.DataFrame, a: Across) -> np.ndarray[Any, np.dtype[np.bool_]]:
