@@ -19,7 +19,8 @@ export function Section(props: { id: string; part: Part; aside?: ComponentChildr
 }
 
 export function Window({ lines }: { lines: string[] }) {
-  return <>{lines.map((line) => <p class="window">window: {line}</p>)}</>;
+  const [first, ...rest] = lines;
+  return <>{first && <p class="window">window: {first}</p>}{rest.map((line) => <p class="window">{line}</p>)}</>;
 }
 
 /** A command line, and a button that copies it. */

@@ -163,6 +163,7 @@ export interface TimelineData extends Part {
   ranks: RankScale[];
   ops: number;
   left_out: string[];
+  threads: Record<string, number[]>;
   purposes: { rank: number; stream: number; kind: string; purpose: string | null }[];
 }
 

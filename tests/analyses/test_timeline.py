@@ -65,6 +65,30 @@ def test_parts_follow_each_other_and_fill_the_window():
     ]
 
 
+def test_the_host_s_ranges_and_calls():
+    rows = ask(WindowSpec(index=1), by="host")  # the window: from 100, on the host, to 420, on the GPU
+    assert [(r["kind"], r["depth"], r["name"], r["start_ns"], r["end_ns"]) for r in rows] == [
+        ("range", 0, "step 1", 100, 150),
+        ("call", 1, "cudaLaunchKernel", 105, 107),
+    ]
+    rows = ask(WindowSpec(index=0), by="host")
+    assert [(r["depth"], r["name"]) for r in rows if r["kind"] == "range"] == [
+        (0, "step 0"),
+        (1, "layer00.stage1_f"),
+        (2, "send"),
+        (1, "empty"),
+        (0, "step 1"),
+    ]
+    assert [r["depth"] for r in rows if r["kind"] == "call"] == [2, 3, 1]
+
+
+def test_a_step_begins_with_its_host():
+    rows = ask(WindowSpec(index=1), by="part", step=True)
+    assert (rows[0]["part"], rows[0]["start_ns"], rows[0]["end_ns"]) == ("compute", 100, 200)
+    rows = ask(WindowSpec(index=0), by="part", step=True)
+    assert (rows[0]["part"], rows[0]["start_ns"], rows[0]["end_ns"]) == ("idle", 0, 100)
+
+
 def test_the_step_instead_of_a_chunk():
     profile = make(
         ops=[op(100, 200, call=1), op(300, 400, call=2)],

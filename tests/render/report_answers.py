@@ -84,6 +84,8 @@ def _rows(name: str, options: dict[str, Any], table: pl.DataFrame, label: str) -
         return pl.DataFrame({**when, "depth": [0], "n": [table.height], "range": [label]})
     if name == "timeline" and options.get("by") == "part":
         return pl.DataFrame({**when, "part": ["compute"]})
+    if name == "timeline" and options.get("by") == "host":
+        return pl.DataFrame({**when, "tid": [5], "depth": [0], "kind": ["range"], "name": [label]})
     if name == "timeline":
         return table
     if name == "breakdown":

@@ -19,6 +19,7 @@ from report_answers import STEP_NS, answers, diagnosis, finding, ops
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.errors import CannotAnswer
+from stepscope.model.result import Result
 from stepscope.render.report import Asker, gather
 from stepscope.render.report.html import to_html
 from stepscope.render.report.markdown import code, text, to_markdown
@@ -99,14 +100,14 @@ def test_the_timeline_has_every_op_at_its_time(job, page):
     marks, texts = page["marks"], [t[-1] for t in page["timeline"]["texts"]]
     scale = {r["rank"]: r for r in page["timeline"]["ranks"]}
     found = set()
-    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == 2):
+    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == 3):
         rows = slice(lane["first"], lane["first"] + lane["n"])
         own = int(scale[lane["rank"]]["own"]) - scale[lane["rank"]]["drawn"]
         start = np.cumsum(marks["start"][rows].astype(np.int64)) + own
         names = [texts[i] for i in marks["name"][rows]]
         every = zip(start.tolist(), marks["dur"][rows].tolist(), names, strict=True)
         found |= {(lane["rank"], lane["level"], *op) for op in every}
-    spans = {w["rank"]: (w["gpu_start_ns"], w["gpu_end_ns"]) for w in profile.window().window}
+    spans = {w["rank"]: (min(w["cpu_start_ns"], w["gpu_start_ns"]), w["gpu_end_ns"]) for w in profile.window().window}
     want = {
         (r["rank"], r["stream"], r["start_ns"], r["end_ns"] - r["start_ns"], profile.names[r["name"]])
         for r in profile.ops.iter_rows(named=True)
@@ -140,6 +141,23 @@ def test_what_cannot_be_answered_is_said():
     }
     assert "no pipeline here; profile a step of a multi-GPU run" in to_html(report)
     assert "no stragglers here" in to_markdown(report)
+
+
+@pytest.mark.parametrize(("longer", "shown"), [(3, True), (1.5, False)])
+def test_time_between_steps_is_shown_where_it_is_most_of_it(longer, shown):
+    inner = answers(ops(["gemm"], [None]), diagnosis(finding()))
+
+    def answer(name: str, **options: object) -> Result:
+        found = inner(name, **{k: v for k, v in options.items() if k != "period"})
+        if options.get("period"):
+            found.rows = found.rows.with_columns(pl.lit(int(longer * STEP_NS)).alias("window_ns"))
+        return found
+
+    part = gather(Asker(answer, ("t.sqlite",)), "x", drawn=False).breakdown
+    assert ("--period" in part.command) == shown == (part.data["rows"][0]["window_ns"] > STEP_NS)
+    assert any("between the steps" in line for line in part.windows) == shown
+    chosen = Asker(answer, ("t.sqlite",), {"index": 1})  # a window that was asked for is taken as it is
+    assert "--period" not in gather(chosen, "x", drawn=False).breakdown.command
 
 
 def test_without_gpu_activity_there_is_no_report(capsys, tmp_path):
@@ -296,7 +314,7 @@ def test_a_very_large_window_is_thinned_and_says_so(monkeypatch):
 
     monkeypatch.setattr(timeline, "MOST_OPS", 50)
     data = embedded(to_html(gather(fake(ops(["k"] * 500, [None] * 500), finding()), "x")))
-    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 2)
+    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 3)
     assert lane["n"] <= 50
     assert data["marks"]["n"][lane["first"] : lane["first"] + lane["n"]].sum() == 500
     assert data["timeline"]["ops"] == 500 and "499 of 500 ops" in data["timeline"]["left_out"][0]

@@ -70,7 +70,7 @@ def _job(folder: Path) -> dict[str, Any]:
     def answer(name: str, **options: Any) -> Result:
         return concluded if name == "diagnose" else api.analyse(profile, name, **options)
 
-    origin = int(shown["start_ns"].min())  # type: ignore[arg-type]
+    origin = min(int(shown[c].min()) for c in ("first", "start_ns"))  # type: ignore[arg-type]
     wanted = "flash_bwd"
     found = shown.filter(pl.col("text").str.contains(wanted)).sort("start_ns")
     assert found.height and not profile.names.gather(profile.ranges["name"]).str.contains(wanted).any()
@@ -91,11 +91,12 @@ def _job(folder: Path) -> dict[str, Any]:
 
 
 def _running(profile: api.Profile, step: Result) -> pl.DataFrame:
-    """Ops that run in the step of their rank."""
-    spans = pl.DataFrame(step.window).select(pl.col("rank").cast(pl.Int32), "gpu_start_ns", "gpu_end_ns")
+    """Ops that run in the step of their rank, from the moment that the host begins it."""
+    first = pl.min_horizontal("cpu_start_ns", "gpu_start_ns").alias("first")
+    spans = pl.DataFrame(step.window).select(pl.col("rank").cast(pl.Int32), first, "gpu_end_ns")
     return (
         profile.ops.join(spans, on="rank")
-        .filter((pl.col("start_ns") < pl.col("gpu_end_ns")) & (pl.col("end_ns") > pl.col("gpu_start_ns")))
+        .filter((pl.col("start_ns") < pl.col("gpu_end_ns")) & (pl.col("end_ns") > pl.col("first")))
         .with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("dur"),
             pl.col("name").replace_strict(dict(enumerate(profile.names.to_list()))).alias("text"),

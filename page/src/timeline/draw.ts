@@ -4,7 +4,7 @@ import { scaleLinear } from "d3-scale";
 import { instant } from "../format";
 import type { Place } from "../types";
 import { RANGE_LINE, type Row } from "./rows";
-import { RANGES, type Lane, type Model } from "./model";
+import { STREAMS, type Lane, type Model } from "./model";
 
 export const LABELS = 168, AXIS = 26;
 
@@ -27,7 +27,7 @@ export interface View {
 
 export type Palette = Record<"ink" | "dim" | "paper" | "panel" | "line" | "accent" | "onmark", string> & { kinds: string[][] };
 
-const KIND_COLOURS = ["compute", "comm", "copy", "range", "compute", "comm", "copy", "idle"];
+const KIND_COLOURS = ["compute", "comm", "copy", "range", "compute", "comm", "copy", "idle", "call"];
 /** The first kind of part of a rank's time; the others follow. */
 const PART = 4, PART_COUNT = 4;
 
@@ -35,7 +35,7 @@ export function palette(): Palette {
   const style = getComputedStyle(document.documentElement);
   const get = (name: string) => style.getPropertyValue(`--${name}`).trim();
   const kinds = KIND_COLOURS.map((name, kind) =>
-    kind < 4 ? [get(name), get(`${name}-2`) || get(name), get(`${name}-3`) || get(name)] : [get(name)]);
+    kind < 4 || name === "call" ? [get(name), get(`${name}-2`) || get(name), get(`${name}-3`) || get(name)] : [get(name)]);
   return {
     ink: get("ink"), dim: get("dim"), paper: get("paper"), panel: get("panel"), line: get("line"),
     accent: get("accent"), onmark: get("onmark"), kinds,
@@ -84,7 +84,7 @@ function drawAxis(ctx: CanvasRenderingContext2D, view: View, colours: Palette): 
 }
 
 function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, row: Row): void {
-  const middle = row.top + (row.lane?.group === RANGES ? RANGE_LINE / 2 : row.height / 2);
+  const middle = row.top + (row.lane && row.lane.group !== STREAMS ? RANGE_LINE / 2 : row.height / 2);
   ctx.fillStyle = row.lane ? colours.paper : colours.panel;
   ctx.fillRect(0, row.top, LABELS, row.height);
   ctx.textAlign = "left";
@@ -166,8 +166,9 @@ function drawMarks(
   ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row, lane: Lane,
 ): void {
   const scale = (view.width - LABELS) / (view.to - view.from);
-  const pad = lane.group === RANGES ? 1 : 2;
-  const tall = (lane.group === RANGES ? RANGE_LINE : row.height) - 2 * pad;
+  const ranges = lane.group !== STREAMS;
+  const pad = ranges ? 1 : 2;
+  const tall = (ranges ? RANGE_LINE : row.height) - 2 * pad;
   const last = model.bound(lane, view.to);
   const done = [-1, -1, -1]; // by line, the pixel up to which marks narrower than one are drawn
   ctx.font = "11px system-ui, sans-serif";
@@ -197,9 +198,9 @@ function drawMarks(
       ctx.strokeRect(x, y, Math.max(w, 1.5), tall);
     }
     if (w > 26) {
-      ctx.fillStyle = lane.group === RANGES ? colours.ink : colours.onmark;
+      ctx.fillStyle = ranges ? colours.ink : colours.onmark;
       const room = Math.floor((w - 6) / 6.4), text = model.short(model.name[i]!);
-      ctx.fillText(lane.group === RANGES ? cutMiddle(text, room) : cut(text, room), x + 4, y + tall / 2 + 0.5);
+      ctx.fillText(ranges ? cutMiddle(text, room) : cut(text, room), x + 4, y + tall / 2 + 0.5);
     }
   }
   ctx.globalAlpha = 1;
@@ -219,7 +220,7 @@ function drawWindows(ctx: CanvasRenderingContext2D, model: Model, view: View, co
 function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
   view.places.forEach((place, i) => {
     const mine = view.rows.filter((row) => row.rank.rank === place.rank);
-    const named = mine.filter((row) => row.lane?.group === 2 && row.lane.level === place.stream);
+    const named = mine.filter((row) => row.lane?.group === STREAMS && row.lane.level === place.stream);
     const rows = named.length ? named : mine;
     const first = rows[0], last = rows[rows.length - 1];
     if (!first || !last) return;

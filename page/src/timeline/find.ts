@@ -2,13 +2,13 @@
 
 import type { Row } from "./rows";
 import { RANGE_LINE } from "./rows";
-import { PARTS, RANGES, type Model } from "./model";
+import { HOST, PARTS, STREAMS, type Model } from "./model";
 
 /** The mark of the row at a moment, within `slack` ns; -1 where there is none. */
 export function markAt(model: Model, row: Row, time: number, slack: number, below: number): number {
   const lane = row.lane ?? row.rank.parts;
   if (!lane) return -1;
-  const line = lane.group === RANGES ? Math.floor(below / RANGE_LINE) : 0;
+  const line = lane.line ? Math.floor(below / RANGE_LINE) : 0;
   let best = -1, nearest = slack;
   const last = model.bound(lane, time + slack);
   for (let i = model.from(lane, time - slack); i < last; i++) {
@@ -47,11 +47,11 @@ export function search(model: Model, wanted: string): Found | null {
   let total = 0;
   for (const rank of model.ranks) {
     for (const lane of rank.lanes) {
-      if (lane.group === PARTS) continue;
+      if (lane.group === PARTS || lane.group === HOST) continue;
       for (let i = lane.first; i < lane.first + lane.n; i++) {
         if (!matches[model.name[i]!]) continue;
         marks.push(i);
-        if (lane.group !== RANGES) total += model.dur[i]!;
+        if (lane.group === STREAMS) total += model.dur[i]!;
       }
     }
   }

@@ -4,7 +4,9 @@ import { column, type Numbers } from "../data";
 import type { LaneIndex, RankScale, Report, TimelineData } from "../types";
 
 /** Groups of lanes within a rank, as the Python side numbers them. */
-export const PARTS = 0, RANGES = 1, STREAMS = 2;
+export const PARTS = 0, HOST = 1, RANGES = 2, STREAMS = 3;
+/** Levels of a host lane: its thread times this, and the depth; calls are the deepest. */
+const THREAD = 100;
 
 export interface Lane extends LaneIndex {
   label: string;
@@ -106,7 +108,12 @@ export class Model {
     }
     const lane: Lane = { ...index, label: "", longest, line: null, lines: 1 };
     if (index.group === RANGES) {
-      lane.label = index.level === 0 ? "ranges" : "";
+      lane.label = index.level === 0 ? "ranges on the GPU" : "";
+      this.stack(lane);
+    } else if (index.group === HOST) {
+      const tid = this.data.threads[index.rank]?.[Math.floor(index.level / THREAD)];
+      const depth = index.level % THREAD;
+      lane.label = depth === THREAD - 1 ? `thread ${tid}: calls` : depth === 0 ? `thread ${tid}: ranges` : "";
       this.stack(lane);
     } else {
       const known = purposes.get(`${index.rank} ${index.level}`);

@@ -1,6 +1,6 @@
 // Which lane lies where: rows from top to bottom, for the ranks that are open and those that are not.
 
-import { RANGES, type Lane, type Model, type RankLanes } from "./model";
+import { HOST, STREAMS, type Lane, type Model, type RankLanes } from "./model";
 
 export const HEAD = 22, RANGE_LINE = 15, STREAM = 20, GAP = 6;
 
@@ -12,14 +12,15 @@ export interface Row {
   height: number;
 }
 
-export function layout(model: Model, open: Set<number>): { rows: Row[]; height: number } {
+export function layout(model: Model, open: Set<number>, host: boolean): { rows: Row[]; height: number } {
   const rows: Row[] = [];
   let top = 0;
   for (const rank of model.ranks) {
     rows.push({ rank, lane: null, top, height: HEAD });
     top += HEAD;
     for (const lane of open.has(rank.rank) ? rank.lanes : []) {
-      const height = lane.group === RANGES ? RANGE_LINE * lane.lines : STREAM;
+      if (lane.group === HOST && !host) continue;
+      const height = lane.group === STREAMS ? STREAM : RANGE_LINE * lane.lines;
       rows.push({ rank, lane, top, height });
       top += height;
     }
@@ -31,11 +32,11 @@ export function layout(model: Model, open: Set<number>): { rows: Row[]; height: 
 /** Ranks that are open at first: all, unless that would be very long. */
 export function firstOpen(model: Model): Set<number> {
   const all = new Set(model.ranks.map((rank) => rank.rank));
-  if (layout(model, all).height <= 1800) return all;
+  if (layout(model, all, false).height <= 1800) return all;
   const some = new Set<number>();
   for (const rank of model.ranks) {
     some.add(rank.rank);
-    if (layout(model, some).height > HEAD * model.ranks.length + 900) break;
+    if (layout(model, some, false).height > HEAD * model.ranks.length + 900) break;
   }
   return some;
 }

@@ -7,7 +7,7 @@ import type { Place, TimelineData } from "../types";
 import { Details, facts, Tip, titleOf } from "./about";
 import { AXIS, draw, LABELS, palette, type View } from "./draw";
 import { markAt, search } from "./find";
-import type { Model } from "./model";
+import { STREAMS, type Model } from "./model";
 import { Navigator } from "./navigate";
 import { firstOpen, layout, type Row } from "./rows";
 
@@ -35,7 +35,8 @@ export function Timeline({ part, model, focus, back }: {
   const [selected, setSelected] = useState<{ mark: number; row: Row } | null>(null);
   const [hover, setHover] = useState<{ mark: number; row: Row; x: number; y: number } | null>(null);
   const [place, setPlace] = useState(0);
-  const { rows, height } = useMemo(() => layout(model, open), [model, open]);
+  const [host, setHost] = useState(() => model.ranks.length <= 2);
+  const { rows, height } = useMemo(() => layout(model, open, host), [model, open, host]);
   const found = useMemo(() => search(model, wanted), [model, wanted]);
   const places = focus?.places ?? [];
   const chunked = model.ranks.some(({ scale }) => scale.windows.some(({ start, end }) => end - start <= 0.98 * model.end));
@@ -99,12 +100,13 @@ export function Timeline({ part, model, focus, back }: {
   });
 
   /** Bring a moment of a rank into view. */
-  const reveal = (rank: number, stream: number | null, from: number, to: number) => {
+  const reveal = (rank: number, stream: number | null, from: number, to: number, onHost = host) => {
+    setHost(onHost);
     setOpen((before) => (before.has(rank) ? before : new Set(before).add(rank)));
     navigator.current!.show(from, to, 0.6);
     requestAnimationFrame(() => {
-      const mine = layout(model, new Set(open).add(rank)).rows.filter((row) => row.rank.rank === rank);
-      const row = mine.find((r) => r.lane?.group === 2 && r.lane.level === stream) ?? mine[0];
+      const mine = layout(model, new Set(open).add(rank), onHost).rows.filter((row) => row.rank.rank === rank);
+      const row = mine.find((r) => r.lane?.group === STREAMS && r.lane.level === stream) ?? mine[0];
       const box = scroller.current!;
       if (row && (row.top < box.scrollTop || row.top + row.height > box.scrollTop + box.clientHeight - AXIS)) {
         box.scrollTop = Math.max(0, row.top - 60);
@@ -115,7 +117,8 @@ export function Timeline({ part, model, focus, back }: {
     const target = places[((index % places.length) + places.length) % places.length];
     if (!target) return;
     setPlace(places.indexOf(target));
-    reveal(target.rank, target.stream, target.start, target.end);
+    // What names no stream may be about the host: show what it did.
+    reveal(target.rank, target.stream, target.start, target.end, host || target.stream === null);
   };
   useEffect(() => {
     if (focus) goTo(0);
@@ -129,7 +132,7 @@ export function Timeline({ part, model, focus, back }: {
     const lane = rank.lanes.find((l) => mark >= l.first && mark < l.first + l.n)!;
     setCurrent(next);
     setSelected({ mark, row: { rank, lane, top: 0, height: 0 } });
-    reveal(rank.rank, lane.group === 2 ? lane.level : null, model.start[mark]!, model.start[mark]! + model.dur[mark]!);
+    reveal(rank.rank, lane.group === STREAMS ? lane.level : null, model.start[mark]!, model.start[mark]! + model.dur[mark]!);
   };
 
   const under = (event: MouseEvent): { row: Row | null; mark: number; x: number; y: number } => {
@@ -191,6 +194,7 @@ export function Timeline({ part, model, focus, back }: {
           </span>
         )}
         <span class="spring" />
+        <label><input type="checkbox" checked={host} onChange={(e) => setHost(e.currentTarget.checked)} /> host</label>
         <button type="button" onClick={() => navigator.current!.scale(2)} aria-label="Zoom in">+</button>
         <button type="button" onClick={() => navigator.current!.scale(0.5)} aria-label="Zoom out">−</button>
         <button type="button" onClick={() => navigator.current!.whole()}>whole window</button>

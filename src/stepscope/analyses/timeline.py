@@ -4,12 +4,15 @@ One row per op that runs in a rank's GPU window, also of work that was launched 
 range and the stage that launched it. `--by range`: where each range's work lies on the GPU, from the start of the first
 op launched in it to the end of the last, which is what a range on the host's timeline cannot say. `--by part`: the
 window cut into what the rank was doing, compute, exposed communication, exposed copies or nothing; the rows sum to
-`breakdown`. `common_start_ns` is the start on the clock of the first file; within one file it is `start_ns`.
+`breakdown`. `--by host`: ranges and CUDA calls, when the host was in them. `--step` is the whole step, as `diagnose`
+takes it, from the moment that the host begins it. `common_start_ns` is the start on the clock of the first file; within
+one file it is `start_ns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -23,7 +26,7 @@ from stepscope.analyses._partition import partition
 from stepscope.analyses._pattern import check_pattern
 from stepscope.analyses._rank import STAGE, RankData, ranks_of
 from stepscope.analyses._step import step as step_of
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.analyses._window import WHOLE, Window, WindowSpec, windows
 from stepscope.intervals import Spans
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -57,8 +60,16 @@ VARIANTS = {
         Col("range", "text of the range"),
     ),
     "by=part": (*_WHO, *_WHEN, Col("part", "compute, comm_exposed, copy_exposed or idle")),
+    "by=host": (
+        *_WHO,
+        Col("tid", "thread of the host"),
+        Col("depth", "number of ranges around it, of a call too"),
+        *_WHEN,
+        Col("kind", "range or call"),
+        Col("name", "text of the range, or name of the call"),
+    ),
 }
-By = Literal["op", "range", "part"]
+By = Literal["op", "range", "part", "host"]
 
 
 def timeline(
@@ -66,7 +77,7 @@ def timeline(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is"] = "op",
-    step: Annotated[bool, "the whole step, as `diagnose` takes it, where the window would be a chunk of it"] = False,
+    step: Annotated[bool, "the whole step, as `diagnose` takes it, from the host's beginning of it"] = False,
     stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
     align: Align = "auto",
 ) -> Result:
@@ -78,6 +89,7 @@ def timeline(
         "op": lambda data, spans: _ops(profile, data, spans, stage),
         "range": lambda data, spans: _ranges(data, spans),
         "part": lambda data, spans: _parts(data, spans),
+        "host": lambda data, spans: _host(profile, data, spans),
     }
     columns = [c.name for c in (COLUMNS if by == "op" else VARIANTS[f"by={by}"])]
     frames = []
@@ -85,6 +97,8 @@ def timeline(
         spans = [w for w in chosen.of(data.rank) if w.gpu_start_ns is not None]
         if not spans:
             continue
+        if step:
+            spans = [_from_host(w) for w in spans]
         frame = make[by](data, spans)
         frames.append(
             frame.with_columns(
@@ -97,6 +111,13 @@ def timeline(
     table = pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     summary = {"ops": table.height} if by == "op" else {}
     return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes])
+
+
+def _from_host(w: Window) -> Window:
+    """From the host's beginning of the step, where that is before its first op: the GPU may wait for it."""
+    if w.cpu_start_ns is None or w.gpu_start_ns is None or w.label == WHOLE:
+        return w
+    return replace(w, gpu_start_ns=min(w.cpu_start_ns, w.gpu_start_ns))
 
 
 def _shown(data: RankData, spans: list[Window]) -> tuple[I64, npt.NDArray[np.bool_]]:
@@ -137,18 +158,12 @@ def _ranges(data: RankData, spans: list[Window]) -> pl.DataFrame:
     first = np.full(data.ranges.height, np.iinfo(np.int64).max)
     last = np.full(data.ranges.height, np.iinfo(np.int64).min)
     count = np.zeros(data.ranges.height, np.int64)
-    depth = np.zeros(len(own), np.int64)
     if data.ranges.height:
-        parent = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
-        at = data.enclosing(ops)
-        for live, level in _upwards(parent, at):
+        for live, level in _upwards(_parents(data), data.enclosing(ops)):
             np.minimum.at(first, level, data.start[ops[live]])
             np.maximum.at(last, level, data.end[ops[live]])
             np.add.at(count, level, 1)
-        is_own = np.zeros(data.ranges.height, dtype=bool)
-        is_own[own] = True
-        for live, level in _upwards(parent, parent[own]):
-            depth[live] += is_own[level]
+    depth = _depth(data, own)
     there = count[own] > 0
     rows = own[there]
     frame = pl.DataFrame(
@@ -161,6 +176,48 @@ def _ranges(data: RankData, spans: list[Window]) -> pl.DataFrame:
         }
     )
     return frame.sort("start_ns", "depth", "end_ns", maintain_order=True)
+
+
+def _host(profile: Profile, data: RankData, spans: list[Window]) -> pl.DataFrame:
+    """Own ranges and calls of the host from the beginning of a window, on the host or the GPU, to its end there."""
+    begin, end = _host_span(spans)
+    own = data.own_ranges
+    mine = data.ranges[own].with_columns(pl.Series("depth", _depth(data, own)), pl.lit("range").alias("what"))
+    within = data.range_at(data.calls["tid"].cast(pl.Int64).to_numpy(), data.calls["start_ns"].to_numpy())
+    level = np.zeros(data.calls.height, np.int64)
+    if data.ranges.height:
+        level[within != NONE] = _depth(data, within[within != NONE]) + 1
+    calls = data.calls.with_columns(pl.Series("depth", level), pl.lit("call").alias("what"))
+    names = ("tid", "depth", "start_ns", "end_ns", "name", "what")
+    both = pl.concat([f.select(names) for f in (mine, calls)]).filter(
+        (pl.col("start_ns") < end) & (pl.col("end_ns") > begin)
+    )
+    texts = profile.names.gather(both["name"])
+    frame = both.with_columns(texts.alias("name"), pl.col("tid").cast(pl.Int64)).rename({"what": "kind"})
+    return frame.sort("tid", "start_ns", "depth", maintain_order=True)
+
+
+def _host_span(spans: list[Window]) -> tuple[int, int]:
+    starts = [t for w in spans for t in (w.cpu_start_ns, w.gpu_start_ns) if t is not None]
+    ends = [t for w in spans for t in (w.cpu_end_ns, w.gpu_end_ns) if t is not None]
+    return min(starts), max(ends)
+
+
+def _parents(data: RankData) -> I64:
+    parents: I64 = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    return parents
+
+
+def _depth(data: RankData, rows: I64) -> I64:
+    """Number of the rank's own ranges around each of these ranges."""
+    depth = np.zeros(len(rows), np.int64)
+    if len(rows):
+        parent = _parents(data)
+        is_own = np.zeros(data.ranges.height, dtype=bool)
+        is_own[data.own_ranges] = True
+        for live, level in _upwards(parent, parent[rows]):
+            depth[live] += is_own[level]
+    return depth
 
 
 def _upwards(parent: I64, at: I64) -> Iterator[tuple[I64, I64]]:

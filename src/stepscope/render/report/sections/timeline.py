@@ -24,9 +24,10 @@ from stepscope.render.report.thin import shares, thin
 
 TITLE = "Timeline"
 #: Marks that a page still opens and redraws smoothly with.
-MOST_OPS, MOST_RANGES, MOST_PARTS = 200_000, 40_000, 60_000
+MOST_OPS, MOST_RANGES, MOST_PARTS, MOST_HOST = 200_000, 40_000, 60_000, 60_000
 #: Kinds of marks, numbered as the page knows them.
-KINDS = ("compute", "comm", "copy", "range", "part_compute", "part_comm", "part_copy", "part_idle")
+KINDS = ("compute", "comm", "copy", "range", "part_compute", "part_comm", "part_copy", "part_idle", "call")
+_RANGE, _CALL = KINDS.index("range"), KINDS.index("call")
 _PARTS = {"compute": 4, "comm_exposed": 5, "copy_exposed": 6, "idle": 7}
 
 
@@ -52,8 +53,10 @@ def make(asker: Asker) -> Timeline:
     ops = asker.ask("timeline", **which)
     parts = asker.ask("timeline", by="part", **which)
     ranges = asker.ask("timeline", by="range", **which)
+    host = asker.ask("timeline", by="host", **which)
     if ops.rows.height == 0:
         raise CannotAnswer("no GPU work in the window", "choose another with --index or --anchor")
+    cut = _cut(host, parts.rows)
     origin = min(int(f["common_start_ns"].min()) for f in (ops.rows, parts.rows))  # type: ignore[arg-type]
     by_rank = scales(parts.rows, origin)
     measured = asker.ask("window")
@@ -62,6 +65,7 @@ def make(asker: Asker) -> Timeline:
         *_kept(_op_marks(ops.rows, origin, texts), MOST_OPS, (*_LANE, "kind"), "ops"),
         *_kept(_range_marks(ranges.rows, origin, texts), MOST_RANGES, _LANE, "ranges"),
         *_kept(_part_marks(parts.rows, origin), MOST_PARTS, _LANE, "parts"),
+        *_kept(_host_marks(cut, origin, texts), MOST_HOST, _LANE, "host ranges and calls"),
     ]
     said = [note for _, note in marks if note]
     block, lanes, columns = _packed([frame for frame, _ in marks])
@@ -82,7 +86,11 @@ def make(asker: Asker) -> Timeline:
         ops=ops.rows.height,
         left_out=said,
         purposes=_purposes(asker),
+        threads=_threads(cut),
     )
+    first = {w["rank"]: w["gpu_start_ns"] for w in ops.window if w["gpu_start_ns"] is not None}
+    if any(by_rank[rank].own < start for rank, start in first.items() if rank in by_rank):
+        made.windows.append("drawn from the moment that the host begins the step")
     return Timeline(made, block, by_rank)
 
 
@@ -106,8 +114,11 @@ class _Texts:
         return out
 
 
-#: Lanes are numbered by rank, then what they hold: the parts, then ranges by depth, then streams.
+#: Lanes are numbered by rank, then what they hold, then depth of ranges, or stream.
 _LANE = ("rank", "group", "level")
+_PART_LANE, _HOST_LANES, _RANGE_LANES, _STREAMS = range(4)
+#: Host lanes hold one thread each: its place among the rank's threads times this, plus the depth; calls are deepest.
+THREAD = 100
 
 
 def _frame(rows: pl.DataFrame, origin: int, group: int, **columns: Any) -> pl.DataFrame:
@@ -127,7 +138,7 @@ def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
     return _frame(
         rows,
         origin,
-        2,
+        _STREAMS,
         level=rows["stream"],
         kind=rows["role"].replace_strict({k: i for i, k in enumerate(KINDS[:3])}, return_dtype=pl.Int64),
         name=texts.ids(rows["name"]),
@@ -141,12 +152,24 @@ def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
 def _range_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
     if rows.height == 0:
         return pl.DataFrame()
-    return _frame(rows, origin, 1, level=rows["depth"], kind=_all(rows, 3), name=texts.ids(rows["range"]), **_no(rows))
+    kind, name = _all(rows, _RANGE), texts.ids(rows["range"])
+    return _frame(rows, origin, _RANGE_LANES, level=rows["depth"], kind=kind, name=name, **_no(rows))
 
 
 def _part_marks(rows: pl.DataFrame, origin: int) -> pl.DataFrame:
     kind = rows["part"].replace_strict(_PARTS, return_dtype=pl.Int64)
-    return _frame(rows, origin, 0, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
+    return _frame(rows, origin, _PART_LANE, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
+
+
+def _host_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
+    if rows.height == 0:
+        return pl.DataFrame()
+    call = rows["kind"] == "call"
+    deep = pl.when(pl.Series(call)).then(THREAD - 1).otherwise(pl.col("depth").clip(0, THREAD - 2))
+    place = (pl.col("tid").rank("dense").over("rank") - 1).cast(pl.Int64)
+    level = rows.select((place * THREAD + deep).cast(pl.Int64).alias("level"))["level"]
+    kind = call.cast(pl.Int64) * (_CALL - _RANGE) + _RANGE
+    return _frame(rows, origin, _HOST_LANES, level=level, kind=kind, name=texts.ids(rows["name"]), **_no(rows))
 
 
 def _all(rows: pl.DataFrame, value: int) -> pl.Series:
@@ -199,6 +222,29 @@ def _windows(found: Result, rank: int, scale: Scale) -> list[dict[str, Any]]:
     """The windows of the other figures on this rank, as they are drawn."""
     mine = [w for w in found.window if w["rank"] == rank and w["gpu_start_ns"] is not None]
     return [{"start": scale.at(w["gpu_start_ns"]), "end": scale.at(w["gpu_end_ns"]), "label": w["label"]} for w in mine]
+
+
+def _cut(host: Result, parts: pl.DataFrame) -> pl.DataFrame:
+    """What the host did in the drawn time: a range around the whole program would make the drawing as long as that."""
+    if host.rows.height == 0:
+        return host.rows
+    ends = [w["cpu_end_ns"] for w in host.window if w["cpu_end_ns"] is not None]
+    drawn = parts.group_by("rank").agg(pl.col("start_ns").min().alias("lo"), pl.col("end_ns").max().alias("hi"))
+    late = pl.max_horizontal("hi", pl.lit(max(ends, default=0), pl.Int64))
+    start, end = pl.max_horizontal("start_ns", "lo"), pl.min_horizontal("end_ns", late)
+    moved = pl.col("common_start_ns") + start - pl.col("start_ns")
+    rows = host.rows.join(drawn, on="rank", maintain_order="left").with_columns(
+        moved.alias("common_start_ns"), (end - start).alias("dur_ns"), start.alias("start_ns"), end.alias("end_ns")
+    )
+    return rows.filter(pl.col("dur_ns") >= 0)
+
+
+def _threads(rows: pl.DataFrame) -> dict[str, list[int]]:
+    """By rank, the threads of its host lanes, in order."""
+    if rows.height == 0:
+        return {}
+    found = rows.group_by("rank").agg(pl.col("tid").unique().sort()).sort("rank")
+    return {str(rank): tids for rank, tids in found.iter_rows()}
 
 
 def _purposes(asker: Asker) -> list[dict[str, Any]]:
