@@ -15,7 +15,7 @@ USUAL_PACE_NS = 6_000
 #: ... and the call alone.
 USUAL_CALL_NS = 3_500
 #: A host whose calls take so many times as long is slow: a profiler may double them.
-SLOW_CALL = 3.0
+SLOW_CALL = 3.5
 #: A framework that takes so many times as long per launch keeps the GPU waiting if kernels are short ...
 SLOW = 1.75
 #: ... and this is how many times as fast it is taken to become.

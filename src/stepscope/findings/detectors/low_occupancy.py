@@ -46,6 +46,11 @@ _UNITS = (
 
 
 def detect(case: Case) -> list[Finding]:
+    if _shared(case):
+        raise CannotAnswer(
+            "ranks share a GPU, or may share one: what runs beside a kernel is not known",
+            "give each rank a GPU of its own, and traces that name their hosts",
+        )
     units = {r: _units(case, r) for r in hosts(case)}
     if not any(units.values()):
         raise CannotAnswer("the trace does not say how many multiprocessors the GPU has", "`stepscope info` names it")
@@ -80,6 +85,14 @@ def detect(case: Case) -> list[Finding]:
             where=longest(p for r in ranks for p in _longest(case, r, found[r][0])),
         )
     ]
+
+
+def _shared(case: Case) -> bool:
+    """Whether two ranks are on one device of one host; torch's traces name no host, and count as of one."""
+    ranks = case.profile.ranks.filter(pl.col("device").is_not_null())
+    unnamed = pl.col("host") == pl.concat_str(pl.lit("rank"), pl.col("rank").cast(pl.String))
+    places = ranks.select(pl.when(unnamed).then(pl.lit(None)).otherwise(pl.col("host")).alias("host"), "device")
+    return bool(places.is_duplicated().any())
 
 
 def _longest(case: Case, rank: int, ops: I64) -> list[Place]:
