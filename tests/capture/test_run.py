@@ -139,6 +139,15 @@ def test_a_full_disk_while_it_runs(capture, nsys, train, tmp_path):
     assert status == 2 and len(lines) == 1 and "no space left on the device" in lines[0] and nothing_left(tmp_path)
 
 
+def test_a_full_disk_of_which_the_command_says_nothing(capture, nsys, train, tmp_path, monkeypatch):
+    nsys()
+    free = iter([10**12])  # when doctor looks
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 10**12, next(free, 4096)))
+    status, lines = capture(train(die=3))
+    assert status == 2 and len(lines) == 1 and "no space left on the device in step 3" in lines[0]
+    assert nothing_left(tmp_path)
+
+
 def test_a_folder_that_is_there(capture, nsys, tmp_path):
     nsys()
     (tmp_path / "cap").mkdir()

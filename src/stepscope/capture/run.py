@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
 from stepscope.errors import BadInput, StepscopeError
 
+#: Bytes free on a disk that is as good as full.
+_FULL = 1_000_000
 #: Makes the SQLite export of a report in a folder: (report, folder, nsys).
 Export = Callable[[Path, Path, str], Path]
 
@@ -79,9 +82,9 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
         path.chmod(0o755)
     log = folder / "log.txt"
     began = time.time()
-    status, ended = _follow(spec, backend, what, folder, log, token)
+    status, ended, full = _follow(spec, backend, what, folder, log, token)
     steps = watch.read(folder)
-    _judge(spec, backend, folder, log, steps, status, ended)
+    _judge(spec, backend, folder, log, steps, status, ended, full)
     files = _collect(spec, backend, folder, export)
     for path in what.files:
         path.unlink(missing_ok=True)
@@ -91,14 +94,20 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
     return Captured(backend, folder, tuple(files), content)
 
 
-def _follow(spec: Spec, backend: str, what: Launch, folder: Path, log: Path, token: str) -> tuple[int | None, bool]:
-    """Until the command ends, or has had its grace after the capture: (exit status, whether we ended it)."""
+def _follow(
+    spec: Spec, backend: str, what: Launch, folder: Path, log: Path, token: str
+) -> tuple[int | None, bool, bool]:
+    """Until the command ends, or has had its grace after the capture: (exit status, whether we ended it, whether a disk
+    was full at a time: programs die of that in many ways, and what they had written is gone when they are)."""
     run = Run(what.argv, what.env, log, token, what.cwd)
     total = spec.warmup + spec.steps
     over_at: list[float] = []
+    full_at: list[float] = []
 
     def tick() -> bool:
         steps = watch.read(folder)
+        if not full_at and _full(folder):
+            full_at.append(time.monotonic())
         done = min(steps.done, total)
         progress.report(
             f"{backend}: waiting for the first step" if not done else f"{backend}: step", done or None, total
@@ -109,11 +118,11 @@ def _follow(spec: Spec, backend: str, what: Launch, folder: Path, log: Path, tok
 
     status = run.wait(tick)
     run.end()  # whatever a command that has ended left running, or one that goes on after the capture
-    return status, status is None
+    return status, status is None, bool(full_at) or _full(folder)
 
 
 def _judge(
-    spec: Spec, backend: str, folder: Path, log: Path, steps: watch.Steps, status: int | None, ended: bool
+    spec: Spec, backend: str, folder: Path, log: Path, steps: watch.Steps, status: int | None, ended: bool, full: bool
 ) -> None:
     """Whether there is a capture at all; if not, why, in one line."""
     # A job that fails after the capture, while it tears down, has been captured all the same.
@@ -121,7 +130,7 @@ def _judge(
     if not ended and status and not complete:
         where = f" in step {steps.done}" if steps.ranks else " before its first step"
         why = watch.reason(log)
-        if watch.no_space(log):
+        if watch.no_space(log) or full:
             raise BadInput(f"no space left on the device{where} ({why})", "free some, or choose another -o and TMPDIR")
         raise BadInput(f"the command failed with status {status}{where}: {why}", "run it without capture first")
     need = spec.warmup + spec.steps
@@ -135,6 +144,11 @@ def _judge(
             "nothing was captured: the command called no stepscope.annotate.step, and no cudaProfilerStart",
             "annotate the training loop (docs/capture.md), with stepscope importable there",
         )
+
+
+def _full(folder: Path) -> bool:
+    """Whether nothing more can be written there, or to the temporary folder."""
+    return any(shutil.disk_usage(place).free < _FULL for place in (folder, tempfile.gettempdir()))
 
 
 def _reports(folder: Path, backend: str) -> list[Path]:
