@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import polars as pl
 
 from stepscope.analyses import registry
+from stepscope.analyses._step import STEPS
 from stepscope.analyses._window import CHUNK, WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model import profile as model
@@ -232,15 +233,29 @@ def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any])
     sides = _both(base, new, spec, rank, options)
     kinds = {run.kind for side in sides for run in side.runs}
     if kinds == {"step", "chunk"} and spec.anchor is None:
-        # One profiler recorded steps, the other only the trainer's chunks: compared are those.
-        with suppress(CannotAnswer):
-            by_chunk = replace(spec, anchor=CHUNK)
-            sides, spec = _both(base, new, by_chunk, rank, options), by_chunk
+        # One side has several steps, the other only the chunks of one: then what both mark is compared.
+        for pattern in (STEPS, CHUNK):
+            with suppress(CannotAnswer):
+                found = _both(base, new, replace(spec, anchor=pattern), rank, options)
+                if len({run.kind for side in found for run in side.runs}) == 1:
+                    sides, spec = found, replace(spec, anchor=pattern)
+                    break
+    common = sorted(set.intersection(*(set(r.ranks) for s in sides for r in s.runs)))
+    if common and rank is None and any(r.ranks != common for s in sides for r in s.runs) and _one_world(sides):
+        rank = common  # of the others only one side has steps
+        sides = _both(base, new, spec, rank, options)
+        named = ",".join(map(str, common))
+        sides[1].notes.append(f"of the ranks, only {named} have steps on both sides: the others are left out")
     if spec.period and len({s.runs[0].period for s in sides}) > 1:
         # A single step on one side has no next one: then both sides' steps are their own ops.
         spec = replace(spec, period=False)
         sides = _both(base, new, spec, rank, options)
     return sides, spec
+
+
+def _one_world(sides: tuple[Side, Side]) -> bool:
+    """Whether both sides are jobs of the same size, of which some ranks were not recorded."""
+    return sides[0].facts["world"] == sides[1].facts["world"]
 
 
 def _both(base: Given, new: Given, spec: StepSpec, rank: Ranks | None, options: dict[str, Any]) -> tuple[Side, Side]:
@@ -280,9 +295,10 @@ def _side(given: Given, spec: StepSpec, rank: Ranks | None, options: dict[str, A
             profiles, said = open_runs(*(p for p in listed if isinstance(p, str | Path)), **options)
     if not profiles:
         raise BadInput("nothing to compare", "name a trace, a directory or a glob")
+    recorded = max(p.ranks.height for p in profiles)  # before some are chosen: it is still a job of so many
     if rank is not None:
         profiles = [p.select(parse_ranks(rank)) for p in profiles]  # type: ignore[misc]
-    return side_of(profiles, [getattr(p, "paths", []) for p in profiles], spec, said)
+    return side_of(profiles, [getattr(p, "paths", []) for p in profiles], spec, said, recorded)
 
 
 def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:

@@ -13,6 +13,7 @@ from stepscope import api
 from stepscope.capture import manifest
 from stepscope.cli.commands._compare_options import _spread
 from stepscope.cli.main import run
+from stepscope.compare.facts import differences
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.simulate.run import simulate_to
 
@@ -160,3 +161,23 @@ def test_sides_with_and_without_steps_are_not_compared(shared, traces):
 def test_stages_of_one_side_only(shared, traces):
     with pytest.raises(CannotAnswer, match="new has no stage labels, the other side has"):
         api.compare(shared / "traces/h200/moe4mps/overlapped.sqlite", traces / "a0", by="stage", whole=True)
+
+
+def test_chosen_ranks_are_still_of_the_whole_job(traces, capfd):
+    answer = ask(capfd, traces / "nsys", "--to", traces / "a0", "--rank", "1", "--by", "rank")
+    assert [r["rank"] for r in answer["rows"]] == [1]
+    assert [d["what"] for d in answer["summary"]["differs"]] == ["format"]
+
+
+def test_command_lines_differ_in_options_not_in_words():
+    both = [
+        {"scenario": {"command": ["train.py", "--seq", seq, *more]}} for seq, more in (("1", []), ("2", ["--fast"]))
+    ]
+    assert [(d.base, d.new) for d in differences({}, {}, (both[0], both[1]))] == [("--seq 1", "--seq 2 --fast")]
+
+
+def test_ranks_that_one_side_lacks_are_left_out(traces, tmp_path, capfd):
+    shutil.copy(traces / "a1" / "rank1.pt.trace.json.gz", tmp_path)
+    answer = ask(capfd, traces / "a0", "--to", tmp_path)
+    assert {w["rank"] for w in answer["window"]} == {1}
+    assert any("of the ranks, only 1 have steps on both sides" in note for note in answer["notes"])

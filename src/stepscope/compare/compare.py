@@ -221,7 +221,7 @@ def _windows(base: Side, new: Side) -> list[dict[str, Any]]:
         for k, run in enumerate(side.runs):
             which = f"{name}, run {k + 1} of {len(side.runs)}" if len(side.runs) > 1 else name
             for w in run.window:
-                count = f" ({w['steps']} {run.kind}s)" if run.kind != "whole" else ""
+                count = f" ({w['steps']} {run.kind}{'s' * (w['steps'] != 1)})" if run.kind != "whole" else ""
                 found.append(
                     {"side": name, "run": k, **w, "label": f"{which}: {w['label']}{count}", "index": 0, "count": 1}
                 )

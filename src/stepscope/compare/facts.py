@@ -13,6 +13,9 @@ from stepscope.model.profile import Profile
 
 Facts = dict[str, str]
 
+#: A side that has none of what the other has besides.
+NOTHING = "-"
+
 #: What a job is: where one of these differs, another job was run.
 JOB = ("gpu", "world", "mesh", "graphs", "window", "steps are")
 #: Follow from the format: told apart only between captures of one format.
@@ -39,11 +42,11 @@ class Difference:
         return self.what in JOB or self.what.startswith("setup ")
 
 
-def facts_of(profile: Profile, window: str, kind: str, graphs: str | None) -> Facts:
+def facts_of(profile: Profile, window: str, kind: str, graphs: str | None, recorded: int = 0) -> Facts:
     """What the profile says about the job, the machine and the capture; what it does not say is not there."""
     found: dict[str, str | None] = {
         "gpu": _listed(profile.ranks["gpu"].drop_nulls().to_list()),
-        "world": str(_world(profile)),
+        "world": str(max(_world(profile), recorded)),
         "format": _listed([s.format.partition("-")[0] for s in profile.sources]),
         "tool": _listed([s.tool for s in profile.sources if s.tool]),
         "graphs": graphs,
@@ -91,7 +94,7 @@ def differences(
         found.append(Difference("graphs", base.get("graphs", "none whole"), new.get("graphs", "none whole")))
     if manifests[0] is not None and manifests[1] is not None:
         found += [
-            Difference(key, _shown(a), _shown(b), variable=not key.startswith("git."))
+            Difference(key, *_shown(a, b), variable=not key.startswith("git."))
             for key, a, b in manifest.differences(manifests[0], manifests[1])
             if not key.startswith(_SKIPPED)
         ]
@@ -104,9 +107,30 @@ def unknown(base: Facts, new: Facts) -> list[str]:
     return wanted + sorted(k for k in base.keys() ^ new.keys() if k.startswith("setup "))
 
 
-def _shown(value: Any) -> str:
+def _shown(base: Any, new: Any) -> tuple[str, str]:
+    """Both values as text; of two lists, such as command lines, what only one of them has."""
+    if isinstance(base, list) and isinstance(new, list):
+        mine, theirs = _options(base), _options(new)
+        own, other = ([w for w in a if w not in b] for a, b in ((mine, theirs), (theirs, mine)))
+        if own or other:
+            return _words(own), _words(other)
+    return _words(base), _words(new)
+
+
+def _options(words: list[Any]) -> list[str]:
+    """The words of a command line, options together with their values."""
+    found: list[str] = []
+    for word in map(str, words):
+        if found and found[-1].startswith("-") and not word.startswith("-") and " " not in found[-1]:
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
+def _words(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value))
+        return " ".join(map(str, value)) or NOTHING
     return "not set" if value is None else str(value)
 
 

@@ -232,7 +232,9 @@ def _common(ranks: Sequence[_Rank], notes: list[str]) -> tuple[list[list[int]], 
     else:
         labels = first.label[: min(counts)]
         rows = [list(range(min(counts)))] * len(ranks)
-    notes.append(f"ranks have {min(counts)} to {max(counts)} steps: the {len(labels)} that all have are compared")
+    notes.append(
+        f"ranks have {min(counts)} to {max(counts)} {first.kind}s: the {len(labels)} that all have are compared"
+    )
     return rows, labels
 
 

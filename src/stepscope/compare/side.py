@@ -75,11 +75,13 @@ def _table(run: Run, by: str) -> Any:
     return run.tables[by]
 
 
-def side_of(profiles: Sequence[Profile], paths: list[list[Path]], spec: StepSpec, said: str = "") -> Side:
-    """Measure the runs of a side."""
+def side_of(
+    profiles: Sequence[Profile], paths: list[list[Path]], spec: StepSpec, said: str = "", recorded: int = 0
+) -> Side:
+    """Measure the runs of a side, of jobs of which so many ranks were recorded."""
     runs = [measure(p, spec) for p in profiles]
     found = [
-        about.facts_of(p, window_rule(r), r.kind + "s" * (r.kind != "whole"), r.graphs)
+        about.facts_of(p, window_rule(r), r.kind + "s" * (r.kind != "whole"), r.graphs, recorded)
         for p, r in zip(profiles, runs, strict=True)
     ]
     notes = list(dict.fromkeys(n for p, r in zip(profiles, runs, strict=True) for n in (*p.notes, *r.notes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stepscope.compare.facts import Difference
+from stepscope.compare.facts import NOTHING, Difference
 
 Verdict = Literal["faster", "slower", "no difference", "cannot tell"]
 
@@ -87,12 +87,14 @@ def _what(step: Step) -> str:
 
 
 def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
-    """The part that moved most in the direction of the step."""
+    """The part that moved most in the direction of the step, and what went against it."""
     sign = 1 if step.delta_ns > 0 else -1
     most = max(parts, key=lambda r: sign * r["diff_ns"])
-    if sign * most["diff_ns"] <= 0:
-        return "in no one part"
-    return f"most of it {most['part']} ({_time(most['diff_ns'], signed=True)} of {_time(step.delta_ns, signed=True)})"
+    told = f"{most['part']} ({_time(most['diff_ns'], signed=True)}"
+    if sign * most["diff_ns"] <= abs(step.delta_ns):
+        return f"most of it {told} of {_time(step.delta_ns, signed=True)})"
+    against = min(parts, key=lambda r: sign * r["diff_ns"])
+    return f"by {told}, against {against['part']} {_time(against['diff_ns'], signed=True)})"
 
 
 def _moved(step: Step, parts: list[dict[str, Any]]) -> str:
@@ -104,7 +106,10 @@ def _moved(step: Step, parts: list[dict[str, Any]]) -> str:
 
 def _changed(differ: list[Difference]) -> str:
     if len(differ) == 1:
-        return f"{differ[0].what} changed from {differ[0].base} to {differ[0].new}"
+        one = differ[0]
+        if NOTHING in (one.base, one.new):
+            return f"{one.what} with {one.new}" if one.base == NOTHING else f"{one.what} without {one.base}"
+        return f"{one.what} changed from {one.base} to {one.new}"
     return f"{len(differ)} things changed besides: {', '.join(d.what for d in differ[:4])}{', …' * (len(differ) > 4)}"
 
 
