@@ -62,9 +62,7 @@ def test_serialized(schedule: str, how: str, seq: int) -> None:
     close(diagnosed(scenario(schedule, f"serialized:how={how}", seq=seq)), "serialized-communication")
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_wrong_clock_is_no_finding(schedule: str) -> None:
-    told = diagnosed(scenario(schedule, "clock:node=1,offset_us=5000,drift_ppm=20"))
-    healthy = diagnosed(scenario(schedule))
+def test_a_wrong_clock_is_no_finding() -> None:
+    told, healthy = (diagnosed(scenario("1f1b", f)) for f in ("clock:node=1,offset_us=5000,drift_ppm=20", None))
     assert [r["id"] for r in told.result.rows.to_dicts()] == [r["id"] for r in healthy.result.rows.to_dicts()]
     assert any("clocks of 2 files aligned" in note for note in told.result.notes)
