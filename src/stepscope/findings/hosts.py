@@ -60,11 +60,10 @@ class Host:
 
     @cached_property
     def calls(self) -> I64:
-        """Rows of the calls that it made in the step; in a whole capture, after its set-up: from the first kernel."""
+        """Rows of the calls that it made in the step; in a whole capture, after its set-up: from the first launch."""
         begin = self.begin
-        kernels = self.data.launched_at[self.data.role == COMPUTE]
-        if self.whole and len(kernels):
-            begin = max(begin, int(kernels.min()))
+        if self.whole and len(self.data.start):
+            begin = max(begin, int(self.data.launched_at.min()))
         return np.flatnonzero((self.start >= begin) & (self.start < self.end))
 
     def of_cause(self, cause: int) -> I64:

@@ -1,0 +1,59 @@
+"""Real traces of one process, or without communication: the first finding is what a person would name.
+
+The reasoning for each is in docs/diagnoses.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepscope import api
+from stepscope.errors import CannotAnswer
+
+#: trace -> first finding (None: a clean bill), and what its title or evidence must say
+FIRST: dict[str, tuple[str | None, str]] = {
+    "h200/train/eager.sqlite": ("data-stall", "`data`"),
+    "h200/train/slow_dataloader.sqlite": ("data-stall", "`data`"),
+    "h200/train/eager.pt.trace.json.gz": ("data-stall", "before the copy of the next batch"),
+    "h200/train/compiled.pt.trace.json.gz": ("data-stall", "before the copy of the next batch"),
+    "h200/moe4mps/cut_off.sqlite": ("profiler-distortion", "attribution only"),
+    "public/a100_cuda_graphs.sqlite": (None, ""),
+    "public/a100_lm2.7b_nvtx.sqlite": ("no-tensor-cores", "ampere_sgemm"),
+    "public/a100_nccl_metadata_world2.json.gz": ("launch-bound", "of host time"),
+    "public/a100_saxpy_mpi.rank*.sqlite": ("host-sync", "synchronous copies"),
+    "public/h100_qwen.json.gz": (None, ""),
+    "public/puzzler_cudagraph.json.gz": ("allocator-churn", "cudaMalloc"),
+    "public/puzzler_d2h_sync.json.gz": ("host-sync", ".item()"),
+    "public/rtx5000ada_windows.sqlite": ("launch-bound", "of host time"),
+    "public/t4_power_iteration.sqlite": ("data-stall", "`IO 220`"),
+}
+
+
+@pytest.mark.parametrize("trace", FIRST)
+def test_the_first_finding(trace: str, shared: Path) -> None:
+    result = api.analyse(api.open(str(shared / "traces" / trace)), "diagnose")
+    finding, says = FIRST[trace]
+    rows = result.rows.to_dicts()
+    if finding is None:
+        assert rows == []
+        return
+    assert rows and rows[0]["id"] == finding, [(r["id"], r["share_pct"]) for r in rows]
+    assert says in f"{rows[0]['title']} {rows[0]['evidence']}"
+    assert 0 < len(rows[0]["where"]) <= 10
+    assert rows[0]["recoverable_ns"] <= result.summary["step_ns"]
+
+
+def test_slow_loading_is_told_from_loading(shared: Path) -> None:
+    """The same program with 30 ms more per batch: the difference of the findings is what was planted."""
+    eager, slow = (
+        api.analyse(api.open(shared / "traces/h200/train" / f"{name}.sqlite"), "diagnose").rows.to_dicts()[0]
+        for name in ("eager", "slow_dataloader")
+    )
+    assert 30e6 <= slow["recoverable_ns"] - eager["recoverable_ns"] <= 40e6
+
+
+def test_nothing_to_judge(shared: Path) -> None:
+    with pytest.raises(CannotAnswer, match="no GPU activity"):
+        api.analyse(api.open(shared / "traces/public/titan_no_kernel_table.sqlite"), "diagnose")
