@@ -1,6 +1,6 @@
 // The conclusion: one sentence, then what to change first.
 
-import { Command, Window } from "./section";
+import { Command, Prose, Window } from "./section";
 import { duration, percent } from "./format";
 import type { Finding, Findings } from "./types";
 
@@ -29,7 +29,7 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
       {findings.skipped.length > 0 && (
         <details class="skipped">
           <summary>{findings.skipped.length} checks could not be made on this profile</summary>
-          <ul>{findings.skipped.map(({ id, why }) => <li><code>{id}</code> {why}</li>)}</ul>
+          <ul>{findings.skipped.map(({ id, why }) => <li><code>{id}</code> <Prose text={why} /></li>)}</ul>
         </details>
       )}
       <Command text={findings.command} />
@@ -54,8 +54,8 @@ function Card({ finding, largest, show }: { finding: Finding; largest: number; s
           <span class={`sure ${f.confidence}`}>{f.confidence} confidence</span>
           <code>{f.id}</code>
         </p>
-        <p>{f.evidence}</p>
-        <p><b>Try:</b> {f.try_next}</p>
+        <p><Prose text={f.evidence} /></p>
+        <p><b>Try:</b> <Prose text={f.try_next} /></p>
         <Command text={f.command} />
       </div>
       {show && f.where.length > 0 && (

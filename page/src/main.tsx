@@ -9,7 +9,7 @@ import { FindingList, Statement } from "./findings";
 import { OverlapSection } from "./overlap";
 import { PipelineSection } from "./pipeline";
 import { Ranks } from "./ranks";
-import { Command } from "./section";
+import { Command, Prose } from "./section";
 import { ThemeButton } from "./theme";
 import { Model } from "./timeline/model";
 import { Timeline, type Focus } from "./timeline/timeline";
@@ -77,8 +77,8 @@ function Notes({ report }: { report: Report }) {
     <section id="notes">
       <header><h2>What it rests on</h2></header>
       <ul>
-        {report.notes.map((note) => <li>{note}</li>)}
-        {report.missing.map(({ title, why }) => <li><b>{title}</b> is not in this report: {why}</li>)}
+        {report.notes.map((note) => <li><Prose text={note} /></li>)}
+        {report.missing.map(({ title, why }) => <li><b>{title}</b> is not in this report: <Prose text={why} /></li>)}
       </ul>
       <Command text={report.command} />
       <p class="dim">stepscope {report.version}</p>

@@ -39,6 +39,11 @@ export function Command({ text }: { text: string }) {
   );
 }
 
+/** A sentence; what stands between backticks in it is code. */
+export function Prose({ text }: { text: string }) {
+  return <>{text.split(/`([^`]+)`/).map((piece, i) => (i % 2 ? <code>{piece}</code> : piece))}</>;
+}
+
 async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);

@@ -238,10 +238,11 @@ function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette)
   });
 }
 
-/** Ranges differ at their ends: `backward mb 3`. */
+/** Ranges that are numbered differ at their ends: `backward mb 3`. */
 function cutMiddle(text: string, most: number): string {
   const tail = Math.floor((most - 1) * 0.6);
-  return text.length <= most ? text : most < 8 ? "" : `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
+  if (text.length <= most || most < 4 || !/\d/.test(text.slice(-3))) return cut(text, most);
+  return most < 8 ? `…${text.slice(1 - most)}` : `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
 }
 
 function cut(text: string, most: number): string {

@@ -218,7 +218,7 @@ export function Timeline({ part, model, focus, back }: {
       <p class="dim hint">
         Drag to move, Ctrl + wheel to zoom, or keys <kbd>w</kbd> <kbd>s</kbd> <kbd>a</kbd> <kbd>d</kbd> <kbd>0</kbd>.
         {" "}{count(part.ops, "op")}. Ranges lie where the work they launched ran.
-        {chunked && " The line under a rank's strip is the window of the other figures."}
+        {chunked && " The line under a rank's strip is the window of the figures below."}
         {part.left_out.map((line) => <> {line}.</>)}
       </p>
     </Section>
