@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -13,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import polars as pl
 
 from stepscope.analyses import registry
-from stepscope.analyses._step import STEPS
-from stepscope.analyses._window import CHUNK, WindowSpec
-from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.analyses._window import WindowSpec
+from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
@@ -25,6 +23,7 @@ from stepscope.sources.open import open_sources
 from stepscope.store import cached
 
 if TYPE_CHECKING:
+    from stepscope.compare import measuring
     from stepscope.compare.grouping import Runs
     from stepscope.compare.side import Side
     from stepscope.compare.steps import StepSpec
@@ -179,7 +178,7 @@ def compare(
     from stepscope.compare.gate import gate as checked
     from stepscope.compare.gate import parse_limits
 
-    sides, _ = _sides(base, new, rank, options)
+    sides = _sides(base, new, rank, options)
     result = compared(*sides, by=by, margin=margin, top=top)
     if gate:
         try:
@@ -205,7 +204,7 @@ def gate(
     from stepscope.compare.gate import parse_limits
 
     wanted = parse_limits(None if limits_file is None else Path(limits_file), limits)  # before anything is read
-    sides, _ = _sides(base, new, rank, options)
+    sides = _sides(base, new, rank, options)
     return checked(*sides, wanted, allow_inconclusive=allow_inconclusive)
 
 
@@ -215,57 +214,25 @@ def save_baseline(given: Given, name: str, *, rank: Ranks | None = None, **optio
 
     path = baseline.path_of(name)
     spec = _step_spec(options)
-    baseline.save(path, _side(given, spec, rank, options), spec)
+    ranks = None if rank is None else parse_ranks(rank)
+    baseline.save(path, _given(given, options).side(spec, ranks), spec)
     return path
 
 
-def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any]) -> tuple[tuple[Side, Side], StepSpec]:
+def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any]) -> tuple[Side, Side]:
     """Both sides, measured by the same rule: a baseline's, where one was saved."""
     from stepscope.compare import baseline
+    from stepscope.compare.measuring import both
 
     spec = _step_spec(options)
+    ranks = None if rank is None else parse_ranks(rank)
     file = _baseline(base)
-    if file is not None:
-        saved, rule = baseline.load(file)
-        if spec != type(spec)() and spec != rule:
-            raise BadInput(f"{file}: was saved with other steps", "leave out --anchor, --period, --whole and --warmup")
-        return (saved, _side(new, rule, rank, options)), rule
-    sides = _both(base, new, spec, rank, options)
-    kinds = {run.kind for side in sides for run in side.runs}
-    if kinds == {"step", "chunk"} and spec.anchor is None:
-        # One side has several steps, the other only the chunks of one: then what both mark is compared.
-        for pattern in (STEPS, CHUNK):
-            with suppress(CannotAnswer):
-                found = _both(base, new, replace(spec, anchor=pattern), rank, options)
-                if len({run.kind for side in found for run in side.runs}) == 1:
-                    sides, spec = found, replace(spec, anchor=pattern)
-                    break
-    common = sorted(set.intersection(*(set(r.ranks) for s in sides for r in s.runs)))
-    if common and rank is None and any(r.ranks != common for s in sides for r in s.runs) and _one_world(sides):
-        rank = common  # of the others only one side has steps
-        sides = _both(base, new, spec, rank, options)
-        named = ",".join(map(str, common))
-        sides[1].notes.append(f"of the ranks, only {named} have steps on both sides: the others are left out")
-    if spec.period and len({s.runs[0].period for s in sides}) > 1:
-        # A single step on one side has no next one: then both sides' steps are their own ops.
-        spec = replace(spec, period=False)
-        sides = _both(base, new, spec, rank, options)
-    return sides, spec
-
-
-def _one_world(sides: tuple[Side, Side]) -> bool:
-    """Whether both sides are jobs of the same size, of which some ranks were not recorded."""
-    return sides[0].facts["world"] == sides[1].facts["world"]
-
-
-def _both(base: Given, new: Given, spec: StepSpec, rank: Ranks | None, options: dict[str, Any]) -> tuple[Side, Side]:
-    found = []
-    for name, given in (("base", base), ("new", new)):
-        try:
-            found.append(_side(given, spec, rank, options))
-        except CannotAnswer as error:
-            raise CannotAnswer(f"{name}: {error.message}", error.hint) from None
-    return found[0], found[1]
+    if file is None:
+        return both(_given(base, options), _given(new, options), spec, ranks)
+    saved, rule = baseline.load(file)
+    if spec not in (type(spec)(), rule):
+        raise BadInput(f"{file}: was saved with other steps", "leave out --anchor, --period, --whole and --warmup")
+    return saved, _given(new, options).side(rule, ranks)
 
 
 def _step_spec(options: dict[str, Any]) -> StepSpec:
@@ -282,23 +249,19 @@ def _baseline(given: Given) -> Path | None:
     return Path(one) if isinstance(one, str | Path) and is_baseline(Path(one)) else None
 
 
-def _side(given: Given, spec: StepSpec, rank: Ranks | None, options: dict[str, Any]) -> Side:
-    from stepscope.compare.side import side_of
+def _given(given: Given, options: dict[str, Any]) -> measuring.Given:
+    """The runs of a side: profiles as they are, paths opened."""
+    from stepscope.compare import measuring
 
-    said = ""
-    if isinstance(given, model.Profile):
-        profiles = [given]
-    else:
-        listed = [given] if isinstance(given, str | Path) else list(given)
-        profiles = [p for p in listed if isinstance(p, model.Profile)]
-        if len(profiles) != len(listed):
-            profiles, said = open_runs(*(p for p in listed if isinstance(p, str | Path)), **options)
-    if not profiles:
+    listed = [given] if isinstance(given, str | Path | model.Profile) else list(given)
+    if not listed:
         raise BadInput("nothing to compare", "name a trace, a directory or a glob")
-    recorded = max(p.ranks.height for p in profiles)  # before some are chosen: it is still a job of so many
-    if rank is not None:
-        profiles = [p.select(parse_ranks(rank)) for p in profiles]  # type: ignore[misc]
-    return side_of(profiles, [getattr(p, "paths", []) for p in profiles], spec, said, recorded)
+    opened = [p for p in listed if isinstance(p, model.Profile)]
+    said = ""
+    if len(opened) != len(listed):
+        found, said = open_runs(*(p for p in listed if isinstance(p, str | Path)), **options)
+        opened += found
+    return measuring.Given(opened, [path for p in opened for path in getattr(p, "paths", [])], said)
 
 
 def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:

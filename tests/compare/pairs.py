@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import stepscope
-from stepscope.compare.side import Side, side_of
+from stepscope.compare.measuring import Given
+from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.simulate import assemble, engine, write_nsys
 from stepscope.simulate.scenario import Scenario
@@ -37,7 +38,7 @@ def write(what: Scenario, path: Path) -> list[int]:
 
 def side(path: Path) -> Side:
     profile = stepscope.open(path, cache=False)
-    return side_of([profile], [profile.paths], StepSpec())
+    return Given([profile]).side(StepSpec())
 
 
 def true_change(base: list[list[int]], new: list[list[int]]) -> float:

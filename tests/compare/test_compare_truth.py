@@ -12,7 +12,8 @@ from pairs import scenario
 
 from stepscope import api
 from stepscope.compare.compare import compare
-from stepscope.compare.side import Side, side_of
+from stepscope.compare.measuring import Given
+from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.simulate import engine
 from stepscope.simulate.run import simulate_to
@@ -33,7 +34,7 @@ JOBS = {
 
 def measured(path: Path) -> Side:
     profile = api.open(path)
-    return side_of([profile], [profile.paths], StepSpec())
+    return Given([profile]).side(StepSpec())
 
 
 def truth_parts(job: engine.Job) -> np.ndarray:

@@ -1,22 +1,17 @@
-"""One side of a comparison: a run, or several runs of the same, with what is known about them."""
+"""One side of a comparison, measured: a run, or several runs of the same, with what is known about them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.compare import facts as about
 from stepscope.compare.facts import Facts
 from stepscope.compare.noise import median_weights
-from stepscope.compare.run import PARTS, Run, measure
-from stepscope.compare.steps import StepSpec
+from stepscope.compare.run import PARTS, Run
 from stepscope.errors import CannotAnswer
-from stepscope.model.profile import Profile
 from stepscope.model.source import SourceInfo
 
 F64 = npt.NDArray[np.float64]
@@ -73,29 +68,3 @@ def _table(run: Run, by: str) -> Any:
     if by not in run.tables:
         raise CannotAnswer(f"a baseline does not keep what --by {by} needs", "compare with the profile itself")
     return run.tables[by]
-
-
-def side_of(
-    profiles: Sequence[Profile], paths: list[list[Path]], spec: StepSpec, said: str = "", recorded: int = 0
-) -> Side:
-    """Measure the runs of a side, of jobs of which so many ranks were recorded."""
-    runs = [measure(p, spec) for p in profiles]
-    found = [
-        about.facts_of(p, window_rule(r), r.kind + "s" * (r.kind != "whole"), r.graphs, recorded)
-        for p, r in zip(profiles, runs, strict=True)
-    ]
-    notes = list(dict.fromkeys(n for p, r in zip(profiles, runs, strict=True) for n in (*p.notes, *r.notes)))
-    warned = [n for n in notes if "the profiler warned" in n or "the profiler gave" in n]
-    if warned:
-        notes = [n for n in notes if n not in warned]
-        notes.append("the profiler gave warnings: `stepscope info` lists them")
-    if other := about.within(found):
-        notes.append(f"its runs differ in {', '.join(other)}: they are not repetitions of one another")
-    manifest = about.manifest_of([path for given in paths for path in given])
-    return Side(runs, found[0], manifest, [s for p in profiles for s in p.sources], notes, said)
-
-
-def window_rule(run: Run) -> str:
-    if run.kind == "whole":
-        return "the whole capture"
-    return "from first op to the next one's" if run.period else "own ops only"

@@ -91,9 +91,9 @@ def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
     sign = 1 if step.delta_ns > 0 else -1
     most = max(parts, key=lambda r: sign * r["diff_ns"])
     told = f"{most['part']} ({_time(most['diff_ns'], signed=True)}"
-    if sign * most["diff_ns"] <= abs(step.delta_ns):
-        return f"most of it {told} of {_time(step.delta_ns, signed=True)})"
     against = min(parts, key=lambda r: sign * r["diff_ns"])
+    if -sign * against["diff_ns"] < 0.1 * abs(step.delta_ns):
+        return f"most of it {told} of {_time(step.delta_ns, signed=True)})"
     return f"by {told}, against {against['part']} {_time(against['diff_ns'], signed=True)})"
 
 
