@@ -24,6 +24,7 @@ FIRST: dict[str, tuple[str | None, str]] = {
     "public/a100_nccl_metadata_world2.json.gz": ("launch-bound", "of host time"),
     "public/a100_saxpy_mpi.rank*.sqlite": ("host-sync", "synchronous copies"),
     "public/h100_qwen.json.gz": (None, ""),
+    "public/mi300x_qwen.json.gz": ("host-sync", "2 device synchronizations"),
     "public/puzzler_cudagraph.json.gz": ("allocator-churn", "cudaMalloc"),
     "public/puzzler_d2h_sync.json.gz": ("host-sync", ".item()"),
     "public/rtx5000ada_windows.sqlite": ("launch-bound", "of host time"),

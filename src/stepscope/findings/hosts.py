@@ -234,4 +234,5 @@ def stage_of(case: Case, ranks: tuple[int, ...]) -> str | None:
 def sure(case: Case) -> Confidence:
     """High where what waits for what is known: by events, or because stream order and launches explain every start."""
     steps = case.path.steps
-    return "high" if bool((steps["events"] | (steps["inferred"] == 0)).all()) else "medium"
+    known = bool((steps["events"] | (steps["inferred"] == 0)).all())
+    return "high" if known and not any(h.data.unlinked for h in hosts(case).values()) else "medium"

@@ -112,7 +112,7 @@ def _found(case: Case) -> list[_Found]:
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
         if case.material(max((every[r].host.length(calls) for r, calls in mine.items()), default=0)):
             change = _change(every, mine, kind)
-            idle = sum(every[r].host.idle_ns("sync", "host", "api", "queue") for r in mine)
+            idle = sum(every[r].host.idle_ns("sync", "host", "api") for r in mine)
             found.append(_Found(kind, every, mine, change, case.saved(change, idle, beside=others)))
     return [f for f in found if f.saved]
 
