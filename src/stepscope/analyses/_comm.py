@@ -10,7 +10,7 @@ import numpy.typing as npt
 from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
 from stepscope.analyses._window import Window
 from stepscope.errors import CannotAnswer
-from stepscope.intervals import covered
+from stepscope.intervals import Spans, covered
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 
@@ -25,6 +25,7 @@ class CommOps:
     start: I64
     end: I64
     exposed: I64  # |c \ K|
+    compute: Spans  # K, as far as these ops reach
     barrier: npt.NDArray[np.bool_]  # in order with compute on its own stream: cannot overlap by construction
 
     @property
@@ -38,10 +39,11 @@ def comm_ops(data: RankData, span: Window) -> CommOps:
     start, end = data.start[mine], data.end[mine]
     if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
         start, end = np.maximum(start, span.gpu_start_ns), np.minimum(end, span.gpu_end_ns)
-    exposed = (end - start) - covered(start, end, data.compute)
+    near = data.compute.clip(int(start.min()), int(end.max())) if len(mine) else Spans.empty()
+    exposed = (end - start) - covered(start, end, near)
     computing = span.ops[data.role[span.ops] == COMPUTE]
     barrier = np.isin(data.stream[mine], np.unique(data.stream[computing]))
-    return CommOps(mine, start, end, exposed, barrier)
+    return CommOps(mine, start, end, exposed, near, barrier)
 
 
 def need_communication(profile: Profile) -> None:

@@ -288,13 +288,20 @@ class RankData:
         text = self._profile.names.gather(ids)
         return pl.select(pl.when(hit).then(text).alias("text")).to_series()
 
+    def _stages(self, pattern: str) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+        """The stage that each name of the string table speaks of, and which ranges speak of any; kept by pattern."""
+        memo: dict[str, tuple[pl.Series, npt.NDArray[np.bool_]]] = self.__dict__.setdefault("_stages_memo", {})
+        names = self._profile.names  # grows as tables are read: taken after the ranges
+        if pattern not in memo or len(memo[pattern][0]) != len(names):
+            stages = names.str.extract_all(pattern).list.last()
+            memo[pattern] = stages, stages.is_not_null().to_numpy()[self.ranges["name"].to_numpy()]
+        return memo[pattern]
+
     def stage_of(self, ops: I64, pattern: str = STAGE) -> pl.Series:
         """Stage of each op: from its enclosing range up to the first name that matches; the last match in it counts."""
         if self.ranges.height == 0:
             return pl.Series("stage", [NO_STAGE] * len(ops), dtype=pl.String)
-        names = self._profile.names  # grows as tables are read: taken after the ranges
-        stages = names.str.extract_all(pattern).list.last()
-        wanted = stages.is_not_null().to_numpy()[self.ranges["name"].to_numpy()]
+        stages, wanted = self._stages(pattern)
         at = self.ancestors_until(self.enclosing(ops), wanted)
         found = stages.gather(self.ranges["name"].gather(np.maximum(at, 0)))
         return pl.select(

@@ -69,8 +69,8 @@ def overlap(
             comm = comm_ops(data, span)
             keys = _keys(profile, data, comm, by, stage)
             who = {"rank": data.rank, "pid": data.pid}
-            table += [{**who, by: k, **_figures(data, comm, (keys == k).to_numpy())} for k in _ordered(keys)]
-            totals.append({**who, "index": span.index, **_figures(data, comm, np.ones(len(comm.ops), dtype=bool))})
+            table += [{**who, by: k, **_figures(comm, (keys == k).to_numpy())} for k in _ordered(keys)]
+            totals.append({**who, "index": span.index, **_figures(comm, np.ones(len(comm.ops), dtype=bool))})
     result = rows(_columns(by), table)
     notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
@@ -95,10 +95,10 @@ def _ordered(keys: pl.Series) -> list[Any]:
     return sorted(keys.unique().to_list(), key=lambda k: (k == NO_STAGE, k))
 
 
-def _figures(data: RankData, comm: CommOps, mine: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
+def _figures(comm: CommOps, mine: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
     counted = mine & ~comm.barrier
     length, exposed = comm.length[counted], comm.exposed[counted]
-    wall = subtract(union(comm.start[counted], comm.end[counted]), data.compute).length()
+    wall = subtract(union(comm.start[counted], comm.end[counted]), comm.compute).length()
     total, bare = int(length.sum()), int(exposed.sum())
     real = length > 0
     each = 100.0 * (1.0 - exposed[real] / length[real])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from stepscope.analyses._comm import need_ops
 from stepscope.analyses._purpose import purpose_of, unanimous
@@ -18,6 +19,9 @@ from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.analyses._window import Window, WindowSpec, windows
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+
+I64 = npt.NDArray[np.int64]
+ROLES = (COMPUTE, COMM, COPY)
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -40,8 +44,9 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
     table: list[dict[str, Any]] = []
     idle = 0
     for data in ranks_of(profile):
+        of_rank = _Streams(profile, data)
         for span in chosen.of(data.rank):
-            found, unused = _streams(profile, data, span)
+            found, unused = of_rank.rows(span)
             table += found
             idle += unused
     notes = list(chosen.notes)
@@ -50,50 +55,67 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
     return Result(rows(COLUMNS, table), chosen.rows(), notes=notes)
 
 
-def _streams(profile: Profile, data: RankData, span: Window) -> tuple[list[dict[str, Any]], int]:
-    device = data.ops["device"].fill_null(-1).to_numpy()
-    in_window = np.zeros(len(data.start), dtype=bool)
-    in_window[span.ops] = True
-    length = _lengths(data, span)
-    table, idle = [], 0
-    for dev, stream in np.unique(np.stack([device, data.stream]), axis=1).T.tolist():
-        mine = (device == dev) & (data.stream == stream)
-        inside = mine & in_window
-        idle += not inside.any()
-        judged = inside if inside.any() else mine
-        comm, comp, copy = (inside & (data.role == role) for role in (COMM, COMPUTE, COPY))
-        kind = _kind(data.role[judged])
-        purpose = (
-            unanimous(purpose_of(profile, data, np.flatnonzero(judged & (data.role == COMM))))
-            if kind == "comm"
-            else None
-        )
-        table.append(
-            {
-                "rank": data.rank,
-                "pid": data.pid,
-                "device": dev if dev >= 0 else None,
-                "stream": stream,
-                "n_comm": int(comm.sum()),
-                "n_comp": int(comp.sum()),
-                "n_copy": int(copy.sum()),
-                "comm_ns": int(length[comm].sum()),
-                "comp_ns": int(length[comp].sum()),
-                "kind": kind,
-                "purpose": purpose,
-            }
-        )
-    return table, idle
+class _Streams:
+    """The streams of one rank, numbered by device and id; windows look at their own ops only."""
+
+    def __init__(self, profile: Profile, data: RankData) -> None:
+        self._data = data
+        device = data.ops["device"].fill_null(-1).cast(pl.Int64).to_numpy()
+        key = (device << 32) + (data.stream.astype(np.int64) + (1 << 31))
+        keys, of = np.unique(key, return_inverse=True)
+        self._of = of.reshape(-1)
+        self._names = [(k >> 32, (k & 0xFFFFFFFF) - (1 << 31)) for k in keys.tolist()]
+        self._comm = np.flatnonzero(data.role == COMM)
+        self._purpose = purpose_of(profile, data, self._comm)
+        self._whole = self._counts(np.arange(len(self._of)))
+
+    def _counts(self, ops: I64) -> I64:
+        """How many ops of each role each stream has."""
+        cell = self._of[ops] * len(ROLES) + self._data.role[ops]
+        return np.bincount(cell, minlength=len(self._names) * len(ROLES)).reshape(-1, len(ROLES))
+
+    def _purpose_of(self, ops: I64, stream: int) -> str:
+        mine = ops[(self._of[ops] == stream) & (self._data.role[ops] == COMM)]
+        return unanimous(self._purpose.gather(np.searchsorted(self._comm, mine)))
+
+    def rows(self, span: Window) -> tuple[list[dict[str, Any]], int]:
+        """A row per stream, and how many of them are idle in the window."""
+        counts = self._counts(span.ops)
+        total = np.zeros(counts.shape, dtype=np.int64)
+        np.add.at(total, (self._of[span.ops], self._data.role[span.ops]), _lengths(self._data, span))
+        table, idle = [], 0
+        for k, (device, stream) in enumerate(self._names):
+            used = bool(counts[k].any())
+            idle += not used
+            kind = _kind(counts[k] if used else self._whole[k])
+            ops = span.ops if used else np.arange(len(self._of))
+            table.append(
+                {
+                    "rank": self._data.rank,
+                    "pid": self._data.pid,
+                    "device": device if device >= 0 else None,
+                    "stream": stream,
+                    "n_comm": int(counts[k, COMM]),
+                    "n_comp": int(counts[k, COMPUTE]),
+                    "n_copy": int(counts[k, COPY]),
+                    "comm_ns": int(total[k, COMM]),
+                    "comp_ns": int(total[k, COMPUTE]),
+                    "kind": kind,
+                    "purpose": self._purpose_of(ops, k) if kind == "comm" else None,
+                }
+            )
+        return table, idle
 
 
-def _kind(roles: npt.NDArray[np.uint8]) -> str:
-    if (roles == COMPUTE).any():
-        return "compute"
-    return "comm" if (roles == COMM).any() else "copy"
+def _kind(counts: I64) -> str:
+    """By how many ops of each role there are."""
+    return "compute" if counts[COMPUTE] else "comm" if counts[COMM] else "copy"
 
 
-def _lengths(data: RankData, span: Window) -> npt.NDArray[np.int64]:
-    """Durations; cut at the edges of a window that was given in GPU time."""
+def _lengths(data: RankData, span: Window) -> I64:
+    """Durations of the window's ops; cut at the edges of a window that was given in GPU time."""
+    start, end = data.start[span.ops], data.end[span.ops]
     if not span.clipped or span.gpu_start_ns is None or span.gpu_end_ns is None:
-        return data.end - data.start
-    return data.lengths(span.gpu_start_ns, span.gpu_end_ns)
+        return end - start
+    cut: I64 = np.maximum(np.minimum(end, span.gpu_end_ns) - np.maximum(start, span.gpu_start_ns), 0)
+    return cut

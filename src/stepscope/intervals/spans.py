@@ -39,9 +39,10 @@ class Spans:
 
     def clip(self, start: int, end: int) -> Spans:
         """The part inside [start, end)."""
-        lo, hi = np.maximum(self.start, start), np.minimum(self.end, end)
-        keep = lo < hi
-        return Spans(lo[keep], hi[keep])
+        first, last = np.searchsorted(self.end, start, side="right"), np.searchsorted(self.start, end, side="left")
+        if start >= end or first >= last:
+            return Spans.empty()
+        return Spans(np.maximum(self.start[first:last], start), np.minimum(self.end[first:last], end))
 
     def measure_before(self, t: I64) -> I64:
         """How much of the set lies before each t."""
