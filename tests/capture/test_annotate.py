@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
+import timeit
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,16 +127,23 @@ print("END" in said)
 
 
 def test_it_costs_next_to_nothing():
+    """Compared with a `with` on an object that does nothing, so that a busy machine slows both."""
     from stepscope import annotate
 
-    best = 1.0
-    for _ in range(5):
-        began = time.perf_counter()
-        for _ in range(2000):
-            with annotate.stage(3, 2, "f"):
-                pass
-        best = min(best, (time.perf_counter() - began) / 2000)
-    assert best < 50e-6  # far above what docs/capture.md measured, for machines that are busy with other tests
+    nothing = annotate._Nothing()
+
+    def ours() -> None:
+        with annotate.stage(3, 2, "f"):
+            pass
+
+    def plain() -> None:
+        with nothing:
+            pass
+
+    def best(function: Callable[[], None]) -> float:
+        return min(timeit.repeat(function, number=500, repeat=60))
+
+    assert best(ours) < 4 * best(plain)  # docs/capture.md measured 1.3
 
 
 @pytest.mark.parametrize("capturing", [False, True])

@@ -19,6 +19,7 @@ import pytest
 import reference_captures
 import stepscope
 from stepscope import api
+from stepscope.capture import size
 from stepscope.cli.main import run
 from stepscope.findings.registry import detectors
 
@@ -82,6 +83,19 @@ def test_nothing_private(reference_capture: Capture, name: str, backend: str) ->
         raw = file.read_bytes()
         for private in (b"/root/", b"/home/", b"/tmp/", b"/opt/", b".vm.", b"TOKEN", b"LS_COLORS"):
             assert private not in raw, (file.name, private)
+
+
+#: Reports of nsys, which are not test data: bytes, as capture_h200.sh printed them.
+REPORTS = {"none": 463_232, "serialized": 463_521, "straggler": 476_843, "imbalance": 471_395, "late-node": 464_747}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_plan_knows_their_size(reference_capture: Capture, name: str) -> None:
+    """Within a factor of two: one layer a rank, six micro-batches, four ranks in a file."""
+    events = 4 * size.events(layers=1, dense=0, micro_batches=6, ep=2, cp=1, tp=1).total
+    (export,) = reference_capture(name, "nsys").glob("*.sqlite")
+    assert 0.5 < size.file_bytes(events, "report") / REPORTS[name] < 2
+    assert 0.5 < size.file_bytes(events, "export") / export.stat().st_size < 2
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
