@@ -13,7 +13,9 @@ from stepscope import api
 from stepscope.capture import manifest
 from stepscope.cli.commands._compare_options import _spread
 from stepscope.cli.main import run
+from stepscope.compare.columns import VARIANTS
 from stepscope.compare.facts import differences
+from stepscope.compare.gate import COLUMNS
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.simulate.run import simulate_to
 
@@ -181,3 +183,9 @@ def test_ranks_that_one_side_lacks_are_left_out(traces, tmp_path, capfd):
     answer = ask(capfd, traces / "a0", "--to", tmp_path)
     assert {w["rank"] for w in answer["window"]} == {1}
     assert any("of the ranks, only 1 have steps on both sides" in note for note in answer["notes"])
+
+
+def test_the_guide_has_every_column():
+    guide = (Path(__file__).parents[2] / "docs" / "compare.md").read_text("utf-8")
+    columns = {c.name for columns in (*VARIANTS.values(), COLUMNS) for c in columns}
+    assert {c for c in columns if f"`{c}`" not in guide} == set()

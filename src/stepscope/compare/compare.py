@@ -254,6 +254,11 @@ def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: 
         notes.append(
             f"the interval is of the {step.unit}s of one run each: another run may differ by more (give several runs)"
         )
+    lengths = [len(run.labels) for side in (base, new) for run in side.runs]
+    if design is RUNS and 2 * min(lengths) < max(lengths):
+        notes.append(
+            f"runs have {min(lengths)} to {max(lengths)} steps: the median of a short one is noisier than the interval says"
+        )
     if step.unit == "chunk":
         notes.append(
             "the trainer marks chunks, but no steps, and none comes again: samples are chunks, each compared with the "

@@ -74,7 +74,7 @@ def file_names(paths: Sequence[str | None]) -> list[str | None]:
 _FORMATTERS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(INSTANTS, instant),
     **dict.fromkeys(("diff_ns", "low_ns", "high_ns"), lambda ns: _plus(ns) + duration(ns)),
-    **dict.fromkeys(("change_pct", "step_pct"), lambda share: f"{_plus(share)}{share:.1f}%"),
+    **dict.fromkeys(("change_pct", "step_pct"), lambda share: f"{_plus(round(share, 1))}{round(share, 1) + 0.0:.1f}%"),
     "_ns": duration,
     "_us": lambda us: duration(us * 1e3),
     "_bytes": size,
