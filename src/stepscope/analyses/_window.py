@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -97,7 +98,14 @@ class Windows:
         return [w.row() for w in self.spans]
 
     def of(self, rank: int) -> list[Window]:
-        return [w for w in self.spans if w.rank == rank]
+        return self._of_rank.get(rank, [])
+
+    @cached_property
+    def _of_rank(self) -> dict[int, list[Window]]:
+        found: dict[int, list[Window]] = {}
+        for w in self.spans:
+            found.setdefault(w.rank, []).append(w)
+        return found
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
+from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Result
 from stepscope.render.units import duration, instant
 
@@ -40,19 +41,8 @@ def window_lines(result: Result) -> list[str]:
     ]
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """`0-3,7`: as `--rank` takes it."""
-    parts: list[list[int]] = []
-    for n in sorted(set(numbers)):
-        if parts and n == parts[-1][1] + 1:
-            parts[-1][1] = n
-        else:
-            parts.append([n, n])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
-
-
 def numbers(text: str) -> set[int]:
-    """What `spans` wrote; empty for other texts."""
+    """What `ranks_text` wrote; empty for other texts."""
     if not re.fullmatch(r"\d+(-\d+)?(,\s*\d+(-\d+)?)*", text):
         return set()
     ends = (part.split("-") for part in text.split(","))
@@ -66,8 +56,7 @@ def _group_line(members: list[dict[str, Any]]) -> str:
 
 
 def _ranks(ranks: Iterable[int | None]) -> str:
-    known = {r for r in ranks if r is not None}
-    return f"rank{'s' * (len(known) != 1)} {spans(known)}"
+    return some_ranks(r for r in ranks if r is not None)
 
 
 def _gpu(members: list[dict[str, Any]]) -> str:
