@@ -257,7 +257,8 @@ def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: 
     lengths = [len(run.labels) for side in (base, new) for run in side.runs]
     if design is RUNS and 2 * min(lengths) < max(lengths):
         notes.append(
-            f"runs have {min(lengths)} to {max(lengths)} steps: the median of a short one is noisier than the interval says"
+            f"runs have {min(lengths)} to {max(lengths)} steps: the median of a short one is noisier than the interval "
+            "says"
         )
     if step.unit == "chunk":
         notes.append(
