@@ -100,6 +100,32 @@ def test_compilation_in_the_step() -> None:
     assert row["title"].startswith("1 compilation in the step")
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["between steps", "in the step"])
+def test_a_batch_that_is_fetched(inside: bool) -> None:
+    """Four times: a batch for 500 µs, then twenty kernels of 20 µs, launched as fast as they run. The GPU idles for it.
+
+    Outside the ranges of the steps it counts all the same, and the step is as long as from one to the next.
+    """
+    ops, calls, ranges, at = [], [], [], 0
+    for number in range(4):
+        fetched = at + 500
+        ranges.append(nvtx(at * US, fetched * US, "next batch"))
+        launched = [fetched + 5 + 22 * k for k in range(20)]
+        for k, t in enumerate(launched):
+            calls.append(call(t * US, (t + 3) * US, id=20 * number + k + 1))
+            ops.append(op((t + 5) * US, (t + 25) * US, call=20 * number + k + 1))
+        end = launched[-1] + 30
+        ranges.append(nvtx((at if inside else fetched) * US, end * US, f"step {number}"))
+        at = end
+    result = api.analyse(make(ops=ops, calls=calls, ranges=ranges), "diagnose")
+    first = result.rows.to_dicts()[0]
+    assert first["id"] == "data-stall"
+    assert first["recoverable_ns"] == 500 * US
+    # 500 to fetch, 5 until the first launch, 19 launches 22 µs apart, and 25 until the last kernel is done.
+    assert result.summary["step_ns"] == pytest.approx((500 + 5 + 19 * 22 + 25) * US, abs=1)
+    assert "`next batch`" in first["evidence"]
+
+
 def test_products_without_tensor_cores() -> None:
     ops, calls = loop(20, 30, name="ampere_sgemm_128x64_tn")
     row = found(diagnose(ops=ops, calls=calls, ranges=steps(700)))["no-tensor-cores"]

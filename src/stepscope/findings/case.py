@@ -19,10 +19,14 @@ from stepscope.analyses._step import step
 from stepscope.analyses._walk import Clock, Path, walk
 from stepscope.analyses._window import CHUNK, WHOLE, Window, WindowSpec
 from stepscope.errors import CannotAnswer
+from stepscope.intervals import Spans, subtract, union
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
 
 T = TypeVar("T")
+
+#: Idle time between steps counts from this share of the step on.
+_BETWEEN = 0.02
 
 
 class _Whole(Profile):
@@ -93,13 +97,43 @@ class Case:
         return max(counts, default=1)
 
     @cached_property
-    def step_ns(self) -> int:
-        """Length of one step: of the critical path where there is one, else of the longest window."""
+    def between(self) -> dict[int, Spans]:
+        """By rank: from the end of the step before (on host and GPU) to the beginning of this one, if no work ran.
+
+        A loop that fetches its batch outside the range of its step has it there. Empty unless it is so on all ranks.
+        """
+        anchors = step(self.profile, self.spec).anchors
+        found = {}
+        for d in self._having():
+            w = self.windows[d.rank]
+            if d.rank not in anchors or w.index == 0 or w.cpu_start_ns is None or w.clipped:
+                return {}
+            lo, hi = int(anchors[d.rank].start[w.index - 1]), int(anchors[d.rank].end[w.index - 1])
+            ended = max(hi, d.launched_between(lo, hi)[1][1] or hi)
+            busy = union(d.start, d.end)
+            found[d.rank] = subtract(Spans.of(ended, w.cpu_start_ns), busy) if ended < w.cpu_start_ns else Spans.empty()
+        return found if all(len(s) for s in found.values()) else {}
+
+    @cached_property
+    def between_ns(self) -> int:
+        """How long all ranks were idle between the steps; 0 where that is hardly anything."""
+        shortest = min((s.length() for s in self.between.values()), default=0)
+        return shortest if shortest >= _BETWEEN * self._path_ns else 0
+
+    @property
+    def _path_ns(self) -> int:
         try:
-            whole = self.path.end - self.path.begin
+            return self.path.end - self.path.begin
         except CannotAnswer:
-            whole = max((w.gpu_ns for w in self.windows.values()), default=0)
-        return max(whole // self.steps, 1)
+            return max((w.gpu_ns for w in self.windows.values()), default=0)
+
+    @cached_property
+    def step_ns(self) -> int:
+        """Length of one step: of the critical path where there is one, else of the longest window.
+
+        What all ranks were idle for since the step before is a part of it, where it is more than a moment.
+        """
+        return max((self._path_ns + self.between_ns) // self.steps, 1)
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.launching import quick
 from stepscope.findings.words import ms
-from stepscope.intervals import Spans, union
+from stepscope.intervals import Spans, intersect, union
 
 ID = "data-stall"
 
@@ -44,17 +44,29 @@ def _found(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
     return found
 
 
+def _between(case: Case) -> dict[int, Spans]:
+    """By rank: the same between the step before and this one; nothing where it cannot matter."""
+    if not case.between_ns:
+        return {}
+    found = {r: intersect(_fetching(case, hosts(case)[r])[0], spans) for r, spans in case.between.items()}
+    return found if case.material(min(s.length() for s in found.values())) else {}
+
+
 def fetched(case: Case) -> Change:
     """Input that is there when it is needed; nothing where it is."""
     return Change(cut={r: s for r, (_, s, _) in case.once(_found).items()})
 
 
 def detect(case: Case) -> list[Finding]:
-    fetching = case.once(_found)
+    between = case.once(_between)
+    fetching = case.once(_found) or {r: (hosts(case)[r], Spans.empty(), True) for r in between}
     if not fetching:
         return []
-    lost = {r: h.idle_in(s) for r, (h, s, _) in fetching.items()}
-    saved = case.saved(fetched(case), beside=quick(case))  # a slow host is slow in this too
+    # Between steps all ranks fetch at once: the shortest is what all of them wait for.
+    apart = min((s.length() for s in between.values()), default=0)
+    fetching = {r: (h, _joined(s, between.get(r)), named) for r, (h, s, named) in fetching.items()}
+    lost = {r: h.idle_in(s) + _length(between.get(r)) for r, (h, s, _) in fetching.items()}
+    saved = case.saved(fetched(case), beside=quick(case)) + apart  # a slow host is slow in this too
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
@@ -77,6 +89,14 @@ def detect(case: Case) -> list[Finding]:
             where=longest(p for r in ranks for p in places(r, fetching[r][1].start, fetching[r][1].end)),
         )
     ]
+
+
+def _joined(a: Spans, b: Spans | None) -> Spans:
+    return a if b is None else union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def _length(spans: Spans | None) -> int:
+    return 0 if spans is None else spans.length()
 
 
 def _fetching(case: Case, host: Host) -> tuple[Spans, bool]:
