@@ -132,7 +132,7 @@ def _judge(
         why = watch.reason(log)
         if watch.no_space(log) or full:
             raise BadInput(f"no space left on the device{where} ({why})", "free some, or choose another -o and TMPDIR")
-        raise BadInput(f"the command failed with status {status}{where}: {why}", "run it without capture first")
+        raise BadInput(f"the command failed with status {status}{where}: {why}", _hint(why))
     need = spec.warmup + spec.steps
     if steps.ranks and steps.stopped < steps.ranks:
         raise BadInput(
@@ -144,6 +144,15 @@ def _judge(
             "nothing was captured: the command called no stepscope.annotate.step, and no cudaProfilerStart",
             "annotate the training loop (docs/capture.md), with stepscope importable there",
         )
+
+
+def _hint(why: str) -> str:
+    """What to do about a command that failed."""
+    if "No module named 'stepscope'" in why:
+        return "it must be importable there too: pip install --no-deps stepscope, or its src on the PYTHONPATH"
+    if "No module named 'torch'" in why:
+        return "name the Python of the training environment in the command"
+    return "run it without capture first"
 
 
 def _full(folder: Path) -> bool:
