@@ -48,8 +48,12 @@ def detect(case: Case) -> list[Finding]:
             f"memory is allocated and freed in the step ({counted(names, case.steps)} on rank {worst})",
             saved,
             sure(case),
-            f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls; the GPU has "
-            f"nothing to do for {ms(host.idle_ns('alloc') / case.steps)} of it because of them",
+            f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, and a "
+            "cudaFree leaves the GPU empty behind it: it has nothing to do for "
+            f"{ms(host.idle_ns('alloc', 'host', 'api') / case.steps)} of the step"
+            if any("Free" in n for n in names)
+            else f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls; the GPU "
+            f"has nothing to do for {ms(host.idle_ns('alloc') / case.steps)} of it because of them",
             _advice(names),
             ("idle", "--by cause"),
             ranks=ranks,

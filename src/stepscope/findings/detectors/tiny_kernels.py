@@ -120,8 +120,8 @@ def detect(case: Case) -> list[Finding]:
             f"{len(mine.kernels) // case.steps:,} kernels of {us(mine.mean_ns)} only repeat those before them",
             saved,
             "high" if saved and pace is not None else "medium",
-            f"on rank {worst} the same few kernels come again, {len(mine.kernels) / max(mine.count, 1):.0f} launches "
-            f"in a row on average{launched}; the GPU waits for launches for "
+            f"on rank {worst} the same few kernels come again, {len(mine.kernels) / max(mine.count, 1):,.0f} launches "
+            f"in a row{' on average' if mine.count > 1 else ''}{launched}; the GPU waits for launches for "
             f"{ms(mine.host.idle_ns('host', 'api') / case.steps)} of the step",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
