@@ -30,7 +30,7 @@ def met(case: Case) -> Across:
 
 def sides(case: Case) -> pl.DataFrame:
     """Sides of the step: meeting, rank, op, own_bytes, ns (from the last arrival to this rank's end), and the meeting's
-    kind, bytes, size, present, hosts, communicator, src, dst, purpose and took_ns (its transfer)."""
+    kind, bytes, size, present, hosts, clocks, communicator, src, dst, purpose and took_ns (its transfer)."""
     a = met(case)
     inside = np.zeros(len(a.rank), dtype=bool)
     ops = a.matched.sides["op"].to_numpy()
@@ -47,9 +47,11 @@ def sides(case: Case) -> pl.DataFrame:
             "ns": np.maximum(a.end - a.last[a.meeting], 0),
             "took_ns": a.transfer[a.meeting],
             "host": pl.Series([hosts[r] for r in a.rank.tolist()], dtype=pl.String),
+            "clock": a.clocks.same[a.matched.sides["source"].cast(pl.Int64).to_numpy()],
         }
     )
-    table = table.with_columns(pl.col("host").n_unique().over("meeting").alias("hosts")).filter(pl.Series(inside))
+    several = [pl.col(c).n_unique().over("meeting").alias(f"{c}s") for c in ("host", "clock")]
+    table = table.with_columns(several).filter(pl.Series(inside))
     columns = ("meeting", "kind", "bytes", "size", "present", "communicator", "src", "dst", "purpose")
     return table.join(a.meetings.select(columns), on="meeting", maintain_order="left")
 

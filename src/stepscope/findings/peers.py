@@ -31,8 +31,14 @@ class Compared:
 
     @property
     def excess_ns(self) -> int:
-        """Compute beyond that of its peers."""
-        return int((self.kernels["ns"] - self.kernels["like_ns"]).clip(0).sum())
+        """Compute beyond that of its peers, all kernels together: some may well be shorter."""
+        return max(int((self.kernels["ns"] - self.kernels["like_ns"]).sum()), 0)
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is more than chance: not made up for by kernels that are shorter, and a share of its compute."""
+        longer = float((self.kernels["ns"] - self.kernels["like_ns"]).clip(0).sum())
+        return 2 * self.excess_ns > longer and self.excess_ns > (ALIKE - 1) * float(self.kernels["like_ns"].sum())
 
     @property
     def slower(self) -> pl.DataFrame:
@@ -48,9 +54,11 @@ class Compared:
         above = table.filter(part >= share)
         return float(above["ratio"][0]) if above.height else 1.0
 
-    def factors(self) -> dict[str, float]:
-        """For a replay: what makes its slower kernels as fast as its peers'."""
-        return {name: like / ns for name, ns, like in self.slower.select("name", "ns", "like_ns").iter_rows()}
+    def factors(self, keep: float = 0.0) -> dict[str, float]:
+        """For a replay: what makes its kernels as long as its peers', but for a share of the difference."""
+        ratio = (pl.col("like_ns") + keep * (pl.col("ns") - pl.col("like_ns"))) / pl.col("ns")
+        table = self.kernels.filter(pl.col("ns") > 0).select("name", ratio.alias("factor"))
+        return dict(table.filter((pl.col("factor") * ALIKE < 1) | (pl.col("factor") > ALIKE)).iter_rows())
 
 
 def stages(case: Case) -> dict[int, str]:

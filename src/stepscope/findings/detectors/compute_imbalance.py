@@ -37,11 +37,9 @@ def _amounts(case: Case) -> dict[int, float]:
     """Compute of each rank in the window, without what other findings explain."""
     table = case.once(kernels)
     total = {int(r): float(ns) for r, ns in table.group_by("rank").agg(pl.col("ns").sum()).iter_rows()}
-    explained = {
-        **{r: case.once(compared)[r] for r in case.once(expert_imbalance.loads)},
-        **case.once(straggler.guilty),
-    }
-    for rank, c in explained.items():
+    for rank in case.once(expert_imbalance.loads):  # the others of the group may have less for it
+        total[rank] -= (1 - case.once(expert_imbalance.kept)[rank]) * case.once(compared)[rank].excess_ns
+    for rank, c in case.once(straggler.guilty).items():
         total[rank] -= c.excess_ns
     return total
 

@@ -1,9 +1,9 @@
 """A rank gets more tokens than the others of its expert-parallel group, and they wait for it.
 
 Tokens show in the bytes of its all-to-alls, in how long it is in them after the last rank has come, and in the kernels
-of its experts. What it could give back is the step replayed with its experts' kernels as long as its peers', and its
-all-to-alls over as soon as theirs. Kernels that are slower on a rank whose bytes are those of the others are a slow
-GPU's: `straggler`.
+of its experts. What it could give back is the step replayed with an even share of tokens: its experts' kernels as long
+as its peers' and its all-to-alls over as soon, but for what an even share leaves to it. Kernels that are slower on a
+rank whose bytes are those of the others are a slow GPU's: `straggler`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,28 @@ def loads(case: Case) -> dict[int, float]:
     return {int(r): float(x) for r, x in more.iter_rows() if x >= _MORE}
 
 
+def kept(case: Case) -> dict[int, float]:
+    """By rank with too many tokens: the share of its excess over the others that is left to it in an even group.
+
+    Tokens do not vanish: where the group has as many in all as other groups have, an even share is the mean. Where the
+    rank has them on top, an even share is what ranks of other groups have.
+    """
+    a2a = case.once(sides).filter((pl.col("kind") == ALL_TO_ALL) & (pl.col("present") > 1) & (pl.col("own_bytes") > 0))
+    groups = a2a.group_by("communicator").agg(pl.col("own_bytes").mean().alias("mean"), pl.col("rank").unique())
+    own = dict(a2a.group_by("rank").agg(pl.col("own_bytes").mean()).iter_rows())
+    found = {}
+    for rank, more in case.once(loads).items():
+        mine = groups.filter(pl.col("rank").list.contains(rank)).row(0, named=True)
+        rest = groups.filter(pl.col("communicator") != mine["communicator"])["mean"]
+        low, high = own[rank] / more, own[rank]
+        even = float(rest.median()) if len(rest) else mine["mean"]  # type: ignore[arg-type]
+        even = even if low / _MORE <= even < high else mine["mean"]
+        found[rank] = min(max((even - low) / (high - low), 0.0), 1.0)
+    return found
+
+
 def change(case: Case) -> Change:
-    """The step with as many tokens on every rank as the others have."""
+    """The step with an even share of tokens on every rank."""
     more = case.once(loads)
     if not more:
         return Change()
@@ -59,8 +79,9 @@ def change(case: Case) -> Change:
     kernels, sooner = {}, {}
     for rank in more:
         mine = a2a.filter(pl.col("rank") == rank)
-        kernels[rank] = case.once(compared)[rank].factors()
-        sooner[rank] = mine["op"].to_numpy(), mine["over"].to_numpy()
+        keep = case.once(kept)[rank]
+        kernels[rank] = case.once(compared)[rank].factors(keep)
+        sooner[rank] = mine["op"].to_numpy(), (mine["over"].to_numpy() * (1 - keep)).astype(np.int64)
     return Change(kernels=kernels, sooner=sooner)
 
 

@@ -120,8 +120,14 @@ def _transfers(case: Case, mine: dict[int, Part]) -> tuple[list[int], bool]:
         table = case.once(sides)
     except CannotAnswer:
         return [p.wall_ns for p in mine.values()], False
-    whole = table.filter(pl.col("present") == pl.col("size"))
-    lengths = whole.group_by("rank", "op").agg(pl.col("ns").min())
+    less = pl.DataFrame(
+        list(case.once(fixes).shorter.items()), schema={"meeting": pl.Int64, "less": pl.Int64}, orient="row"
+    )
+    whole = table.filter(pl.col("present") == pl.col("size")).join(less, on="meeting", how="left")
+    lengths = whole.group_by("rank", "op").agg((pl.col("ns") - pl.col("less").fill_null(0)).min().clip(0))
+    # Of those that are not matched, the shorter ones wait least: what they take is what a transfer takes.
+    took = np.concatenate([(d.end - d.start)[mine[d.rank].ops] for d in ranks_of(case.profile) if d.rank in mine])
+    usual = int(np.quantile(took, 0.25)) if len(took) else 0
     found, matched, every = [], 0, 0
     for data in ranks_of(case.profile):
         if data.rank not in mine:
@@ -129,7 +135,7 @@ def _transfers(case: Case, mine: dict[int, Part]) -> tuple[list[int], bool]:
         ops = mine[data.rank].ops
         of = lengths.filter(pl.col("rank") == data.rank)
         at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
-        length = at.fill_null(np.iinfo(np.int64).max).to_numpy()
+        length = at.fill_null(usual).to_numpy()
         start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
         found.append(subtract(union(start, data.end[ops]), data.compute).length())
         matched, every = matched + len(at) - at.null_count(), every + len(at)

@@ -24,6 +24,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.hosts import Host, hosts, sure
 from stepscope.findings.launching import slow as slow_hosts
+from stepscope.findings.peers import stages
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.model.nesting import NONE
@@ -65,7 +66,7 @@ def late(case: Case) -> list[_Late]:
     for rank, ns in begins.items():
         over[rank] = over.get(rank, 0) + ns
     least = _LONG / 100 * case.step_ns * case.steps
-    guilty = {r for r, ns in over.items() if ns >= least}
+    guilty = {r for r, ns in over.items() if ns >= least and 4 * ns >= max(over.values())}
     of = dict(case.profile.ranks.select("rank", "host").iter_rows())
     found = []
     by_host: dict[str, list[int]] = {}
@@ -106,15 +107,16 @@ def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFram
 
 
 def _begins(case: Case) -> dict[int, int]:
-    """How much later than the others ranks begin the step, where steps are marked."""
+    """How much later than others that do the same ranks begin the step, where steps are marked."""
     if any(w.label == WHOLE for w in case.windows.values()) or case.spec.start is not None:
         return {}
-    begun = case.path.begun
-    usual = sorted(begun.values())[(len(begun) - 1) // 4]
+    begun, stage = case.path.begun, case.once(stages)
+    like = {s: sorted(t for r, t in begun.items() if stage[r] == s) for s in set(stage.values())}
+    usual = {r: like[stage[r]][(len(like[stage[r]]) - 1) // 4] for r in begun}
     residual = case.path.met.clocks.residual if case.path.met is not None else 0
     least = max(_LONG / 100 * case.step_ns, 4 * residual)
     # Only time in which the host did nothing: it may as well have been held up by the step before.
-    late = {r: min(t - usual, _free_before(hosts(case)[r])) for r, t in begun.items()}
+    late = {r: min(t - usual[r], _free_before(hosts(case)[r])) for r, t in begun.items()}
     return {r: ns for r, ns in late.items() if ns >= least}
 
 

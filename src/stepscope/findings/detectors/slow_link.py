@@ -52,7 +52,8 @@ def slow(case: Case) -> _Slow | None:
     table = (
         case.once(sides)
         .filter((pl.col("present") == pl.col("size")) & (pl.col("bytes") > 0) & (pl.col("size") > 1))
-        .filter(pl.col("took_ns") > _RESIDUALS * a.clocks.residual)
+        .filter(pl.col("took_ns") > 0)
+        .filter((pl.col("clocks") == 1) | (pl.col("took_ns") > _RESIDUALS * a.clocks.residual))
         .with_columns(pl.when(pl.col("kind") == SEND_RECV).then(pair).otherwise("communicator").alias("link"))
     )
     meetings = table.unique("meeting", maintain_order=True)

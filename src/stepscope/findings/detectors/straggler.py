@@ -33,7 +33,8 @@ _MORE, _AROUND_NS = 1.5, 100_000
 def suspects(case: Case) -> dict[int, Compared]:
     """Ranks with more compute than their peers, for no reason that another finding has."""
     heavy = case.once(expert_imbalance.loads)
-    found = {r: c for r, c in case.once(compared).items() if r not in heavy and case.material(c.excess_ns)}
+    every = case.once(compared).items()
+    found = {r: c for r, c in every if r not in heavy and c.clear and case.material(c.excess_ns)}
     # Kernels of other stages have other shapes: only a rank that is slow in all of them stands out.
     return {r: c for r, c in found.items() if not c.alone or c.ratio_at(_BUT) >= ALIKE}
 
