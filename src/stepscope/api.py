@@ -227,6 +227,8 @@ def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any])
     spec = _step_spec(options)
     ranks = None if rank is None else parse_ranks(rank)
     file = _baseline(base)
+    if (last := _baseline(new)) is not None:
+        raise BadInput(f"{last}: a baseline can only be the base", "name it first: compare BASELINE --to PROFILE")
     if file is None:
         return both(_given(base, options), _given(new, options), spec, ranks)
     saved, rule = baseline.load(file)

@@ -189,3 +189,27 @@ def test_the_guide_has_every_column():
     guide = (Path(__file__).parents[2] / "docs" / "compare.md").read_text("utf-8")
     columns = {c.name for columns in (*VARIANTS.values(), COLUMNS) for c in columns}
     assert {c for c in columns if f"`{c}`" not in guide} == set()
+
+
+def test_inputs_are_never_written_over(traces, tmp_path, capfd):
+    folder = tmp_path / "run"
+    shutil.copytree(traces / "nsys", folder)
+    file = folder / "node0.sqlite"
+    before = file.read_bytes()
+    both = [str(folder), "--to", str(traces / "a0")]
+    for command in (
+        ["compare", *both, "-o", str(file), "--format", "json"],
+        ["compare", str(traces / "a0"), "--to", str(folder), "-o", str(file), "--format", "json"],
+        ["gate", *both, "--markdown", str(file)],
+        ["gate", *both, "--junit", str(file)],
+        ["gate", str(folder), "--save", str(file)],
+    ):
+        assert run(command) == 2
+        assert "is one of the inputs" in capfd.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_a_baseline_is_the_base(traces, tmp_path, capfd):
+    path = api.save_baseline(traces / "a0", str(tmp_path / "b.json"))
+    assert run(["compare", str(traces / "a0"), "--to", str(path)]) == 2
+    assert "a baseline can only be the base" in capfd.readouterr().err

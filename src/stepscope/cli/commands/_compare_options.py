@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,26 @@ def _spread(args: list[str]) -> list[str]:
     return spread
 
 
-def sides_of(base: tuple[str, ...], to: tuple[str, ...], target: Target) -> tuple[list[str], list[str]]:
-    """Both sides, neither empty; the answer goes over neither of them."""
+def sides_of(base: tuple[str, ...], to: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Both sides, neither empty."""
     if not to:
         raise BadInput("nothing to compare with", "name the new run after --to: compare BASE --to NEW")
     if not base:
         raise BadInput("--to took every profile", "name the base before it: compare BASE --to NEW")
-    target.spare([Path(p) for p in (*base, *to)])
     return list(base), list(to)
+
+
+def spare(inputs: Iterable[str], *targets: Target | None) -> None:
+    """Refuse to write over what will be read, be it named or in a folder that is."""
+    from stepscope.compare.baseline import is_baseline
+    from stepscope.sources.open import find_profiles
+
+    given = [Path(p) for p in inputs]
+    profiles = [p for p in given if not is_baseline(p)]
+    files = [*given, *(path for path, _ in (find_profiles(profiles) if profiles else ()))]
+    for target in targets:
+        if target is not None:
+            target.spare(files)
 
 
 def step_options() -> list[click.Option]:

@@ -13,6 +13,7 @@ from stepscope.cli.commands._compare_options import (
     opening,
     opening_options,
     sides_of,
+    spare,
     step_options,
     target_options,
 )
@@ -33,7 +34,9 @@ def _compare(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
 
     target = output.Target.of(given.pop("output"), given.pop("format"))
     given = opening(given)
-    first, second = sides_of(base, to, target)
+    first, second = sides_of(base, to)
+    for side in (first, second):  # apart: a file may be on both
+        spare(side, target)
     with progress.shown():
         try:
             result = api.compare(first, second, **given)

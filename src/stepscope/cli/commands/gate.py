@@ -13,6 +13,7 @@ from stepscope.cli.commands._compare_options import (
     opening,
     opening_options,
     sides_of,
+    spare,
     step_options,
     target_options,
 )
@@ -53,13 +54,14 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
             raise BadInput("no profile to check", "name it: gate PROFILE --baseline NAME")
         first, second = str(path_of(name)), list(base)
         _there(Path(first))
-        target.spare([Path(p) for p in (first, *base)])
     elif not to:
         raise BadInput(
             "nothing to compare with", "give --baseline NAME, or the new run after --to; --save NAME makes one"
         )
     else:
-        first, second = sides_of(base, to, target)  # type: ignore[assignment]
+        first, second = sides_of(base, to)  # type: ignore[assignment]
+    for side in ([first] if isinstance(first, str) else first, second):
+        spare(side, target, markdown, junit)
 
     def deliver(result: Result) -> None:
         from stepscope.render.gate import to_junit, to_markdown
@@ -92,11 +94,13 @@ def _there(path: Path) -> None:
 
 def _save(base: tuple[str, ...], to: tuple[str, ...], name: str | None, saved: str, given: dict[str, Any]) -> None:
     from stepscope import api
+    from stepscope.compare.baseline import path_of
 
     if to or name is not None:
         raise BadInput("--save keeps one profile, and compares nothing", "leave out --to and --baseline")
     if not base:
         raise BadInput("no profile to save", "name it: gate PROFILE --save NAME")
+    spare(base, output.Target("json", path_of(saved)))
     with progress.shown():
         path = api.save_baseline(list(base), saved, **given)
     click.echo(f"saved {path} ({path.stat().st_size} bytes)")
