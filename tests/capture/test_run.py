@@ -126,9 +126,7 @@ def test_no_permission_to_run_the_command(capture, nsys, tmp_path):
     assert status == 2 and "no permission to run it" in lines[0] and nothing_left(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("module", "hint"), [("stepscope", "pip install --no-deps"), ("torch", "name the Py")]
-)
+@pytest.mark.parametrize(("module", "hint"), [("stepscope", "pip install --no-deps"), ("torch", "name the Py")])
 def test_an_environment_without_what_it_needs(capture, nsys, tmp_path, module, hint):
     nsys()
     (tmp_path / "bare.py").write_text(f'raise ModuleNotFoundError("No module named {module!r}")')
