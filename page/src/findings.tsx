@@ -1,7 +1,7 @@
 // The conclusion: one sentence, then what to change first.
 
 import { Command, Prose, Window } from "./section";
-import { duration, percent } from "./format";
+import { count, duration, percent } from "./format";
 import type { Finding, Findings } from "./types";
 
 export type Show = (finding: Finding) => void;
@@ -12,7 +12,6 @@ export function Statement({ findings }: { findings: Findings | null }) {
 }
 
 export function FindingList({ findings, show }: { findings: Findings; show: Show | null }) {
-  const largest = Math.max(...findings.rows.map((f) => f.share_pct), 1);
   return (
     <section id="findings">
       <header>
@@ -24,11 +23,11 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
         <p class="clean">{findings.clean ? "A clean bill: nothing stands out." : "Nothing was found."}</p>
       )}
       <ol class="findings">
-        {findings.rows.map((finding) => <Card finding={finding} largest={largest} show={show} />)}
+        {findings.rows.map((finding) => <Card finding={finding} show={show} />)}
       </ol>
       {findings.skipped.length > 0 && (
         <details class="skipped">
-          <summary>{findings.skipped.length} checks could not be made on this profile</summary>
+          <summary>{count(findings.skipped.length, "check")} could not be made on this profile</summary>
           <ul>{findings.skipped.map(({ id, why }) => <li><code>{id}</code> <Prose text={why} /></li>)}</ul>
         </details>
       )}
@@ -37,14 +36,14 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
   );
 }
 
-function Card({ finding, largest, show }: { finding: Finding; largest: number; show: Show | null }) {
+function Card({ finding, show }: { finding: Finding; show: Show | null }) {
   const f = finding;
   return (
     <li class="finding" data-id={f.id}>
       <div class="gain">
         <b>{duration(f.recoverable_ns)}</b>
         <span class="dim">{percent(f.share_pct)} of the step</span>
-        <span class="share"><i style={{ width: `${(100 * Math.max(f.share_pct, 0)) / largest}%` }} /></span>
+        <span class="share"><i style={{ width: `${Math.min(100, Math.max(f.share_pct, 0))}%` }} /></span>
       </div>
       <div>
         <h3>{f.title}</h3>

@@ -187,6 +187,31 @@ test("a hundred thousand ops move smoothly", async () => {
   assert.deepEqual(problems, []);
 });
 
+test("many rows scroll", async () => {
+  const { page, problems } = await open(browser, "job");
+  await page.locator("canvas").scrollIntoViewIfNeeded();
+  await page.check(".tools input[type=checkbox]"); // the host's threads, too
+  await page.waitForFunction(() => document.querySelector(".tall").clientHeight > document.querySelector(".stage").clientHeight);
+  await page.$eval(".stage", (stage) => { stage.scrollTop = stage.scrollHeight; });
+  await page.waitForTimeout(300);
+  const box = await page.locator(".stage").boundingBox();
+  const canvas = await page.locator("canvas").boundingBox();
+  assert.ok(Math.abs(canvas.height - box.height) < 4 && Math.abs(canvas.y - box.y) < 4, "the canvas is what is visible");
+  const tips = [];
+  for (let y = box.y + box.height - 8; y > box.y + box.height - 150; y -= 7) {
+    await page.mouse.move(box.x + 700, y);
+    if (await page.$(".tip")) tips.push(await page.textContent(".tip"));
+  }
+  assert.ok(tips.some((tip) => tip.includes("rank 3")), "the last rank is at the bottom");
+  assert.ok(!tips.some((tip) => tip.includes("rank 0")));
+  const drawn = await page.$eval("canvas", (element) => {
+    const { data } = element.getContext("2d").getImageData(0, element.height - 150, element.width, 140);
+    return new Set(new Uint32Array(data.buffer)).size;
+  });
+  assert.ok(drawn > 5, "and it is drawn");
+  assert.deepEqual(problems, []);
+});
+
 test("ranks close and open", async () => {
   const { page, problems } = await open(browser, "job");
   const tall = () => page.$eval(".tall", (element) => element.clientHeight);

@@ -45,7 +45,8 @@ export function Timeline({ part, model, focus, back }: {
     queued.current = 0;
     const element = canvas.current!;
     const ratio = printed.current ? 2 : window.devicePixelRatio || 1;
-    const { clientWidth: width, clientHeight: tall } = element;
+    const width = element.clientWidth, tall = scroller.current!.clientHeight; // what is visible, not all rows
+    element.style.height = `${tall}px`;
     if (element.width !== Math.round(width * ratio) || element.height !== Math.round(tall * ratio)) {
       element.width = Math.round(width * ratio);
       element.height = Math.round(tall * ratio);

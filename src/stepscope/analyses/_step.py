@@ -32,6 +32,6 @@ def _step(profile: Profile, spec: WindowSpec) -> Windows:
         try:
             chosen = windows(profile, replace(spec, anchor=STEPS))
         except CannotAnswer:
-            chosen = windows(profile, replace(spec, whole=True))
+            chosen = windows(profile, replace(spec, whole=True, period=False, match=False))
             chosen.notes.append("the trainer marks chunks, but no steps: the step is the whole capture")
     return chosen
