@@ -26,9 +26,12 @@ _LAZY = {"open": "stepscope.api", "Profile": "stepscope.api", "Result": "stepsco
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("stepscope")
+        try:
+            return version("stepscope")
+        except PackageNotFoundError:  # run from its sources, not installed
+            return "0+source"
     if name in _LAZY:
         from importlib import import_module
 
