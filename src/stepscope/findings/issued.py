@@ -20,7 +20,10 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.meets import reduces_gradients, sides
 from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
 
+#: The call that makes a stream wait.
+_WAIT = r"(?i)streamwaitevent"
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -40,7 +43,7 @@ class Serialized:
 def serialized(case: Case) -> dict[int, Serialized]:
     """What each rank serializes."""
     if not case.profile.has("syncs"):
-        return {}
+        return case.each_rank(_by_calls) if case.profile.has("calls") else {}
     group = _groups(case)
     found = case.each_rank(lambda _, d, w: _of_rank(d, w, group.get(d.rank)))
     return {rank: mine for rank, mine in found.items() if mine is not None}
@@ -164,3 +167,28 @@ def _inline(
     grads = mine[gradient[mine] & (data.launched_at[mine] < end)]
     found: I64 = np.union1d(told, grads).astype(np.int64)
     return found
+
+
+def _by_calls(profile: Profile, data: RankData, window: Window) -> Serialized:
+    """Without records of who waits for what: ops after whose launch a stream was made to wait, before the next launch.
+
+    Where that is communication too, once more: before it launches any, a framework makes that wait for compute.
+    """
+    nothing = np.empty(0, np.int64)
+    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    order = np.argsort(tid, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    waiting = profile.names.str.contains(_WAIT).to_numpy()[data.calls["name"].to_numpy()]
+    before = np.r_[0, np.cumsum(waiting[order])]
+    linked = np.flatnonzero(data.launch != NONE)
+    linked = linked[np.argsort(place[data.launch[linked]], kind="stable")]
+    at = place[data.launch[linked]]
+    comm = window.ops[(data.role[window.ops] == COMM) & (data.launch[window.ops] != NONE)]
+    mine = place[data.launch[comm]]
+    following = np.searchsorted(at, mine, side="right")
+    there = following < len(at)
+    then = np.minimum(following, max(len(at) - 1, 0))
+    there &= tid[order][at[then]] == tid[order][mine]
+    there &= before[at[then]] - before[mine] > (data.role[linked[then]] == COMM)
+    return Serialized(nothing, nothing, nothing, nothing, 0, comm[there])

@@ -15,9 +15,11 @@ import polars as pl
 from stepscope.analyses._comm import comm_ops
 from stepscope.analyses._commkind import kinds
 from stepscope.analyses._purpose import UNKNOWN, purpose_of
-from stepscope.analyses._rank import NO_STAGE, RankData
+from stepscope.analyses._rank import NO_STAGE, RankData, ranks_of
 from stepscope.analyses._window import Window
+from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.meets import sides
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
 
@@ -81,3 +83,41 @@ def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
             wall = subtract(union(comm.start[mine], comm.end[mine]), data.compute).length()
             found[str(text)] = Part(comm.ops[mine], comm.exposed[mine], int(comm.length[mine].sum()), wall)
     return found
+
+
+def exposed_transfers(case: Case, mine: Mapping[int, I64], shorter: Mapping[int, int]) -> tuple[list[int], bool]:
+    """By rank, what these ops expose from the last arrival on; and whether that is known for most of them.
+
+    `shorter` is what other findings take off transfers, by meeting.
+    """
+    try:
+        table = case.once(sides)
+    except CannotAnswer:
+        return _walls(case, mine), False
+    less = pl.DataFrame(list(shorter.items()), schema={"meeting": pl.Int64, "less": pl.Int64}, orient="row")
+    whole = table.filter(pl.col("present") == pl.col("size")).join(less, on="meeting", how="left")
+    lengths = whole.group_by("rank", "op").agg((pl.col("ns") - pl.col("less").fill_null(0)).min().clip(0))
+    # Of those that are not matched, the shorter ones wait least: what they take is what a transfer takes.
+    took = np.concatenate([(d.end - d.start)[mine[d.rank]] for d in ranks_of(case.profile) if d.rank in mine])
+    usual = int(np.quantile(took, 0.25)) if len(took) else 0
+    found, matched, every = [], 0, 0
+    for data in ranks_of(case.profile):
+        if data.rank not in mine:
+            continue
+        ops = mine[data.rank]
+        of = lengths.filter(pl.col("rank") == data.rank)
+        at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
+        length = at.fill_null(usual).to_numpy()
+        start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
+        found.append(subtract(union(start, data.end[ops]), data.compute).length())
+        matched, every = matched + len(at) - at.null_count(), every + len(at)
+    return found, 2 * matched > every
+
+
+def _walls(case: Case, mine: Mapping[int, I64]) -> list[int]:
+    """All that these ops expose, by rank."""
+    return [
+        subtract(union(d.start[mine[d.rank]], d.end[mine[d.rank]]), d.compute).length()
+        for d in ranks_of(case.profile)
+        if d.rank in mine
+    ]

@@ -14,7 +14,7 @@ import polars as pl
 
 from stepscope.analyses._change import Change
 from stepscope.analyses._members import ranks_text
-from stepscope.analyses._rank import COMPUTE, ranks_of
+from stepscope.analyses._rank import COMPUTE
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.serialized_communication import at_once
@@ -24,9 +24,8 @@ from stepscope.findings.firsts import first_use_notes
 from stepscope.findings.hosts import guilty
 from stepscope.findings.known import fixes
 from stepscope.findings.meets import sides
-from stepscope.findings.parts import WORDS, Part, most_exposed, parts, said
+from stepscope.findings.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
 from stepscope.findings.words import ms
-from stepscope.intervals import subtract, union
 
 ID = "exposed-communication"
 
@@ -96,7 +95,7 @@ def _saved(case: Case, mine: dict[int, Part]) -> tuple[int, Confidence]:
             return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:
         pass
-    moved, known = _transfers(case, mine)
+    moved, known = exposed_transfers(case, {r: p.ops for r, p in mine.items()}, case.once(fixes).shorter)
     return int(np.median(moved)) // case.steps, "medium" if known else "low"
 
 
@@ -112,34 +111,6 @@ def _rate(case: Case, mine: dict[int, Part]) -> str:
         return ""
     size, rate = some["bytes"].median(), (some["bytes"] / some["took_ns"]).median()
     return f"; {float(size or 0) / 1e6:.1f} MB each at {float(rate or 0):.0f} GB/s (medians)"  # type: ignore[arg-type]
-
-
-def _transfers(case: Case, mine: dict[int, Part]) -> tuple[list[int], bool]:
-    """By rank, what it exposes from the last arrival on; and whether that is known for most of the ops."""
-    try:
-        table = case.once(sides)
-    except CannotAnswer:
-        return [p.wall_ns for p in mine.values()], False
-    less = pl.DataFrame(
-        list(case.once(fixes).shorter.items()), schema={"meeting": pl.Int64, "less": pl.Int64}, orient="row"
-    )
-    whole = table.filter(pl.col("present") == pl.col("size")).join(less, on="meeting", how="left")
-    lengths = whole.group_by("rank", "op").agg((pl.col("ns") - pl.col("less").fill_null(0)).min().clip(0))
-    # Of those that are not matched, the shorter ones wait least: what they take is what a transfer takes.
-    took = np.concatenate([(d.end - d.start)[mine[d.rank].ops] for d in ranks_of(case.profile) if d.rank in mine])
-    usual = int(np.quantile(took, 0.25)) if len(took) else 0
-    found, matched, every = [], 0, 0
-    for data in ranks_of(case.profile):
-        if data.rank not in mine:
-            continue
-        ops = mine[data.rank].ops
-        of = lengths.filter(pl.col("rank") == data.rank)
-        at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
-        length = at.fill_null(usual).to_numpy()
-        start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
-        found.append(subtract(union(start, data.end[ops]), data.compute).length())
-        matched, every = matched + len(at) - at.null_count(), every + len(at)
-    return found, 2 * matched > every
 
 
 def notes(case: Case) -> list[str]:

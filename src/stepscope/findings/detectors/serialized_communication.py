@@ -32,7 +32,7 @@ from stepscope.findings.finding import Finding
 from stepscope.findings.firsts import without_first_uses
 from stepscope.findings.hosts import sure
 from stepscope.findings.issued import Serialized, serialized
-from stepscope.findings.parts import most_exposed, parts, said
+from stepscope.findings.parts import exposed_transfers, most_exposed, parts, said
 from stepscope.findings.words import ms
 from stepscope.model.profile import Profile
 
@@ -84,7 +84,10 @@ def _bounded(case: Case) -> list[Finding]:
     ranks = tuple(sorted(joined))
     names = said(keys[0]) if len(keys) == 1 else f"communication of {', '.join(keys)}"
     beside = case.once(change) & case.once(without_first_uses) & _usual_links(case)
-    saved = case.saved(Change(instant=joined), sum(wall.values()), beside=beside)
+    if bool(case.path.steps["events"].all()):
+        saved = case.saved(Change(instant=joined), sum(wall.values()), beside=beside)
+    else:  # nothing says what waits for what: what is exposed of the transfers
+        saved = int(np.median(exposed_transfers(case, joined, beside.shorter)[0])) // case.steps
     n = sum(map(len, joined.values())) // len(joined) // case.steps
     return [
         Finding(
