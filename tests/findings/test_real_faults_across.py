@@ -1,0 +1,51 @@
+"""Faults across ranks that were planted in real runs (four ranks on one H200): found first, on their ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reference_captures
+from stepscope import api
+from stepscope.analyses._members import ranks_text
+
+PLANTED = reference_captures.planted()
+CASES = (
+    ("straggler", "nsys"),
+    ("straggler", "torch"),
+    ("imbalance", "nsys"),
+    ("slow-link", "nsys"),
+    ("slow-link", "torch"),
+    ("late-node", "nsys"),
+    ("serialized", "nsys"),
+    ("serialized", "torch"),
+)
+
+
+def told(capture: Callable[[str, str], Path], name: str, backend: str) -> Any:
+    return api.analyse(api.open(capture(name, backend), cache=False), "diagnose")
+
+
+@pytest.fixture(scope="module")
+def healthy_ns(reference_capture: Callable[[str, str], Path]) -> int:
+    return int(told(reference_capture, "none", "nsys").summary["step_ns"])
+
+
+@pytest.mark.parametrize("name, backend", CASES)
+def test_the_planted_fault_comes_first(
+    reference_capture: Callable[[str, str], Path], healthy_ns: int, name: str, backend: str
+) -> None:
+    result = told(reference_capture, name, backend)
+    first = result.rows.row(0, named=True)
+    assert first["id"] in PLANTED[name].ids, result.summary["statement"]
+    if PLANTED[name].ranks:
+        assert first["ranks"] == ranks_text(PLANTED[name].ranks)
+    assert first["where"]
+    if name == "serialized":  # another shape than the healthy one: nothing to compare its step with
+        return
+    # Another run, and ranks that share a GPU: its step without the fault is that of the healthy run, about.
+    left = result.summary["step_ns"] - first["recoverable_ns"]
+    assert abs(left - healthy_ns) < 0.2 * healthy_ns
