@@ -49,3 +49,8 @@ def test_the_planted_fault_comes_first(
     # Another run, and ranks that share a GPU: its step without the fault is that of the healthy run, about.
     left = result.summary["step_ns"] - first["recoverable_ns"]
     assert abs(left - healthy_ns) < 0.2 * healthy_ns
+
+
+def test_what_is_waited_for_late_is_not_called_serialized(reference_capture: Callable[[str, str], Path]) -> None:
+    """Without records of events, calls tell who was made to wait: here for another op than the one just launched."""
+    assert "serialized-communication" not in told(reference_capture, "none", "torch").rows["id"].to_list()

@@ -187,8 +187,15 @@ def _by_calls(profile: Profile, data: RankData, window: Window) -> Serialized:
     comm = window.ops[(data.role[window.ops] == COMM) & (data.launch[window.ops] != NONE)]
     mine = place[data.launch[comm]]
     following = np.searchsorted(at, mine, side="right")
+    if len(at) == 0 or not (data.role[linked] == COMPUTE).any():
+        return Serialized(nothing, nothing, nothing, nothing, 0, nothing)
     there = following < len(at)
     then = np.minimum(following, max(len(at) - 1, 0))
     there &= tid[order][at[then]] == tid[order][mine]
     there &= before[at[then]] - before[mine] > (data.role[linked[then]] == COMM)
+    # The wait may be for another op: then the compute that comes next does not start after this one.
+    compute = linked[data.role[linked] == COMPUTE]
+    after = np.searchsorted(place[data.launch[compute]], mine, side="right")
+    there &= after < len(compute)
+    there &= data.start[compute[np.minimum(after, max(len(compute) - 1, 0))]] >= data.end[comm]
     return Serialized(nothing, nothing, nothing, nothing, 0, comm[there])
