@@ -46,7 +46,8 @@ def ask(capfd, *arguments: str | Path) -> dict:
 def test_repeated_runs_are_the_unit(traces, capfd):
     base, new = (sorted(traces.glob(f"{side}?")) for side in "ab")
     answer = ask(capfd, *base, "--to", *new)
-    assert answer["summary"]["step"]["base_runs"] == 3
+    assert answer["summary"]["step"]["base_n"] == 3
+    assert answer["summary"]["step"]["samples"] == "runs"
     assert answer["summary"]["verdict"] == "slower"
     assert "base: 3 runs, one per folder" in answer["notes"]
     assert {(w["side"], w["run"], w["rank"]) for w in answer["window"]} == {
@@ -58,13 +59,13 @@ def test_repeated_runs_are_the_unit(traces, capfd):
 
 def test_one_new_run_against_several(traces, capfd):
     answer = ask(capfd, *sorted(traces.glob("a?")), "--to", traces / "b0")
-    assert (answer["summary"]["step"]["base_runs"], answer["summary"]["step"]["new_runs"]) == (3, 1)
+    assert (answer["summary"]["step"]["base_n"], answer["summary"]["step"]["new_n"]) == (3, 1)
     assert answer["summary"]["verdict"] == "slower"
 
 
 def test_several_profiles_in_python(traces):
     base, new = ([api.open(f) for f in sorted(traces.glob(f"{side}?"))] for side in "ab")
-    assert api.compare(base, new).summary["step"]["new_runs"] == 3
+    assert api.compare(base, new).summary["step"]["new_n"] == 3
     one = base[0].compare(new[0], by="rank")
     assert one.rows["rank"].to_list() == [0, 1]
     assert base[0].compare(traces / "b0", rank="1", by="rank").rows["rank"].to_list() == [1]
@@ -116,7 +117,7 @@ def test_the_gate_of_compare(traces, capfd):
 def test_one_step_on_a_side_is_measured_by_its_own_ops_on_both(traces, tmp_path, capfd):
     simulate_to(scenario(1, steps=1, dp=2), tmp_path)
     answer = ask(capfd, traces / "a0", "--to", tmp_path / "node0.sqlite", "--anchor", "^step")
-    assert answer["summary"]["step"]["new_steps"] == 1
+    assert answer["summary"]["step"]["new_n"] == 1
     assert not [d for d in answer["summary"].get("differs", []) if d["what"] == "window"]
 
 

@@ -144,7 +144,7 @@ def test_chunks_of_one_step_are_compared_pair_by_pair(tmp_path):
     assert result.summary["verdict"] == "slower"
     assert result.summary["statement"].startswith("the chunk is ")
     few = replace(new, runs=[new.runs[0].only(new.runs[0].labels[:4])])
-    assert compare(base, few).summary["step"]["base_chunks"] == 4
+    assert compare(base, few).summary["step"]["base_n"] == 4
     assert compare(base, few).summary["step"]["base_ns"] == round(float(np.median(base.runs[0].step_ns[:4])))
 
 
@@ -152,7 +152,7 @@ def test_chunks_that_come_again_make_steps(tmp_path):
     what = scenario(1, schedule="dualpipev", pp=1, ep=2, layers=2, micro_batches=4, steps=7)
     simulate_to(what, tmp_path)
     result = api.compare(tmp_path, tmp_path, cache=False)
-    assert result.summary["step"]["base_steps"] == 6
+    assert result.summary["step"]["base_n"] == 6
     from stepscope.simulate.truth import step_times
 
     true = float(np.median(step_times(engine.run(what))[1:]))

@@ -136,7 +136,7 @@ def _row(
         "step_pct": 100.0 * (after - before) / step.base_ns if step.base_ns else None,
         "low_ns": low,
         "high_ns": high,
-        "verdict": _word(before, after, low, high, n, by),
+        "verdict": _word(before, after, low, high, [bool(side[:, i].any()) for side in counts], by),
     }
     if by in ("stage", "rank"):
         row |= {f"{p.partition('_')[0]}_diff_ns": int(exact[1][i, k] - exact[0][i, k]) for k, p in enumerate(PARTS)}
@@ -147,10 +147,10 @@ def _row(
     return row
 
 
-def _word(before: int, after: int, low: int | None, high: int | None, n: list[float], by: str) -> str | None:
+def _word(before: int, after: int, low: int | None, high: int | None, there: list[bool], by: str) -> str | None:
     """What became of a row; null where the samples are too few to say."""
-    if by in _LONG and (n[0] > 0) != (n[1] > 0):
-        return "new" if n[1] > 0 else "gone"
+    if by in _LONG and there[0] != there[1]:
+        return "new" if there[1] else "gone"
     if low is None or high is None or before == after == 0:
         return None
     if low > 0 or high < 0:

@@ -38,8 +38,9 @@ class Step:
             "change_pct": self.pct(self.delta_ns),
             "low_change_pct": self.pct(self.low),
             "high_change_pct": self.pct(self.high),
-            f"base_{self.unit}s": self.base_n,
-            f"new_{self.unit}s": self.new_n,
+            "samples": f"{self.unit}s",
+            "base_n": self.base_n,
+            "new_n": self.new_n,
         }
 
 
