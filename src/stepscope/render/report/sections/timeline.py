@@ -19,7 +19,7 @@ from stepscope.render.layout import kernel_base
 from stepscope.render.report.asking import Asker
 from stepscope.render.report.pack import Columns
 from stepscope.render.report.part import Part, part
-from stepscope.render.report.scale import Scale, scales
+from stepscope.render.report.scale import Scale, drawn, scales
 from stepscope.render.report.thin import shares, thin
 
 TITLE = "Timeline"
@@ -56,9 +56,9 @@ def make(asker: Asker) -> Timeline:
     host = asker.ask("timeline", by="host", **which)
     if ops.rows.height == 0:
         raise CannotAnswer("no GPU work in the window", "choose another with --index or --anchor")
-    cut = _cut(host, parts.rows)
     origin = min(int(f["common_start_ns"].min()) for f in (ops.rows, parts.rows))  # type: ignore[arg-type]
     by_rank = scales(parts.rows, origin)
+    cut = _cut(host, parts.rows, by_rank, origin)
     measured = asker.ask("window")
     texts = _Texts()
     marks = [
@@ -224,19 +224,19 @@ def _windows(found: Result, rank: int, scale: Scale) -> list[dict[str, Any]]:
     return [{"start": scale.at(w["gpu_start_ns"]), "end": scale.at(w["gpu_end_ns"]), "label": w["label"]} for w in mine]
 
 
-def _cut(host: Result, parts: pl.DataFrame) -> pl.DataFrame:
+def _cut(host: Result, parts: pl.DataFrame, by_rank: dict[int, Scale], origin: int) -> pl.DataFrame:
     """What the host did in the drawn time: a range around the whole program would make the drawing as long as that."""
     if host.rows.height == 0:
         return host.rows
     ends = [w["cpu_end_ns"] for w in host.window if w["cpu_end_ns"] is not None]
-    drawn = parts.group_by("rank").agg(pl.col("start_ns").min().alias("lo"), pl.col("end_ns").max().alias("hi"))
+    shown = parts.group_by("rank").agg(pl.col("start_ns").min().alias("lo"), pl.col("end_ns").max().alias("hi"))
     late = pl.max_horizontal("hi", pl.lit(max(ends, default=0), pl.Int64))
     start, end = pl.max_horizontal("start_ns", "lo"), pl.min_horizontal("end_ns", late)
-    moved = pl.col("common_start_ns") + start - pl.col("start_ns")
-    rows = host.rows.join(drawn, on="rank", maintain_order="left").with_columns(
-        moved.alias("common_start_ns"), (end - start).alias("dur_ns"), start.alias("start_ns"), end.alias("end_ns")
+    rows = host.rows.join(shown, on="rank", maintain_order="left").with_columns(
+        start.alias("common_start_ns"), (end - start).alias("dur_ns"), start.alias("start_ns"), end.alias("end_ns")
     )
-    return rows.filter(pl.col("dur_ns") >= 0)
+    placed = drawn(rows.filter(pl.col("dur_ns") >= 0), by_rank, "common_start_ns")
+    return placed.with_columns(pl.col("common_start_ns") + origin)
 
 
 def _threads(rows: pl.DataFrame) -> dict[str, list[int]]:
