@@ -2,7 +2,7 @@
 
 A synchronizing call waited for the op that ends last of those it covers, if that op still ran when the call began; an
 op that was done by then held nobody up. A launch waited for a full queue if the op launched `QUEUE_DEPTH` before it
-started during the call, after the time that such a call takes anyway.
+before it started during the call, after the time that such a call takes anyway.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ Mask = npt.NDArray[np.bool_]
 
 #: CUDA accepts so many launches of a process that have not started; the next one waits.
 QUEUE_DEPTH = 1024
+#: ... or a few less: on an A100, 1021.
+SPARE = 3
 
 #: What a call waits for: its stream or event, all of the device, or the copy that it makes.
 _NO, _ONE, _ALL, _OWN = range(4)
@@ -176,23 +178,26 @@ def _launched_by(data: RankData, calls: I64) -> I64:
 
 
 def _full_queue(data: RankData) -> tuple[I64, I64]:
-    """Launches that waited until the op launched `QUEUE_DEPTH` before started."""
+    """Launches that waited until the op launched about `QUEUE_DEPTH` before started, the last of those that fit."""
     linked = np.flatnonzero(data.launch != NONE).astype(np.int64)
     order = linked[np.argsort(data.launch[linked], kind="stable")]
     if len(order) <= QUEUE_DEPTH:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    call, oldest = data.launch[order[QUEUE_DEPTH:]], order[:-QUEUE_DEPTH]
+    call = data.launch[order[QUEUE_DEPTH:]]
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     name = data.calls["name"].to_numpy()[call]
-    took = end[call] - start[call]
     names, of = np.unique(name, return_inverse=True)
     usual = np.full(len(names), np.iinfo(np.int64).max)
     every = data.launch[order]
     place = np.minimum(np.searchsorted(names, data.calls["name"].to_numpy()[every]), len(names) - 1)
     fits = names[place] == data.calls["name"].to_numpy()[every]
     np.minimum.at(usual, place[fits], (end[every] - start[every])[fits])
-    free = data.start[oldest]
-    stuck = (free > start[call] + usual[of.reshape(-1)]) & (free <= end[call]) & (took > 0)
+    oldest = np.full(len(call), NONE, dtype=np.int64)
+    for spare in range(SPARE + 1):  # ops that were launched later start later: the last that fits is the one
+        other = order[spare : len(order) - QUEUE_DEPTH + spare]
+        free = data.start[other]
+        fits = (free > start[call] + usual[of.reshape(-1)]) & (free <= end[call])
+        oldest = np.where(fits, other, oldest)
     first = np.r_[True, call[1:] != call[:-1]]  # a graph launches many ops with one call
-    stuck &= first
+    stuck = first & (oldest != NONE) & (end[call] > start[call])
     return call[stuck], oldest[stuck]
