@@ -12,7 +12,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "analyses"))
 
 from fake import call, comm, make, op
-
 from stepscope.analyses._commkind import kinds
 from stepscope.analyses._commlink import sides_of
 from stepscope.analyses._rank import ranks_of

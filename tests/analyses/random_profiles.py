@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake import call, comm, copy, nvtx, op
 from hypothesis import strategies as st
+
+from fake import call, comm, copy, nvtx, op
 
 Tables = dict[str, list[dict[str, Any]]]
 

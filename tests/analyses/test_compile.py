@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake import Row, call, make, nvtx, op
 
 import stepscope
+from fake import Row, call, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._torchlog import parse
 from stepscope.analyses._window import WindowSpec

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from fake import call, comm, copy, make, op, record, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake import call, comm, copy, make, op, record, wait
 from stepscope import api
 from stepscope.analyses._depend import dependencies
 from stepscope.analyses._rank import ranks_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake import call, make, nvtx, op, record, wait
 
+from fake import call, make, nvtx, op, record, wait
 from stepscope import api
 from stepscope.analyses._hostwaits import host_waits
 from stepscope.analyses._rank import ranks_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from fake import call, comm, copy, make, nvtx, op
 
+from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.kernels import kernels

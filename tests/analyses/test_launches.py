@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from fake import call, make, nvtx, op
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake import call, make, nvtx, op
 from stepscope import api
 from stepscope.analyses import _queue
 from stepscope.analyses._window import WindowSpec

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake import call, comm, copy, make, nvtx, op
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.nvtx import nvtx as ask

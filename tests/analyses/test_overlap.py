@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from fake import call, comm, make, nvtx, op
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_profiles import Tables, profiles, role
 
+from fake import call, comm, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.breakdown import breakdown

@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fake import call, copy, make, nvtx, op
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_profiles import Tables, cause, part, profiles
 
+from fake import call, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.breakdown import breakdown

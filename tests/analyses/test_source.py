@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake import Row, call, make, nvtx, op
 
 import stepscope
+from fake import Row, call, make, nvtx, op
 from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.source import NO_FRAME, source
 from stepscope.errors import BadInput, CannotAnswer

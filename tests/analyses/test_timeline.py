@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from fake import call, comm, make, nvtx, op
 
+from fake import call, comm, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.timeline import timeline

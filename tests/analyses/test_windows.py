@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake import call, comm, copy, make, nvtx, op
 
+from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses._window import WHOLE, WindowSpec
 from stepscope.analyses.info import info

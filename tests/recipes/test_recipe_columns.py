@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from fake import make
-
 from stepscope import recipes
 from stepscope.errors import BadInput, CannotAnswer
 

@@ -7,10 +7,10 @@ import sqlite3
 import numpy as np
 import polars as pl
 import pytest
-from fake import call, comm, copy, make, nvtx, op
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake import call, comm, copy, make, nvtx, op
 from stepscope import recipes
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.recipes.overlap import several
