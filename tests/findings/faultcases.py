@@ -16,9 +16,6 @@ from stepscope.simulate.engine import Job
 from stepscope.simulate.scenario import Scenario
 from stepscope.simulate.truth import step_times
 
-# A table of jitter is the same for every job of a seed, and takes longer to make than such a job.
-engine.jitter_table = cache(engine.jitter_table)
-
 #: schedule -> a small job; two nodes of two ranks, unless a case says otherwise
 MESHES: dict[str, dict[str, int]] = {
     "1f1b": {"pp": 2, "ep": 2, "layers": 4, "micro_batches": 6, "nodes": 2, "steps": 2},

@@ -78,7 +78,7 @@ def cost(healthy: Scenario, *faults: str) -> float:
     ("healthy", "fault", "low", "high"),
     [
         (DDP, "straggler:rank=3,factor=1.5", 0.45, 0.52),
-        (DDP, "slow-host:factor=20", 0.2, 3.0),
+        (DDP, "slow-host:factor=30", 0.2, 3.0),
         (DDP, "tiny-kernels:split=32", 0.2, 3.0),
         (DDP, "host-syncs:", 0.03, 0.2),
         (DDP, "alloc:per_layer=4", 0.02, 0.5),

@@ -1,0 +1,33 @@
+"""Faults of the host that were planted in real runs (four ranks on one H200): found first, by either profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reference_captures
+from stepscope import api
+from stepscope.analyses._members import ranks_text
+
+PLANTED = reference_captures.planted()
+
+
+@pytest.mark.parametrize("backend", ["nsys", "torch"])
+@pytest.mark.parametrize("name", ["slow-host", "dataloader", "host-syncs", "alloc", "tiny-kernels"])
+def test_the_planted_fault_of_the_host_comes_first(
+    reference_capture: Callable[[str, str], Path], name: str, backend: str
+) -> None:
+    result = api.analyse(api.open(reference_capture(name, backend), cache=False), "diagnose")
+    first = result.rows.row(0, named=True)
+    assert first["id"] in PLANTED[name].ids, result.summary["statement"]
+    if PLANTED[name].ranks:
+        assert first["ranks"] == ranks_text(PLANTED[name].ranks)
+
+
+@pytest.mark.parametrize("backend", ["nsys", "torch"])
+def test_without_a_fault_little_is_found(reference_capture: Callable[[str, str], Path], backend: str) -> None:
+    """Its pipeline's send/recv goes over loopback, and is exposed: a few per cent that are really there."""
+    result = api.analyse(api.open(reference_capture("none", backend), cache=False), "diagnose")
+    assert result.rows.filter(result.rows["share_pct"] >= 4.0).height == 0, result.summary["statement"]
