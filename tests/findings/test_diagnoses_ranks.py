@@ -1,0 +1,39 @@
+"""Real traces of several ranks: the first finding is what a person would name (docs/diagnoses.md says why)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepscope import api
+
+#: trace -> the first findings, and what the first must say
+FIRST: dict[str, tuple[list[str], str]] = {
+    "h200/moe4/overlapped.sqlite": (["exposed-communication"], "99 %|100 %"),
+    "h200/moe4/serialized.sqlite": (["serialized-communication"], "waited for at once"),
+    "h200/moe4mps/overlapped.sqlite": (["exposed-communication"], "send/recv"),
+    "h200/moe4mps/serialized.sqlite": (["exposed-communication", "serialized-communication"], "send/recv"),
+    "h200/moe4mps/overlapped.rank*.pt.trace.json.gz": (["exposed-communication"], "send/recv"),
+    "h200/payloads/overlapped.sqlite": (["exposed-communication"], "67.1 MB each at 2 GB/s"),
+    "public/dlrm8/dlrm_kineto": (["data-stall"], "sparse_data_dist"),
+    "public/h100x2_before.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
+    "public/h100x2_after.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
+    "public/world128.rank*.json.gz": (["exposed-communication"], "send-recv"),
+    "public/mi300x_4ranks_merged_nccl.json.gz": ([], ""),
+}
+
+
+@pytest.mark.parametrize("trace", FIRST)
+def test_the_first_findings_of_ranks(trace: str, shared: Path) -> None:
+    result = api.analyse(api.open(str(shared / "traces" / trace)), "diagnose")
+    ids, says = FIRST[trace]
+    rows = result.rows.to_dicts()
+    assert [r["id"] for r in rows[: len(ids)]] == ids, result.summary["statement"]
+    if not ids:
+        assert rows == []
+        assert len(result.summary["skipped"]) > 10  # not looked for is not the same as not there
+        return
+    text = f"{rows[0]['title']} {rows[0]['evidence']}"
+    assert any(part in text for part in says.split("|"))
+    assert rows[0]["recoverable_ns"] <= result.summary["step_ns"]
