@@ -17,6 +17,7 @@ CASES = (
     ("straggler", "nsys"),
     ("straggler", "torch"),
     ("imbalance", "nsys"),
+    ("imbalance", "torch"),
     ("slow-link", "nsys"),
     ("slow-link", "torch"),
     ("late-node", "nsys"),
