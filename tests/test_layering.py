@@ -17,7 +17,7 @@ LAYERS = (
     {"model", "_recorder"},
     {"annotate", "capture", "sources", "store", "intervals", "simulate", "nsysreports"},
     {"analyses"},
-    {"findings", "compare", "parallel", "recipes", "verify"},
+    {"findings", "compare", "options", "parallel", "recipes", "verify"},
     {"render", "api"},
     {"cli", "web", "agent"},
     {"__init__", "__main__"},

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 
 import polars as pl
 
@@ -18,6 +16,9 @@ from stepscope.model import profile as model
 from stepscope.model import taxonomy as rules
 from stepscope.model.result import Result
 from stepscope.model.source import Source
+from stepscope.options import RESERVED as RESERVED
+from stepscope.options import WINDOW_KEYWORDS, Ranks, check, keywords, parse_index, takes_profile
+from stepscope.options import parse_ranks as parse_ranks
 from stepscope.parallel import Opening, Workers
 from stepscope.sources.open import open_sources
 from stepscope.store import cached
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from stepscope.compare.side import Side
     from stepscope.compare.steps import StepSpec
 
-#: Keywords that choose the window of a windowed analysis.
-WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end")
-#: Keywords that every analysis has; no analysis may use them for options of its own.
-RESERVED = (*WINDOW_KEYWORDS, "rank")
-
-Ranks = str | int | Iterable[int]
 #: One side of a comparison: a profile or several runs; paths, as the command line has them; or a saved baseline.
 Given = Union["Profile", str, Path, Sequence["Profile"], Sequence[str | Path]]
 T = TypeVar("T")
@@ -280,7 +275,7 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
         raise TypeError(f"{name}: no option {unknown[0]!r}; it has {', '.join(valid)}")
     for option in analysis.options:
         if option.name in options:
-            _check(option, options[option.name])
+            check(option, options[option.name])
             if takes_profile(option.type) and isinstance(options[option.name], str | Path):
                 options[option.name] = open(options[option.name])
     if rank is not None and profile is not None:
@@ -321,63 +316,3 @@ def _warnings_folded(notes: list[str]) -> list[str]:
         *(n for n in notes if n not in warned),
         f"the profiler gave {len(warned)} warnings: `stepscope info` lists them",
     ]
-
-
-def keywords(analysis: registry.Analysis) -> tuple[str, ...]:
-    """Every keyword that the method of this analysis takes."""
-    own = tuple(o.name for o in analysis.options)
-    return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank")
-
-
-def parse_ranks(text: Ranks) -> list[int]:
-    """`"0,3-5"` is ranks 0, 3, 4 and 5; a number or numbers are themselves."""
-    if isinstance(text, int):
-        return [text]
-    if not isinstance(text, str):
-        return [int(r) for r in text]
-    ranks: list[int] = []
-    for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
-        if found is None:
-            raise BadInput(f"--rank {text!r}: {part.strip()!r} is not a rank", "write numbers and spans, as in 0,3-5")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if last < first:
-            raise BadInput(f"--rank {text!r}: {first}-{last} runs backwards", f"write {last}-{first}")
-        if last - first > 1_000_000:
-            raise BadInput(f"--rank {text!r}: {first}-{last} is not a span of ranks", "write numbers and spans")
-        ranks += range(first, last + 1)
-    return ranks
-
-
-def parse_index(value: int | str) -> int | Literal["median", "all"]:
-    """Which instance of the anchor: a number, `median` or `all`."""
-    if value == "median" or value == "all":
-        return value  # type: ignore[return-value]
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise BadInput(f"--index {value!r} is no instance", "give a number, median or all") from None
-
-
-def choices(hint: Any) -> tuple[Any, ...] | None:
-    """The values that a `Literal` (or an optional one) allows; None for other types."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        found = [choices(part) for part in get_args(hint) if part is not type(None)]
-        return found[0] if len(found) == 1 else None
-    return None
-
-
-def takes_profile(hint: Any) -> bool:
-    """Whether an option is itself a profile, which users name by its path."""
-    return model.Profile in (get_args(hint) or (hint,))
-
-
-def _check(option: registry.Option, value: Any) -> None:
-    allowed = choices(option.type)
-    if allowed is not None and value not in allowed and value != option.default:
-        flag = "--" + option.name.replace("_", "-")
-        raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
-    if option.name == "top" and value is not None and value < 0:
-        raise BadInput(f"--top {value}", "give how many rows to show; 0 for all")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 import click
-import polars as pl
 
 from stepscope import api
 from stepscope.analyses import registry
 from stepscope.cli import output, progress
 from stepscope.errors import GateFailed
 from stepscope.model.result import Result
+from stepscope.options import choices, takes_profile
 from stepscope.render import FORMATS
+from stepscope.render.findings import for_profile
 
 #: More files than this are not spelled out in a command line that is only a suggestion.
 _MOST_NAMED = 4
@@ -56,7 +56,7 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
         profile = api.open(*paths, **opening) if paths or registry.get(name).needs_profile else None
         target.spare([*map(Path, paths), *(profile.paths if profile is not None else ())])
         for option in registry.get(name).options:
-            if api.takes_profile(option.type) and given[option.name] is not None:
+            if takes_profile(option.type) and given[option.name] is not None:
                 given[option.name] = api.open(given[option.name], **opening)
         try:
             result = api.analyse(profile, name, **given)
@@ -69,12 +69,7 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
 
 def _named(result: Result, paths: tuple[str, ...]) -> Result:
     """Command lines that an answer suggests, for the files that the user named."""
-    if "command" in result.rows.columns:
-        files = shlex.join(paths) if len(paths) <= _MOST_NAMED else "PROFILE"
-        result.rows = result.rows.with_columns(
-            pl.col("command").cast(pl.String).str.replace(" PROFILE", f" {files}", literal=True)
-        )
-    return result
+    return for_profile(result, paths) if "command" in result.rows.columns and len(paths) <= _MOST_NAMED else result
 
 
 def option_of(option: registry.Option) -> click.Option:
@@ -88,7 +83,7 @@ def option_of(option: registry.Option) -> click.Option:
         settings["default"] = option.default
     if kind is bool:
         return click.Option([f"{flag}/--no-{flag[2:]}" if option.default is True else flag], is_flag=True, **settings)
-    allowed = api.choices(option.type)
+    allowed = choices(option.type)
     if allowed is not None:
         settings["type"] = click.Choice([str(a) for a in allowed])
     else:

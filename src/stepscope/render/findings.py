@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
+
+import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.render import heading
@@ -29,6 +33,14 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
         out.append("")
     out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]
     return "\n".join(out) + "\n"
+
+
+def for_profile(result: Result, paths: Sequence[str]) -> Result:
+    """The findings with command lines for the files as the user named them: detectors know of no files."""
+    command = pl.col("command").cast(pl.String)  # of no findings at all, a column without a type
+    named = command.str.replace(" PROFILE", f" {shlex.join(paths)}", literal=True)
+    result.rows = result.rows.with_columns(named)
+    return result
 
 
 def _finding(number: int, row: dict[str, Any], width: int, pen: Pen) -> list[str]:

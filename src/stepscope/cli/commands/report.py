@@ -21,12 +21,13 @@ _SUFFIXES = {".html": True, ".htm": True, ".md": False, ".markdown": False}
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
     from stepscope import api
+    from stepscope.options import WINDOW_KEYWORDS
     from stepscope.render.report import Asker, gather
 
     path = _path(output_file)
     drawn = path is not None and _SUFFIXES[path.suffix.lower()]
     rank = given["rank"]
-    window = {k: given[k] for k in api.WINDOW_KEYWORDS if given[k] not in (None, False)}
+    window = {k: given[k] for k in WINDOW_KEYWORDS if given[k] not in (None, False)}
     if window.get("index") == "median":
         del window["index"]
     target = output.Target("md", path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
+from stepscope.render.findings import for_profile
 from stepscope.render.heading import numbers
 from stepscope.render.report.asking import Asker
 from stepscope.render.report.part import Part, part
@@ -13,13 +13,13 @@ TITLE = "Findings"
 
 
 def make(asker: Asker) -> Part:
-    found = asker.ask("diagnose")
+    found = for_profile(asker.ask("diagnose"), asker.paths)
     return part(
         "findings",
         TITLE,
         asker.command("diagnose"),
         found,
-        rows=[_finding(row, shlex.join(asker.paths), found.window) for row in found.rows.to_dicts()],
+        rows=[_finding(row, found.window) for row in found.rows.to_dicts()],
         statement=found.summary.get("statement"),
         step_ns=found.summary.get("step_ns"),
         clean=bool(found.summary.get("clean", not found.rows.height)),
@@ -27,13 +27,12 @@ def make(asker: Asker) -> Part:
     )
 
 
-def _finding(row: dict[str, Any], paths: str, windows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A row with its command for this profile; where it names no place, its ranks' whole step is one."""
-    command = row["command"].replace(" PROFILE", f" {paths}", 1)
+def _finding(row: dict[str, Any], windows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row; where it names no place, its ranks' whole step is one."""
     ranks = numbers(row["ranks"] or "")
     steps = [
         {"rank": w["rank"], "start_ns": w["gpu_start_ns"], "end_ns": w["gpu_end_ns"]}
         for w in windows
         if w["rank"] in ranks and w["gpu_start_ns"] is not None
     ]
-    return {**row, "command": command, "where": row["where"] or steps}
+    return {**row, "where": row["where"] or steps}

@@ -1,0 +1,80 @@
+"""What users write, read and checked: ranks, instances, and the options that signatures of analyses stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from stepscope.analyses import registry
+from stepscope.errors import BadInput
+from stepscope.model.profile import Profile
+
+#: Keywords that choose the window of a windowed analysis.
+WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end")
+#: Keywords that every analysis has; no analysis may use them for options of its own.
+RESERVED = (*WINDOW_KEYWORDS, "rank")
+
+Ranks = str | int | Iterable[int]
+
+
+def keywords(analysis: registry.Analysis) -> tuple[str, ...]:
+    """Every keyword that the method of this analysis takes."""
+    own = tuple(o.name for o in analysis.options)
+    return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank")
+
+
+def parse_ranks(text: Ranks) -> list[int]:
+    """`"0,3-5"` is ranks 0, 3, 4 and 5; a number or numbers are themselves."""
+    if isinstance(text, int):
+        return [text]
+    if not isinstance(text, str):
+        return [int(r) for r in text]
+    ranks: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if found is None:
+            raise BadInput(f"--rank {text!r}: {part.strip()!r} is not a rank", "write numbers and spans, as in 0,3-5")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise BadInput(f"--rank {text!r}: {first}-{last} runs backwards", f"write {last}-{first}")
+        if last - first > 1_000_000:
+            raise BadInput(f"--rank {text!r}: {first}-{last} is not a span of ranks", "write numbers and spans")
+        ranks += range(first, last + 1)
+    return ranks
+
+
+def parse_index(value: int | str) -> int | Literal["median", "all"]:
+    """Which instance of the anchor: a number, `median` or `all`."""
+    if value == "median" or value == "all":
+        return value  # type: ignore[return-value]
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise BadInput(f"--index {value!r} is no instance", "give a number, median or all") from None
+
+
+def choices(hint: Any) -> tuple[Any, ...] | None:
+    """The values that a `Literal` (or an optional one) allows; None for other types."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        found = [choices(part) for part in get_args(hint) if part is not type(None)]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def takes_profile(hint: Any) -> bool:
+    """Whether an option is itself a profile, which users name by its path."""
+    return Profile in (get_args(hint) or (hint,))
+
+
+def check(option: registry.Option, value: Any) -> None:
+    """Refuse a value that an option cannot have."""
+    allowed = choices(option.type)
+    if allowed is not None and value not in allowed and value != option.default:
+        flag = "--" + option.name.replace("_", "-")
+        raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
+    if option.name == "top" and value is not None and value < 0:
+        raise BadInput(f"--top {value}", "give how many rows to show; 0 for all")
