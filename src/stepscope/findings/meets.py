@@ -8,8 +8,10 @@ import polars as pl
 
 from stepscope.analyses._across import Across
 from stepscope.analyses._members import setups
+from stepscope.analyses._rank import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.finding import Place
 
 I64 = npt.NDArray[np.int64]
 
@@ -69,3 +71,9 @@ def reduces_gradients(case: Case) -> dict[str, bool]:
         by_name = any(word in named.split("_") for word in ("dp", "data", "fsdp", "ddp"))
         found[text] = by_name or (len(members) > 1 and bool(differ) and differ <= _DATA_AXES)
     return found
+
+
+def places_of(case: Case, ops: list[tuple[int, int]]) -> tuple[Place, ...]:
+    """Ops, each a rank and a row, as places."""
+    data = {d.rank: d for d in ranks_of(case.profile) if d.rank in {r for r, _ in ops}}
+    return tuple(Place(r, int(data[r].start[o]), int(data[r].end[o]), int(data[r].stream[o])) for r, o in ops)

@@ -18,12 +18,11 @@ from stepscope.analyses._rank import COMPUTE
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.serialized_communication import at_once
-from stepscope.findings.detectors.slow_link import places_of
 from stepscope.findings.finding import Confidence, Finding
 from stepscope.findings.firsts import first_use_notes
 from stepscope.findings.hosts import guilty
 from stepscope.findings.known import fixes
-from stepscope.findings.meets import sides
+from stepscope.findings.meets import places_of, sides
 from stepscope.findings.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
 from stepscope.findings.words import ms
 

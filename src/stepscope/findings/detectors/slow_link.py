@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from stepscope.analyses._change import Change
 from stepscope.analyses._commkind import SEND_RECV, bus_factors
 from stepscope.analyses._members import ranks_text
-from stepscope.analyses._rank import ranks_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.meets import met, sides
+from stepscope.findings.meets import met, places_of, sides
 from stepscope.findings.words import ms
 
 ID = "slow-link"
@@ -161,11 +159,3 @@ def _where(case: Case, table: pl.DataFrame, ranks: tuple[int, ...], most: int = 
     every = case.once(sides).join(table.select("meeting", "over_ns"), on="meeting").filter(pl.col("rank").is_in(ranks))
     every = every.sort("over_ns", "rank", descending=[True, False]).unique("meeting", keep="first", maintain_order=True)
     return places_of(case, [(int(r), int(o)) for r, o in every.select("rank", "op").head(most).iter_rows()])
-
-
-def places_of(case: Case, ops: list[tuple[int, int]]) -> tuple[Place, ...]:
-    """Ops as places."""
-    data = {d.rank: d for d in ranks_of(case.profile) if d.rank in {r for r, _ in ops}}
-    return tuple(
-        Place(r, int(data[r].start[o]), int(data[r].end[o]), int(data[r].stream[o])) for r, o in ops if np.isfinite(o)
-    )
