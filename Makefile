@@ -57,11 +57,11 @@ bench-across: setup
 
 # The planted straggler is named, and nobody else, in 220 seeded jobs of 8 to 512 ranks.
 reliability: setup
-	$(BIN)/python tests/across/reliability.py $(ARGS)
+	$(BIN)/python tests/reliability/stragglers.py $(ARGS)
 
 # 200 pairs of simulated runs without a change, and 200 with one of 3 %: what `compare` claims.
 reliability-compare: setup
-	$(BIN)/python tests/compare/reliability_compare.py $(ARGS)
+	$(BIN)/python tests/reliability/compare.py $(ARGS)
 
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepscope.simulate import assemble, engine, write_nsys
-from stepscope.simulate.scenario import Scenario
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.nsys import write as write_nsys
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
 
 HOME = Path(__file__).resolve().parents[1] / ".bench"
 KERNELS = 20_000

@@ -21,12 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import across
 import bench_stats
 import measure
 import traces
 from rows import KINETO_ROWS, NSYS_ROWS, Context, Section, Skipped
-
-import across
 
 ONE, TEN = "nsys, 1 M kernels", "nsys, 10 M kernels"
 

@@ -53,9 +53,7 @@ def _stepscope(*words: str, fresh: bool = False) -> Callable[[Context], Sample]:
 
 
 def _python(context: Context) -> Sample:
-    setup = (
-        "import stepscope, stepscope.api, stepscope.nsysreports as nr\nfrom stepscope.nsysreports.registry import find"
-    )
+    setup = "import stepscope.api, stepscope.nsys.reports as nr\nfrom stepscope.nsys.reports.registry import find"
     body = f"a = nr.Asker(stepscope.open({str(context.path)!r}, cache=False))\n"
     body += f"for name in {SIX.split(',')!r}: a.ask(*find(name, nr.reports()))"
     return measure.python(setup, body, runs=context.runs)

@@ -17,7 +17,7 @@ from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
 from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
 from stepscope.model.schema import TABLES
-from stepscope.recipes import recipes
+from stepscope.nsys.recipes import recipes
 
 HERE = Path(__file__).parent
 #: The step of the demo that the README shows.

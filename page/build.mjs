@@ -3,7 +3,7 @@
 import { build } from "esbuild";
 import { fileURLToPath } from "node:url";
 
-const committed = fileURLToPath(new URL("../src/stepscope/render/report/bundle", import.meta.url));
+const committed = fileURLToPath(new URL("../src/stepscope/render/html/bundle", import.meta.url));
 const { metafile } = await build({
   absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
   entryPoints: { report: "src/main.tsx" },

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from stepscope.errors import BadInput
-from stepscope.simulate import faults as known
+from stepscope.simulate.job import faults as known
 
 #: The stages after which the host waits: those that compute, in the order in which `per_layer` takes them.
 _SYNCED = [(1, "f"), (1, "b"), (3, "f"), (3, "b"), (5, "f"), (5, "b"), (3, "w")]

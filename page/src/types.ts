@@ -1,4 +1,4 @@
-// What the Python side embeds: src/stepscope/render/report/html.py. Times are nanoseconds.
+// What the Python side embeds: src/stepscope/render/html/report.py. Times are nanoseconds.
 
 export interface Part {
   title: string;

@@ -14,10 +14,10 @@ import pytest
 import stepscope
 from fake import Row, call, make, nvtx, op
 from stepscope import api
-from stepscope.analyses._torchlog import parse
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.compile import compile
 from stepscope.cli.main import run
+from stepscope.derive.pytorch.log import parse
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 DATA = Path(__file__).parents[1] / "data" / "compile"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fake import call, comm, copy, make, op, record, wait
 from stepscope import api
-from stepscope.analyses._depend import dependencies
-from stepscope.analyses._rank import ranks_of
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.concurrency import concurrency
+from stepscope.derive.graph.dependencies import dependencies
+from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import CannotAnswer
 
 WHOLE = WindowSpec()

@@ -8,8 +8,8 @@ import pytest
 
 from fake import call, make, nvtx, op, record, wait
 from stepscope import api
-from stepscope.analyses._hostwaits import host_waits
-from stepscope.analyses._rank import ranks_of
+from stepscope.derive.host.waits import host_waits
+from stepscope.derive.rank.data import ranks_of
 from stepscope.model.profile import Profile
 
 Segment = tuple[str, str, int, int]

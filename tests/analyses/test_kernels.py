@@ -12,8 +12,8 @@ import pytest
 
 from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.kernels import kernels
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 WHOLE = WindowSpec()

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from fake import call, make, nvtx, op
 from stepscope import api
-from stepscope.analyses import _queue
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.launches import launches
+from stepscope.derive.host import launch_queue as _queue
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import CannotAnswer
 
 WHOLE = WindowSpec()

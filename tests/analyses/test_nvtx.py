@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.nvtx import nvtx as ask
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 TREE = {

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_profiles import Tables, profiles, role
 
 from fake import call, comm, make, nvtx, op
+from random_profiles import Tables, profiles, role
 from stepscope import api
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.breakdown import breakdown
 from stepscope.analyses.exposed import exposed
 from stepscope.analyses.overlap import overlap
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 WHOLE = WindowSpec()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_profiles import Tables, cause, part, profiles
 
 from fake import call, copy, make, nvtx, op
+from random_profiles import Tables, cause, part, profiles
 from stepscope import api
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.breakdown import breakdown
 from stepscope.analyses.idle import idle
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import CannotAnswer
 
 WHOLE = WindowSpec()

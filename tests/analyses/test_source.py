@@ -14,8 +14,8 @@ import pytest
 
 import stepscope
 from fake import Row, call, make, nvtx, op
-from stepscope.analyses._window import WindowSpec
 from stepscope.analyses.source import NO_FRAME, source
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 DATA = Path(__file__).parents[1] / "data" / "source"

@@ -10,8 +10,8 @@ import pytest
 
 from stepscope.capture import manifest
 from stepscope.cli.main import run
+from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
-from stepscope.simulate.scenario import Scenario
 
 
 def verified(capsys, *arguments: str) -> tuple[int, dict[str, dict[str, str]], str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stepscope import api
+from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
-from stepscope.simulate.scenario import Scenario
 
 #: Columns whose truth the trace does not state: what a stream is for is known only where ranges or groups say so.
 UNSTATED = {"streams": {"purpose"}}

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pairs import scenario
 
+from pairs import scenario
 from stepscope import api
 from stepscope.capture import manifest
 from stepscope.cli.commands._compare_options import _spread

@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pairs import scenario, side, true_change, write
 
+from pairs import scenario, side, true_change, write
 from stepscope.cli.main import run
 from stepscope.compare.compare import compare
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pairs import scenario
 
+from pairs import scenario
 from stepscope import api
 from stepscope.compare.compare import compare
 from stepscope.compare.measuring import Given
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
-from stepscope.simulate import engine
+from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.run import simulate_to
 from stepscope.simulate.truth.facts import Facts
 from stepscope.simulate.truth.onerank import Partition, breakdown_row

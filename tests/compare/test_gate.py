@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from pairs import scenario
 
+from pairs import scenario
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.compare.gate import FAILED, OPEN, PASSED, _status, parse_limits

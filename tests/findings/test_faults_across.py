@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from faultcases import WITHIN, Told, diagnosed, scenario
 
-from stepscope.analyses._members import ranks_text
+from faultcases import WITHIN, Told, diagnosed, scenario
+from stepscope.derive.comm.communicators import ranks_text
 
 SCHEDULES = ("1f1b", "fsdp", "dualpipev")
 #: Links need like ones beside them: four stages on four nodes, or experts' groups within a node.

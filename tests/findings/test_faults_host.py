@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from faultcases import WITHIN, Told, diagnosed, scenario
 
-from stepscope.analyses._members import ranks_text
+from faultcases import WITHIN, Told, diagnosed, scenario
+from stepscope.derive.comm.communicators import ranks_text
 
 SCHEDULES = ("1f1b", "fsdp", "dualpipev")
 #: fault -> what it is called, and three strengths; one or two of them on a single rank

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from faultcases import diagnosed, scenario
-
-from stepscope.simulate.scenario import Scenario
+from stepscope.simulate.job.scenario import Scenario
 
 
 def test_uneven_stages_are_no_straggler() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from faultcases import diagnosed
 
-from stepscope.simulate.scenario import Scenario
+from faultcases import diagnosed
+from stepscope.simulate.job.scenario import Scenario
 
 #: Small jobs of every schedule, with and without each axis of the mesh. Only where a step is long enough to hide what
 #: goes between nodes are there two of them: a pipeline of a few micro-batches waits for its first and last transfers.

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from tiny_trace import CHUNK, label, tiny
 
-from stepscope.simulate import write_nsys
-from stepscope.simulate.trace import KERNEL, SimTrace
+from stepscope.simulate.nsys import write as write_nsys
+from stepscope.simulate.trace.trace import KERNEL, SimTrace
 
 pytestmark = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
 

@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import pytest
 
-from stepscope.simulate import costs
-from stepscope.simulate.blocks import Block, Names, jitter_table
-from stepscope.simulate.engine import Job, drive
-from stepscope.simulate.kernels import COMPUTE, DP, EP
-from stepscope.simulate.mesh import Mesh, build
-from stepscope.simulate.network import Network, Transfer
-from stepscope.simulate.rank import RankSim, Wait
-from stepscope.simulate.record import Tables
-from stepscope.simulate.scenario import Scenario
-from stepscope.simulate.trace import SimGroup
+from stepscope.simulate.engine.network import Network, Transfer
+from stepscope.simulate.engine.rank import RankSim, Wait
+from stepscope.simulate.engine.record import Tables
+from stepscope.simulate.job import costs
+from stepscope.simulate.job.blocks import Block, Names, jitter_table
+from stepscope.simulate.job.kernels import COMPUTE, DP, EP
+from stepscope.simulate.job.mesh import Mesh, build
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.programs.execute import Job, drive
+from stepscope.simulate.trace.trace import SimGroup
 from stepscope.simulate.truth.causes import cause_of
 from stepscope.simulate.truth.meetings import Meetings, bus_factor, ranks_text
 from stepscope.simulate.truth.path import path_rows

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepscope.simulate import assemble, engine
-from stepscope.simulate.engine import Job
-from stepscope.simulate.scenario import SCHEDULES, Scenario
-from stepscope.simulate.trace import DOMAIN_DEFAULT, SYNC_STREAM, SYNC_STREAM_WAIT, SimTrace
+from stepscope.simulate.job.scenario import SCHEDULES, Scenario
+from stepscope.simulate.programs.execute import Job, assemble, engine
+from stepscope.simulate.trace.trace import DOMAIN_DEFAULT, SYNC_STREAM, SYNC_STREAM_WAIT, SimTrace
 
 SMALL = {"micro_batches": 4, "steps": 2}
 JOBS = {

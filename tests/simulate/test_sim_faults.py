@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from stepscope.errors import BadInput
-from stepscope.simulate import assemble, engine
-from stepscope.simulate.faults import KNOWN, parse
-from stepscope.simulate.scenario import Scenario
+from stepscope.simulate.job.faults import KNOWN, parse
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.truth import step_times, truth
 
 DDP = Scenario(schedule="ddp", pp=1, dp=4, ep=1, nodes=2, micro_batches=2)

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from stepscope.simulate import engine
-from stepscope.simulate.engine import Job
-from stepscope.simulate.scenario import Scenario
-from stepscope.simulate.schedules.pipelines import order_1f1b, order_interleaved, order_zero_bubble, spread
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.programs.execute import Job, engine
+from stepscope.simulate.programs.schedules.pipelines import order_1f1b, order_interleaved, order_zero_bubble, spread
 
 
 def labels(job: Job, rank: int) -> list[str]:

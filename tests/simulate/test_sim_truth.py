@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import stepscope.api as api
-from stepscope.simulate import engine
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.run import simulate_to
-from stepscope.simulate.scenario import Scenario
 from stepscope.simulate.truth import truth
 
 JOBS = {

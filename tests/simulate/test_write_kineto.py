@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tiny_trace import A2A, CHUNK, EPOCHS, GEMM, REDUCE, label, table, tiny
 
-from stepscope.simulate import write_kineto
-from stepscope.simulate.hostlinks import innermost
-from stepscope.simulate.trace import SimCalls, SimEvents, SimGroup, SimOps, SimRanges, SimSyncs, SimTrace
+from stepscope.simulate.kineto import write as write_kineto
+from stepscope.simulate.trace.hostlinks import innermost
+from stepscope.simulate.trace.trace import SimCalls, SimEvents, SimGroup, SimOps, SimRanges, SimSyncs, SimTrace
 
 T = 1_000_010  # where rank 1's timeline begins
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from tiny_trace import CHUNK, EP_ID, EPOCHS, GEMM, WORLD_ID, label, table, tiny
 
-from stepscope.simulate import write_nsys
-from stepscope.simulate.trace import KERNEL, MEMCPY, MEMSET, SimOps, SimTrace
+from stepscope.simulate.nsys import write as write_nsys
+from stepscope.simulate.trace.trace import KERNEL, MEMCPY, MEMSET, SimOps, SimTrace
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 NONE = 4_294_967_295

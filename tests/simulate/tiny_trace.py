@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.trace import (
+from stepscope.simulate.trace.trace import (
     DOMAIN_DEFAULT,
     DOMAIN_NCCL,
     KERNEL,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from stepscope.analyses._between import between_notes
-from stepscope.analyses._comm import bare_notes, need_ops
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._partition import Partition, partition
-from stepscope.analyses._rank import ranks_of
-from stepscope.analyses._tree import TREE_COLUMNS, tree_rows
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import bare_notes, need_ops
+from stepscope.derive.accounting.partition import Partition, partition
+from stepscope.derive.accounting.tree import TREE_COLUMNS, tree_rows
+from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.windows.between import between_notes
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._across import across
+from stepscope.derive.comm.across import across
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows

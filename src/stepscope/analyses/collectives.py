@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._across import Across, Align, across
-from stepscope.analyses._collectives import imbalance, inside, table_of
-from stepscope.analyses._window import WindowSpec
+from stepscope.derive.comm.across import Across, Align, across
+from stepscope.derive.comm.table import imbalance, inside, table_of
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

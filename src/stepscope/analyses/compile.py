@@ -21,13 +21,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._causes import QUEUE, TAIL, UNLINKED, causes
-from stepscope.analyses._compiled import INDUCTOR, Compiled, compiled
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._torchlog import LOG_COLUMNS, log_result
-from stepscope.analyses._window import WHOLE, Window, WindowSpec, windows
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.host.idle_causes import QUEUE, TAIL, UNLINKED, causes
+from stepscope.derive.pytorch.compiled import INDUCTOR, Compiled, compiled
+from stepscope.derive.pytorch.log import LOG_COLUMNS, log_result
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.windows.windows import WHOLE, Window, WindowSpec, windows
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.model.nesting import NONE

@@ -20,17 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._causes import Calls
-from stepscope.analyses._comm import need_communication, need_ops
-from stepscope.analyses._depend import Dependencies, dependencies
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import COMPUTE, RankData, ranks_of
-from stepscope.analyses._reasons import REASONS, Waits, next_of, reasons, standing
-from stepscope.analyses._shorten import shorten
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_communication, need_ops
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.graph.blocked import REASONS, Waits, next_of, reasons, standing
+from stepscope.derive.graph.dependencies import Dependencies, dependencies
+from stepscope.derive.host.idle_causes import Calls
+from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, gaps, intersect, union
+from stepscope.model.kernel_names import shorten
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

@@ -17,12 +17,12 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 
-from stepscope.analyses import _replay
-from stepscope.analyses._across import Align
-from stepscope.analyses._comm import no_gpu_activity
-from stepscope.analyses._stretches import KINDS
-from stepscope.analyses._walk import Clock, Path, walk
-from stepscope.analyses._window import WHOLE, WindowSpec
+from stepscope.derive.accounting.exposure import no_gpu_activity
+from stepscope.derive.comm.across import Align
+from stepscope.derive.graph.critical_path import Clock, Path, walk
+from stepscope.derive.graph.segments import KINDS
+from stepscope.derive.replay import replay as _replay
+from stepscope.derive.windows.windows import WHOLE, WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._comm import CommOps, bare_notes, comm_ops, need_communication
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._pattern import check_pattern
-from stepscope.analyses._rank import COMPUTE, STAGE, RankData, ranks_of
-from stepscope.analyses._window import WindowSpec, windows
+from stepscope.derive.accounting.exposure import CommOps, bare_notes, comm_ops, need_communication
+from stepscope.derive.rank.data import COMPUTE, STAGE, RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.pattern import check_pattern
+from stepscope.derive.windows.windows import WindowSpec, windows
 from stepscope.intervals import covered, gaps, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

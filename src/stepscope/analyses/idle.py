@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._between import between_notes
-from stepscope.analyses._causes import CAUSES, Pieces, causes
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._hostwork import doing
-from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._window import WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.host.activity import doing
+from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.windows.between import between_notes
+from stepscope.derive.windows.windows import WindowSpec, windows
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result

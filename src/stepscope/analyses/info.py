@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analyses._cutoff import cut_off
-from stepscope.analyses._rank import ranks_of
+from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.windows.cut_off import cut_off
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.schema import TABLES

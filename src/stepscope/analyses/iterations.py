@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._rank import ranks_of
-from stepscope.analyses._window import WHOLE, WindowSpec, windows
+from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.windows.windows import WHOLE, WindowSpec, windows
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

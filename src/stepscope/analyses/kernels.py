@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._pattern import check_pattern
-from stepscope.analyses._rank import COMM, RankData, ranks_of
-from stepscope.analyses._shorten import short_names
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.rank.data import COMM, RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.pattern import check_pattern
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.errors import CannotAnswer
 from stepscope.model.demangle import demangled
+from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.taxonomy import COMMUNICATION

@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._graphs import graph_launch, graph_notes
-from stepscope.analyses._queue import LIMIT, Depth, Entries, blocked, depth_of, entries
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._shorten import short_names
-from stepscope.analyses._verdict import verdict
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.host.bound import verdict
+from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_launch, graph_notes
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered, union
 from stepscope.model.demangle import demangled
+from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result

@@ -11,10 +11,10 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analyses._across import Across, Align, across
-from stepscope.analyses._commkind import SEND_RECV
-from stepscope.analyses._members import label_groups, missing_ranks, setups
-from stepscope.analyses._mesh import WORLD, axes_of, pipelines
+from stepscope.derive.comm.across import Across, Align, across
+from stepscope.derive.comm.axes import WORLD, axes_of, pipelines
+from stepscope.derive.comm.communicators import label_groups, missing_ranks, setups
+from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text

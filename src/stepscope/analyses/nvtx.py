@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._flame import write_flame
-from stepscope.analyses._forest import Forest, Gpu, forest, launched
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._tree import NO_RANGE
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.flame import write_flame
+from stepscope.derive.accounting.forest import Forest, Gpu, forest, launched
+from stepscope.derive.accounting.tree import NO_RANGE
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.errors import CannotAnswer
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

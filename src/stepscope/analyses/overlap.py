@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._comm import CommOps, bare_notes, comm_ops, need_communication
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._pattern import check_pattern
-from stepscope.analyses._purpose import purpose_of
-from stepscope.analyses._rank import NO_STAGE, STAGE, RankData, ranks_of
-from stepscope.analyses._window import WindowSpec, windows
+from stepscope.derive.accounting.exposure import CommOps, bare_notes, comm_ops, need_communication
+from stepscope.derive.comm.purpose import purpose_of
+from stepscope.derive.rank.data import NO_STAGE, STAGE, RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.pattern import check_pattern
+from stepscope.derive.windows.windows import WindowSpec, windows
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks

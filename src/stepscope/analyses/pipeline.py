@@ -22,12 +22,12 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 
-from stepscope.analyses import _twostage
-from stepscope.analyses._comm import no_gpu_activity
-from stepscope.analyses._pipework import CHUNKS, Work
-from stepscope.analyses._pipework import works as works_of
-from stepscope.analyses._schedule import Schedule, Shape, ideal, infer
-from stepscope.analyses._window import Windows, WindowSpec
+from stepscope.derive.accounting.exposure import no_gpu_activity
+from stepscope.derive.pipelines import two_stages as _twostage
+from stepscope.derive.pipelines.chunks import CHUNKS, Work
+from stepscope.derive.pipelines.chunks import works as works_of
+from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
+from stepscope.derive.windows.windows import Windows, WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

@@ -20,14 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses import _callers, _chains
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
-from stepscope.analyses._graphs import graph_notes
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._shorten import short_names
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.pytorch import nsys_stacks as _chains
+from stepscope.derive.pytorch import torch_stacks as _callers
+from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result

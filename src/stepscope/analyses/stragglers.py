@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.analyses._across import Across, Align, across
-from stepscope.analyses._blame import Blame, blame, late_hosts
-from stepscope.analyses._excess import MATERIAL, lone_links, own_excess, slow_links
-from stepscope.analyses._lateness import facts
+from stepscope.derive.comm.across import Across, Align, across
+from stepscope.derive.peers.blame import Blame, blame, late_hosts
+from stepscope.derive.peers.excess import MATERIAL, lone_links, own_excess, slow_links
+from stepscope.derive.peers.lateness import facts
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Col, Result, rows

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._purpose import purpose_of, unanimous
-from stepscope.analyses._rank import COMM, COMPUTE, COPY, RankData, ranks_of
-from stepscope.analyses._window import Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.comm.purpose import purpose_of, unanimous
+from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
+from stepscope.derive.windows.windows import Window, WindowSpec, windows
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._across import Align
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._common_clock import common_clock
-from stepscope.analyses._partition import partition
-from stepscope.analyses._pattern import check_pattern
-from stepscope.analyses._rank import STAGE, RankData, ranks_of
-from stepscope.analyses._step import step as step_of
-from stepscope.analyses._window import WHOLE, Window, WindowSpec, windows
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.comm.across import Align
+from stepscope.derive.comm.common_clock import common_clock
+from stepscope.derive.rank.data import STAGE, RankData, ranks_of
+from stepscope.derive.rank.pattern import check_pattern
+from stepscope.derive.windows.step import step as step_of
+from stepscope.derive.windows.windows import WHOLE, Window, WindowSpec, windows
 from stepscope.intervals import Spans
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

@@ -11,12 +11,12 @@ import click
 
 from stepscope import api
 from stepscope.analyses import registry
+from stepscope.api.options import choices, takes_profile
 from stepscope.cli import output, progress
 from stepscope.errors import GateFailed
+from stepscope.findings.finding import for_profile
 from stepscope.model.result import Result
-from stepscope.options import choices, takes_profile
 from stepscope.render import FORMATS
-from stepscope.render.findings import for_profile
 
 #: More files than this are not spelled out in a command line that is only a suggestion.
 _MOST_NAMED = 4

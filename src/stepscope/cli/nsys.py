@@ -16,9 +16,9 @@ from stepscope.cli import progress
 from stepscope.errors import BadInput, CannotAnswer
 
 if TYPE_CHECKING:
-    from stepscope.nsysreports import Answer
-    from stepscope.nsysreports.formats import Format
-    from stepscope.nsysreports.spec import Args, Report
+    from stepscope.nsys.reports import Answer
+    from stepscope.nsys.reports.formats import Format
+    from stepscope.nsys.reports.spec import Args, Report
 
 #: Formats that stand under a title on a terminal.
 _TITLED = ("column", "table")
@@ -96,8 +96,8 @@ def split(texts: Sequence[str]) -> list[str]:
 
 def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], given: dict[str, Any]) -> list[Order]:
     """Reports with their formats and outputs: the last format and output serve all that follow."""
-    from stepscope.nsysreports.formats import parse_format
-    from stepscope.nsysreports.part import parse_span
+    from stepscope.nsys.reports.formats import parse_format
+    from stepscope.nsys.reports.part import parse_span
 
     formats, outputs = split(given["formats"]), split(given["outputs"]) or ["-"]
     times: dict[str, int | str | None] = {}
@@ -119,7 +119,7 @@ def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], given: 
 def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: Callable[[Order, Answer], str]) -> None:
     """Make every report. What a profile cannot answer is skipped with a line on stderr; nothing at all is a failure."""
     from stepscope import api
-    from stepscope.nsysreports import Asker
+    from stepscope.nsys.reports import Asker
 
     if not paths:
         raise click.UsageError("Missing argument 'PROFILE...'.")
@@ -171,7 +171,7 @@ def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
         except (OSError, ValueError) as error:
             raise BadInput(f"-o {order.to}: cannot run it ({error})", "give a command that reads a report") from None
     elif text:
-        from stepscope.nsysreports.formats import SUFFIXES
+        from stepscope.nsys.reports.formats import SUFFIXES
 
         base = profile.with_suffix("") if order.to == "." else Path(order.to)
         what = order.text.replace(":", "_").replace("=", "_").replace("/", "_")

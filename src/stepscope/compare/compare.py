@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._rank import NO_STAGE
 from stepscope.compare import facts as about
 from stepscope.compare.columns import VARIANTS
 from stepscope.compare.facts import Difference
@@ -16,6 +15,7 @@ from stepscope.compare.noise import PAIRS, RUNS, STEPS, Change, Design, change, 
 from stepscope.compare.run import IDLE, PARTS, By
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
+from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.result import Result, rows
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stepscope.analyses._step import STEPS
-from stepscope.analyses._window import CHUNK
 from stepscope.compare import facts as about
 from stepscope.compare.run import Run, measure
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
+from stepscope.derive.windows.step import STEPS
+from stepscope.derive.windows.windows import CHUNK
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._owners import owners
-from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import COMM, NO_STAGE, RankData, ranks_of
-from stepscope.analyses._shorten import short_names
-from stepscope.analyses._window import some_ranks
 from stepscope.compare.steps import Kind, StepSpec, steps_of
+from stepscope.derive.accounting.owners import owners
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
+from stepscope.derive.windows.windows import some_ranks
 from stepscope.errors import CannotAnswer
+from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.taxonomy import COMMUNICATION

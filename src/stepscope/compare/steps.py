@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._rank import RankData
-from stepscope.analyses._step import STEPS
-from stepscope.analyses._window import CHUNK, WHOLE, Anchors, WindowSpec, anchors_of, by_launch
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.step import STEPS
+from stepscope.derive.windows.windows import CHUNK, WHOLE, Anchors, WindowSpec, anchors_of, by_launch
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 

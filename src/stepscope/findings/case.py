@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import polars as pl
 
 from stepscope.analyses import registry
-from stepscope.analyses._change import Change
-from stepscope.analyses._comm import need_ops
-from stepscope.analyses._rank import RankData, ranks_of
-from stepscope.analyses._replay import Replay
-from stepscope.analyses._step import step
-from stepscope.analyses._walk import Clock, Path, walk
-from stepscope.analyses._window import CHUNK, WHOLE, Window, WindowSpec
+from stepscope.derive.accounting.exposure import need_ops
+from stepscope.derive.graph.critical_path import Clock, Path, walk
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.replay.change import Change
+from stepscope.derive.replay.replay import Replay
+from stepscope.derive.windows.step import step
+from stepscope.derive.windows.windows import CHUNK, WHOLE, Window, WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, subtract, union
 from stepscope.model.profile import Profile

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from stepscope.analyses._across import Align
-from stepscope.analyses._members import ranks_text
-from stepscope.analyses._window import WindowSpec
+from stepscope.derive.comm.across import Align
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.windows.windows import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Skipped, ranked

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+import polars as pl
+
+from stepscope.model.result import Result
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -53,3 +58,11 @@ class Skipped:
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Warnings, then most recoverable first."""
     return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns, f.id, f.ranks))
+
+
+def for_profile(result: Result, paths: Sequence[str]) -> Result:
+    """The findings with command lines for the files as the user named them: detectors know of no files."""
+    command = pl.col("command").cast(pl.String)  # of no findings at all, a column without a type
+    named = command.str.replace(" PROFILE", f" {shlex.join(paths)}", literal=True)
+    result.rows = result.rows.with_columns(named)
+    return result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.analyses._change import Change
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.meets import met, sides

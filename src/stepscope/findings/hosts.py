@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
-from stepscope.analyses._hostwaits import host_waits
-from stepscope.analyses._partition import partition
-from stepscope.analyses._rank import COMM, COMPUTE, RankData, ranks_of
-from stepscope.analyses._window import WHOLE
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
+from stepscope.derive.host.waits import host_waits
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.windows.windows import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Confidence, Place
 from stepscope.findings.peers import pipeline_stage

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._commkind import ALL_REDUCE, REDUCE_SCATTER
-from stepscope.analyses._rank import COMM, COMPUTE, RankData
-from stepscope.analyses._window import Window
+from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.derive.windows.windows import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.meets import reduces_gradients, sides

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.analyses._change import Change
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import (

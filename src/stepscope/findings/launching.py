@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analyses._change import Change
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.hosts import hosts
 

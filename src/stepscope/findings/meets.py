@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._across import Across
-from stepscope.analyses._members import setups
-from stepscope.analyses._rank import ranks_of
+from stepscope.derive.comm.across import Across
+from stepscope.derive.comm.communicators import setups
+from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Place

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._comm import comm_ops
-from stepscope.analyses._commkind import kinds
-from stepscope.analyses._purpose import UNKNOWN, purpose_of
-from stepscope.analyses._rank import NO_STAGE, RankData, ranks_of
-from stepscope.analyses._window import Window
+from stepscope.derive.accounting.exposure import comm_ops
+from stepscope.derive.comm.kinds import kinds
+from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
+from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
+from stepscope.derive.windows.windows import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.meets import sides

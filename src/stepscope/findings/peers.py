@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.analyses._excess import alike
-from stepscope.analyses._members import setups
-from stepscope.analyses._rank import COMPUTE, ranks_of
+from stepscope.derive.comm.communicators import setups
+from stepscope.derive.peers.excess import alike
+from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.analyses._members import ranks_text, setups
+from stepscope.derive.comm.communicators import ranks_text, setups
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 

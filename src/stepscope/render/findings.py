@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from typing import Any
 
-import polars as pl
-
+from stepscope.model import heading
 from stepscope.model.result import Result
-from stepscope.render import heading
+from stepscope.model.units import duration
 from stepscope.render.table import Pen, wrapped
-from stepscope.render.units import duration
 
 
 def findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
@@ -33,14 +29,6 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
         out.append("")
     out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]
     return "\n".join(out) + "\n"
-
-
-def for_profile(result: Result, paths: Sequence[str]) -> Result:
-    """The findings with command lines for the files as the user named them: detectors know of no files."""
-    command = pl.col("command").cast(pl.String)  # of no findings at all, a column without a type
-    named = command.str.replace(" PROFILE", f" {shlex.join(paths)}", literal=True)
-    result.rows = result.rows.with_columns(named)
-    return result
 
 
 def _finding(number: int, row: dict[str, Any], width: int, pen: Pen) -> list[str]:

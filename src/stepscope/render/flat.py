@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from stepscope.model import heading
 from stepscope.model.result import Result
-from stepscope.render import heading
 from stepscope.render.table import STATEMENT
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from stepscope.model.result import Result
-from stepscope.render.units import duration, show
+from stepscope.model.units import duration, show
 
 _MARKS = {"passed": "✅ passed", "failed": "❌ failed", "inconclusive": "❔ inconclusive"}
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from rich.cells import cell_len
 
-from stepscope.analyses._shorten import shorten as short_kernel
+from stepscope.model.kernel_names import kernel_base
 
 ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
@@ -128,11 +128,6 @@ def _take(text: str, most: int) -> str:
             break
         taken += char
     return taken
-
-
-def kernel_base(name: str) -> str:
-    """A full C++ kernel name as `kernels` shows it; texts that are short already, or no kernels, as they are."""
-    return short_kernel(name) if name.startswith("void ") or ("<" in name and name.endswith(")")) else name
 
 
 def total(columns: Sequence[Column], gap: int) -> int:

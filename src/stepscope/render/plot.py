@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from stepscope.render.units import duration
+from stepscope.model.units import duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST_WIDTH = 20

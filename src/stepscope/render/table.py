@@ -8,11 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model import heading
 from stepscope.model.result import Result
-from stepscope.render import heading, layout
+from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
+from stepscope.render import layout
 from stepscope.render.arrange import arrange
 from stepscope.render.plot import pace
-from stepscope.render.units import INSTANTS, MISSING, file_names, header, show
 
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100

@@ -10,10 +10,11 @@ from typing import Any
 
 from stepscope import progress
 from stepscope.errors import BadInput
-from stepscope.simulate import assemble, engine
-from stepscope.simulate.engine import Job
-from stepscope.simulate.scenario import Scenario
-from stepscope.simulate.trace import SimTrace
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
+from stepscope.simulate.programs.execute import Job
+from stepscope.simulate.trace.trace import SimTrace
 
 
 def job(scenario: Scenario) -> Job:
@@ -50,7 +51,8 @@ def _prepare(scenario: Scenario, folder: Path) -> None:
 
 def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsys",)) -> list[Path]:
     """Simulate a job and write its traces into `folder`, and `truth.json` beside them. Returns what was written."""
-    from stepscope.simulate import write_kineto, write_nsys
+    from stepscope.simulate.kineto import write as write_kineto
+    from stepscope.simulate.nsys import write as write_nsys
 
     _prepare(scenario, folder)
     done = engine.run(scenario)

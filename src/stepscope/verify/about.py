@@ -8,7 +8,7 @@ import re
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._rank import RankData
+from stepscope.derive.rank.data import RankData
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.profile import Profile
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans

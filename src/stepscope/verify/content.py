@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.analyses._rank import RankData
 from stepscope.capture import watch
 from stepscope.capture.size import show_size
+from stepscope.derive.rank.data import RankData
 from stepscope.model.nesting import NONE
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
 

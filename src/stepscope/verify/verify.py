@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stepscope.analyses._rank import ranks_of
 from stepscope.capture import manifest
 from stepscope.capture.size import parse_size
+from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import GateFailed
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._rank import RankData
-from stepscope.analyses._window import WHOLE, WindowSpec, windows
 from stepscope.capture.spec import NVTX_TRIGGER
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.windows import WHOLE, WindowSpec, windows
 from stepscope.model.profile import Profile
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
 

@@ -14,7 +14,7 @@ from stepscope import api
 from stepscope.analyses import registry
 from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
-from stepscope.simulate.scenario import Scenario
+from stepscope.simulate.job.scenario import Scenario
 
 #: Rank 3 computes half as long again as its peers, and rank 5's allocator frees and maps memory in every layer.
 JOB = Scenario(

@@ -15,7 +15,7 @@ from stepscope.render import FORMATS
 if TYPE_CHECKING:
     from stepscope.api import Profile
     from stepscope.model.result import Result
-    from stepscope.recipes import Outcome, Recipe
+    from stepscope.nsys.recipes import Outcome, Recipe
 
 #: Options that only some recipes take; each recipe says which.
 _OWN: tuple[tuple[str, type, str], ...] = (
@@ -40,7 +40,7 @@ _OWN: tuple[tuple[str, type, str], ...] = (
 
 
 def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
-    from stepscope import recipes
+    from stepscope.nsys import recipes
 
     if help_wanted is not None or asked is None:
         click.echo(_help(help_wanted or ""), nl=False)
@@ -70,8 +70,8 @@ def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None
 def _make(
     recipe: Recipe, paths: tuple[str, ...], args: dict[str, Any], given: dict[str, Any]
 ) -> tuple[Outcome, list[Profile]]:
-    from stepscope import recipes
-    from stepscope.recipes import diff
+    from stepscope.nsys import recipes
+    from stepscope.nsys.recipes import diff
 
     if recipe.name != diff.NAME:
         profile = _open(paths, given)
@@ -108,7 +108,7 @@ def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
 
 def _result(recipe: Recipe, made: Outcome, opened: list[Profile], rows: Any, args: dict[str, Any]) -> Result:
     from stepscope.model.result import Result
-    from stepscope.recipes.spec import windows
+    from stepscope.nsys.recipes.spec import windows
 
     parsed = recipe.parse(args)
     window = [row for profile in opened for row in windows(profile, parsed)]
@@ -144,8 +144,8 @@ def _write(folder: Path, recipe: Recipe, made: Outcome, result: Result, command:
     """Every table as Parquet and CSV under nsys's names for its columns, the page, and what this is."""
     import msgspec
 
-    from stepscope.recipes.diff import ABOUT
-    from stepscope.render.page import to_html
+    from stepscope.nsys.recipes.diff import ABOUT
+    from stepscope.render.html.recipe import to_html
 
     about = {"recipe": recipe.name, "table": made.main, "command": command, "notes": result.notes}
     try:
@@ -168,8 +168,8 @@ def _command(name: str, paths: tuple[str, ...], args: dict[str, Any], given: dic
 
 
 def _help(wanted: str) -> str:
-    from stepscope import recipes
-    from stepscope.recipes.help import help_text
+    from stepscope.nsys import recipes
+    from stepscope.nsys.recipes.help import help_text
 
     return help_text(recipes.recipes(), wanted)
 

@@ -13,7 +13,7 @@ from stepscope.cli.analysis import profile_argument, window_options, worker_opti
 from stepscope.errors import BadInput
 
 if TYPE_CHECKING:
-    from stepscope.render.report import Report
+    from stepscope.report import Report
 
 #: By suffix: whether the report is drawn.
 _SUFFIXES = {".html": True, ".htm": True, ".md": False, ".markdown": False}
@@ -21,8 +21,8 @@ _SUFFIXES = {".html": True, ".htm": True, ".md": False, ".markdown": False}
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
     from stepscope import api
-    from stepscope.options import WINDOW_KEYWORDS
-    from stepscope.render.report import Asker, gather
+    from stepscope.api.options import WINDOW_KEYWORDS
+    from stepscope.report import Asker, gather
 
     path = _path(output_file)
     drawn = path is not None and _SUFFIXES[path.suffix.lower()]
@@ -45,10 +45,10 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
 
 def _writer(drawn: bool) -> Callable[[Report], str]:
     if drawn:
-        from stepscope.render.report.html import to_html
+        from stepscope.render.html.report import to_html
 
         return to_html
-    from stepscope.render.report.markdown import to_markdown
+    from stepscope.render.report_markdown import to_markdown
 
     return to_markdown
 

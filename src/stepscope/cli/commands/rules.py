@@ -10,15 +10,15 @@ import click
 from stepscope.cli import nsys
 
 if TYPE_CHECKING:
-    from stepscope.nsysreports import Answer
+    from stepscope.nsys.reports import Answer
 
 _WIDTH = 79
 
 
 def _rules(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
-    from stepscope import nsysreports
-    from stepscope.nsysreports.help import help_text
-    from stepscope.nsysreports.registry import find
+    from stepscope.nsys import reports as nsysreports
+    from stepscope.nsys.reports.help import help_text
+    from stepscope.nsys.reports.registry import find
 
     rules = nsysreports.all_rules()
     if help_wanted is not None:
@@ -32,7 +32,7 @@ def _rules(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | 
 
 
 def _said(order: nsys.Order, answer: Answer) -> str:
-    from stepscope.nsysreports.formats import render
+    from stepscope.nsys.reports.formats import render
 
     text = render(answer, order.format)
     rows = order.args.number("rows")

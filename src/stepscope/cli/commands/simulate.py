@@ -12,9 +12,9 @@ from stepscope.analyses.registry import Option
 from stepscope.cli import progress
 from stepscope.cli.analysis import option_of
 from stepscope.errors import BadInput
-from stepscope.render.units import size
-from stepscope.simulate.faults import KNOWN
-from stepscope.simulate.scenario import SCHEDULES, Scenario
+from stepscope.model.units import size
+from stepscope.simulate.job.faults import KNOWN
+from stepscope.simulate.job.scenario import SCHEDULES, Scenario
 
 FORMATS = ("nsys", "kineto")
 

@@ -10,10 +10,10 @@ from stepscope.cli import nsys
 
 
 def _stats(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
-    from stepscope import nsysreports
-    from stepscope.nsysreports.formats import render
-    from stepscope.nsysreports.help import help_text
-    from stepscope.nsysreports.registry import find
+    from stepscope.nsys import reports as nsysreports
+    from stepscope.nsys.reports.formats import render
+    from stepscope.nsys.reports.help import help_text
+    from stepscope.nsys.reports.registry import find
 
     reports = nsysreports.reports()
     if help_wanted is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._causes import ALLOC
-from stepscope.analyses._change import Change
+from stepscope.derive.host.idle_causes import ALLOC
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._rank import COMPUTE
+from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding

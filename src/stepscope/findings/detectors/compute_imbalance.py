@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._members import ranks_text, setups
-from stepscope.analyses._rank import COMPUTE, ranks_of
+from stepscope.derive.comm.communicators import ranks_text, setups
+from stepscope.derive.rank.data import COMPUTE, ranks_of
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import expert_imbalance, straggler
 from stepscope.findings.finding import Finding, Place

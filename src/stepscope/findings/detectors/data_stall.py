@@ -12,8 +12,8 @@ import re
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._lateness import data_ranges, host_late
+from stepscope.derive.peers.lateness import data_ranges, host_late
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._commkind import ALL_TO_ALL
-from stepscope.analyses._members import ranks_text
-from stepscope.analyses._rank import ranks_of
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.comm.kinds import ALL_TO_ALL
+from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._members import ranks_text
-from stepscope.analyses._rank import COMPUTE
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.serialized_communication import at_once

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._compiled import Compiled, compiled
+from stepscope.derive.pytorch.compiled import Compiled, compiled
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._causes import SYNC
-from stepscope.analyses._change import Change
+from stepscope.derive.host.idle_causes import SYNC
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.allocator_churn import freed
 from stepscope.findings.detectors.data_stall import fetched

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._lateness import DATA
-from stepscope.analyses._members import ranks_text
-from stepscope.analyses._rank import COMM, RankData
-from stepscope.analyses._window import WHOLE
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.peers.lateness import DATA
+from stepscope.derive.rank.data import COMM, RankData
+from stepscope.derive.replay.change import Change
+from stepscope.derive.windows.windows import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.hosts import Host, hosts, sure

@@ -8,7 +8,7 @@ between them, without a quarter of that time.
 
 from __future__ import annotations
 
-from stepscope.analyses._members import ranks_text
+from stepscope.derive.comm.communicators import ranks_text
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.allocator_churn import freed
 from stepscope.findings.detectors.data_stall import fetched

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._rank import COMPUTE
-from stepscope.analyses._shorten import short_names
+from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of
 from stepscope.findings.words import ms
 from stepscope.intervals import covered, union
+from stepscope.model.kernel_names import short_names
 
 ID = "low-occupancy"
 I64 = npt.NDArray[np.int64]

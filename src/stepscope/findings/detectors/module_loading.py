@@ -6,8 +6,8 @@ the warm-up. What it could give back is the step replayed with those calls takin
 
 from __future__ import annotations
 
-from stepscope.analyses._causes import LOAD
-from stepscope.analyses._change import Change
+from stepscope.derive.host.idle_causes import LOAD
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import guilty, hosts, longest, stage_of, sure

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._members import setups
-from stepscope.analyses._pipework import PIPELINE
-from stepscope.analyses._purpose import purpose_of
-from stepscope.analyses._rank import COMM
-from stepscope.analyses._schedule import Shape, ideal
+from stepscope.derive.comm.communicators import setups
+from stepscope.derive.comm.purpose import purpose_of
+from stepscope.derive.pipelines.chunks import PIPELINE
+from stepscope.derive.pipelines.schedules import Shape, ideal
+from stepscope.derive.rank.data import COMM
+from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import compute_imbalance

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._causes import SYNC
-from stepscope.analyses._change import Change
-from stepscope.analyses._rank import COMPUTE
+from stepscope.derive.host.idle_causes import SYNC
+from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure

@@ -19,11 +19,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._comm import CommOps, comm_ops
-from stepscope.analyses._members import ranks_text
-from stepscope.analyses._rank import NO_STAGE, RankData
-from stepscope.analyses._window import Window
+from stepscope.derive.accounting.exposure import CommOps, comm_ops
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.rank.data import NO_STAGE, RankData
+from stepscope.derive.replay.change import Change
+from stepscope.derive.windows.windows import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import slow_link

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._commkind import SEND_RECV, bus_factors
-from stepscope.analyses._members import ranks_text
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.comm.kinds import SEND_RECV, bus_factors
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.meets import met, places_of, sides

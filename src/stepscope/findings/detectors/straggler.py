@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.analyses._change import Change
-from stepscope.analyses._members import ranks_text
-from stepscope.analyses._shorten import shorten
+from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import expert_imbalance
 from stepscope.findings.finding import Finding
@@ -20,6 +19,7 @@ from stepscope.findings.hosts import hosts
 from stepscope.findings.peers import ALIKE, Compared, compared, pipeline_stage
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
+from stepscope.model.kernel_names import shorten
 from stepscope.model.nesting import NONE
 
 ID = "straggler"

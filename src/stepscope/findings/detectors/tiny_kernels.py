@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analyses._change import Change
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.hosts import PLACES, Host, guilty, hosts, longest, stage_of

@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import Any
 
 from stepscope import progress
-from stepscope.simulate import engine
-from stepscope.simulate.assemble import clock
-from stepscope.simulate.engine import Job
+from stepscope.simulate.programs import execute as engine
+from stepscope.simulate.programs.assemble import clock
+from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.truth.facts import Facts
 from stepscope.simulate.truth.idle import cause_rows, idle_rows
 from stepscope.simulate.truth.meetings import Meetings

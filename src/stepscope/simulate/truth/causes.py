@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.simulate.assemble import bytes_of, ints, small, table
-from stepscope.simulate.rank import RankSim
-from stepscope.simulate.record import BY_EVENT, BY_LAUNCH, BY_STREAM
-from stepscope.simulate.trace import I64
+from stepscope.simulate.engine.rank import RankSim
+from stepscope.simulate.engine.record import BY_EVENT, BY_LAUNCH, BY_STREAM
+from stepscope.simulate.programs.assemble import bytes_of, ints, small, table
+from stepscope.simulate.trace.trace import I64
 
 
 def before_on_stream(sim: RankSim) -> I64:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.trace import I64
+from stepscope.simulate.trace.trace import I64
 from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, Mask, counts, edges_of
 from stepscope.simulate.truth.windows import Span
 

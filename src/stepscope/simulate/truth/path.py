@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.assemble import bytes_of
-from stepscope.simulate.engine import Job
-from stepscope.simulate.kernels import STREAM_IDS
-from stepscope.simulate.record import BY_LAUNCH, BY_STREAM
-from stepscope.simulate.trace import KERNEL
+from stepscope.simulate.engine.record import BY_LAUNCH, BY_STREAM
+from stepscope.simulate.job.kernels import STREAM_IDS
+from stepscope.simulate.programs.assemble import bytes_of
+from stepscope.simulate.programs.execute import Job
+from stepscope.simulate.trace.trace import KERNEL
 from stepscope.simulate.truth.causes import before_on_stream, waits_of_host
 from stepscope.simulate.truth.meetings import Meetings
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.model import STAGES, layer_parts
-from stepscope.simulate.scenario import Scenario
+from stepscope.simulate.job.model import STAGES, layer_parts
+from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, counts, edges_of
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.engine import Job
-from stepscope.simulate.trace import I64
+from stepscope.simulate.programs.execute import Job
+from stepscope.simulate.trace.trace import I64
 from stepscope.simulate.truth.causes import cause_of, nearest
 from stepscope.simulate.truth.meetings import Meetings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.trace import I64
+from stepscope.simulate.trace.trace import I64
 from stepscope.simulate.truth.facts import Facts
 
 WHOLE = "(whole capture)"

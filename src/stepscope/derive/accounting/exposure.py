@@ -1,0 +1,81 @@
+"""The communication ops of a window, each with its exposure, stage and whether it is a barrier (semantics §2, §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.windows.windows import Window
+from stepscope.errors import CannotAnswer
+from stepscope.intervals import Spans, covered
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CommOps:
+    """Communication ops of one window; times are cut at its edges where the window was given in GPU time."""
+
+    ops: I64  # rows within the rank's ops
+    start: I64
+    end: I64
+    exposed: I64  # |c \ K|
+    compute: Spans  # K, as far as these ops reach
+    barrier: npt.NDArray[np.bool_]  # in order with compute on its own stream: cannot overlap by construction
+
+    @property
+    def length(self) -> I64:
+        return self.end - self.start
+
+
+def comm_ops(data: RankData, span: Window) -> CommOps:
+    """Communication of the window, exposed against all compute of the rank, inside the window or not."""
+    mine = span.ops[data.role[span.ops] == COMM]
+    start, end = data.start[mine], data.end[mine]
+    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
+        start, end = np.maximum(start, span.gpu_start_ns), np.minimum(end, span.gpu_end_ns)
+    near = data.compute.clip(int(start.min()), int(end.max())) if len(mine) else Spans.empty()
+    exposed = (end - start) - covered(start, end, near)
+    computing = span.ops[data.role[span.ops] == COMPUTE]
+    barrier = np.isin(data.stream[mine], np.unique(data.stream[computing]))
+    return CommOps(mine, start, end, exposed, near, barrier)
+
+
+def need_communication(profile: Profile) -> None:
+    """Refuse questions about communication on a profile that has none."""
+    need_ops(profile)
+    if not (profile.ops["role"] == "comm").any():
+        raise CannotAnswer(
+            "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
+            "profile a step of a multi-GPU run; `stepscope breakdown` answers for one GPU",
+        )
+
+
+def bare_notes(profile: Profile) -> list[str]:
+    """A note on ranks that communicate and never compute: nothing can hide their communication."""
+    bare = [d.rank for d in ranks_of(profile) if (d.role == COMM).any() and not (d.role == COMPUTE).any()]
+    if not bare:
+        return []
+    return [
+        f"no compute kernel on {some_ranks(bare)}: all communication there counts as exposed, which says nothing if "
+        "the trace was reduced to communication"
+    ]
+
+
+def need_ops(profile: Profile) -> None:
+    """Refuse questions about the GPU on a profile without GPU activity."""
+    if not profile.has("ops") or profile.ops.height == 0:
+        raise no_gpu_activity()
+
+
+def no_gpu_activity() -> CannotAnswer:
+    """The refusal of questions about the GPU; for those that read a profile by parts and find no op in any."""
+    return CannotAnswer(
+        "the profile has no GPU activity",
+        "capture with `nsys profile --trace=cuda,nvtx`, or torch.profiler with ProfilerActivity.CUDA",
+    )

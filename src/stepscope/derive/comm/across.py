@@ -1,0 +1,237 @@
+"""What every question across ranks begins with: communication collected rank by rank, matched, and on one clock.
+
+Ranks are reduced to small tables where they are read, one source at a time (`Profile.map`); everything else works on
+those tables alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.comm.calls import groups_of, sides_of
+from stepscope.derive.comm.clock_fit import Clocks, align
+from stepscope.derive.comm.communicators import missing_ranks
+from stepscope.derive.comm.matching import Matched, match
+from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.windows.cut_off import cut_off
+from stepscope.errors import CannotAnswer
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
+
+I64 = npt.NDArray[np.int64]
+
+Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
+#: Further tables of one rank, by name, computed from its sides where the rank is read.
+Facts = Callable[[Profile, RankData, pl.DataFrame], dict[str, pl.DataFrame]]
+
+
+@dataclass
+class Across:
+    """Matched communication of all ranks. Arrays are per side; sides are sorted by (meeting, rank)."""
+
+    matched: Matched
+    clocks: Clocks
+    ranks: pl.DataFrame
+    start: I64  # on the common clock
+    end: I64
+    facts: dict[str, pl.DataFrame]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def meetings(self) -> pl.DataFrame:
+        return self.matched.meetings
+
+    @cached_property
+    def rank(self) -> I64:
+        return self.matched.sides["rank"].cast(pl.Int64).to_numpy()
+
+    @cached_property
+    def meeting(self) -> I64:
+        return self.matched.sides["meeting"].to_numpy()
+
+    @cached_property
+    def first(self) -> I64:
+        """First side of each meeting."""
+        return self.matched.first
+
+    @cached_property
+    def count(self) -> I64:
+        """Sides of each meeting."""
+        return np.diff(np.append(self.first, len(self.meeting)))
+
+    @cached_property
+    def by_arrival(self) -> I64:
+        """Sides by (meeting, arrival); of those that arrived together, the lowest rank counts as last."""
+        return np.lexsort((-self.rank, self.start, self.meeting)).astype(np.int64)
+
+    @cached_property
+    def last_side(self) -> I64:
+        """Side of the last to arrive at each meeting."""
+        found: I64 = self.by_arrival[self.first + self.count - 1]
+        return found
+
+    @cached_property
+    def second_side(self) -> I64:
+        """Side of the last but one; the last itself where there is no other."""
+        found: I64 = self.by_arrival[self.first + np.maximum(self.count - 2, 0)]
+        return found
+
+    @cached_property
+    def first_side(self) -> I64:
+        """Side of the first to arrive."""
+        found: I64 = self.by_arrival[self.first]
+        return found
+
+    @cached_property
+    def last(self) -> I64:
+        """When the last rank arrived at each meeting."""
+        return self.start[self.last_side]
+
+    @cached_property
+    def transfer(self) -> I64:
+        """min over ranks of (end − last), floored at 0."""
+        if len(self.first) == 0:
+            return np.empty(0, np.int64)
+        return np.maximum(np.minimum.reduceat(self.end, self.first) - self.last, 0)
+
+
+def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> Across:
+    """Collect, match and align. `facts` adds tables of each rank; those of all ranks come back as one each."""
+    found = [rank for part in profile.map(collect, facts) for rank in part]
+    sides = pl.concat([rank.sides for rank in found])
+    groups = pl.concat([rank.groups for rank in found])
+    tables = [rank.facts for rank in found]
+    if sides.height == 0:
+        raise CannotAnswer(
+            "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
+            "profile a step of a multi-GPU run",
+        )
+    notes = [n for rank in found for n in rank.notes]
+    shift = _rebase(profile, notes)
+    place = {old: new for new, old in enumerate(sorted(set(profile.ranks["source"].to_list())))}
+    ranks = profile.ranks.with_columns(
+        pl.col("source").replace_strict(place, return_dtype=pl.Int32),
+        pl.col("source").replace_strict(shift, return_dtype=pl.Int64).alias("shift"),
+    )
+    sides = sides.join(ranks.select("rank", "source", "shift"), on="rank", how="left", maintain_order="left")
+    sides = sides.with_columns(pl.col("start_ns", "end_ns", "launched_ns") + pl.col("shift"))
+    origin = _origin(profile, sides)
+    matched = match(sides, groups, ranks)
+    if matched.meetings.height == 0:
+        raise CannotAnswer("no communication could be matched: " + "; ".join(matched.notes or ["no metadata"]), _HINT)
+    clocks = Clocks.unaligned(len(place))
+    if how == "auto":
+        clocks = align(matched.meetings, matched.sides, len(place), origin)
+    source = matched.sides["source"].cast(pl.Int64).to_numpy()
+    start, end = (matched.sides[c].to_numpy() for c in ("start_ns", "end_ns"))
+    if how == "auto":
+        start, end = clocks.correct(source, start), clocks.correct(source, end)
+    joined = {name: pl.concat([t[name] for t in tables]) for name in (tables[0] if tables else ())}
+    done = Across(matched, clocks, ranks, start, end, joined)
+    done.notes = [*notes, *missing_ranks(ranks), *matched.notes, *_presence(done), *clock_notes(profile, done, how)]
+    return done
+
+
+_HINT = (
+    "export nsys with --include-blobs=true (NCCL's payloads), or record with torch.profiler, "
+    "and give the traces of all ranks"
+)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One rank's communication, as small tables; and what there is to say of the rank."""
+
+    sides: pl.DataFrame
+    groups: pl.DataFrame
+    facts: dict[str, pl.DataFrame]
+    notes: list[str]
+
+
+def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
+    """Communication of every rank of one part of a profile."""
+    found = []
+    for data in ranks_of(part):
+        sides = _with_purpose(part, data, sides_of(part, data))
+        more = facts(part, data, sides) if facts is not None else {}
+        found.append(Collected(sides, groups_of(part, data), more, cut_off(data)))
+    return found
+
+
+def _with_purpose(part: Profile, data: RankData, sides: pl.DataFrame) -> pl.DataFrame:
+    purpose = purpose_of(part, data, sides["op"].to_numpy())
+    return sides.with_columns(purpose.replace(UNKNOWN, None).alias("purpose"))
+
+
+def _rebase(profile: Profile, notes: list[str]) -> dict[int, int]:
+    """What brings each source's times to those of the first: the difference of the sessions' UTC."""
+    used = sorted(set(profile.ranks["source"].to_list()))
+    epochs = {s: profile.sources[s].epoch_ns for s in used}
+    unknown = [s for s in used if epochs[s] is None]
+    if unknown and len(used) > 1:
+        notes.append(f"{len(unknown)} of {len(used)} files do not say when they began: times taken as they are")
+        return dict.fromkeys(used, 0)
+    first = epochs[used[0]] or 0
+    return {s: (e or 0) - first for s, e in epochs.items()}
+
+
+def _origin(profile: Profile, sides: pl.DataFrame) -> int:
+    """Where offsets are stated: at t=0 of the first source's capture, or its first communication."""
+    if profile.sources[int(profile.ranks["source"].min())].capture_ns is not None:  # type: ignore[arg-type]
+        return 0
+    return int(sides["start_ns"].min())  # type: ignore[arg-type]
+
+
+def _presence(a: Across) -> list[str]:
+    """Notes on communication that not all its ranks recorded."""
+    part = a.meetings.filter((pl.col("present") < pl.col("size")) | pl.col("size").is_null())
+    notes = []
+    if part.height:
+        unsure = " (or may: nothing tells the size of their groups)" if part["size"].null_count() else ""
+        notes.append(
+            f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower bound, "
+            "their transfer an upper one, and last_rank the last of those recorded"
+        )
+    apart = a.last > np.minimum.reduceat(a.end, a.first)
+    # A broadcast's root, and a send, need not wait for the others.
+    kinds = a.meetings["kind"].is_in(["all_reduce", "all_gather", "reduce_scatter", "barrier"]).to_numpy()
+    odd = int((apart & kinds & (a.count > 1)).sum())
+    if odd:
+        notes.append(
+            f"{odd} collectives end on one rank before they begin on another (by more than clocks explain, ranks "
+            "do not show the same collectives)"
+        )
+    return notes
+
+
+def clock_notes(profile: Profile, a: Across, how: str) -> list[str]:
+    """How well the clocks are known."""
+    c = a.clocks
+    sources = len(c.offset)
+    if sources < 2:
+        return []
+    if how == "none":
+        return [f"clocks of {sources} files taken as recorded (--align none)"]
+    notes = []
+    groups = np.unique(c.component)
+    if len(groups) > 1:
+        sets = [a.ranks.filter(pl.col("source").is_in(np.flatnonzero(c.component == g))) for g in groups]
+        texts = " | ".join(ranks_text(s["rank"].to_list()) for s in sets)
+        notes.append(f"no common communication aligns ranks {texts}: times between them are as recorded")
+    if c.n.any():
+        clocks = len(np.unique(c.same))
+        shared = "" if clocks == sources else ", which share one" if clocks == 1 else f", {clocks} different ones"
+        worst = float(np.nanmax(c.residual_p50))
+        notes.append(
+            f"clocks of {sources} files aligned by the ends of collectives{shared}: residual p50 "
+            f"{worst / 1000:.1f} µs, p95 {c.residual / 1000:.1f} µs; nothing finer is claimed"
+        )
+    return notes

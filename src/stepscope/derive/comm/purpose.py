@@ -1,0 +1,92 @@
+"""What a communication op is for: by the range that launched it, else by its process group (semantics §5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.comm.calls import groups_of, linked
+from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
+from stepscope.derive.rank.data import STAGE, RankData
+from stepscope.model.labels import parse_setup
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+UNKNOWN, MIXED = "unknown", "mixed"
+_PIPELINE = r"pipeline send/recv"
+#: What frameworks call the groups of an axis: whole words of the group's description.
+GROUP_WORDS = {
+    "ep": ("ep", "expert", "moe"),
+    "pp": ("pp", "pipeline", "pipe"),
+    "cp": ("cp", "context"),
+    "tp": ("tp", "tensor"),
+    "dp": ("dp", "data", "ddp", "fsdp", "hsdp"),
+}
+_GROUP_PURPOSE = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp", "dp": "dp"}
+
+
+def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    """Purpose of each communication op: `ep_a2a`, `cp_ring`, `ep_meta`, `pp_p2p`, a group's axis, or `unknown`."""
+    by_range = _by_range(profile, data, ops)
+    by_group = _by_group(profile, data, ops)
+    return pl.select(pl.coalesce(by_range, by_group, pl.lit(UNKNOWN)).alias("purpose")).to_series()
+
+
+def unanimous(purposes: pl.Series) -> str:
+    """The one purpose that all ops share; `mixed` where they disagree, never a majority."""
+    found = purposes.unique().to_list()
+    return str(found[0]) if len(found) == 1 else MIXED if found else UNKNOWN
+
+
+def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    if data.ranges.height == 0 or len(ops) == 0:
+        return pl.Series([None] * len(ops), dtype=pl.String)
+    names = profile.names  # after the ranges were read: reading adds names
+    setup = parse_setup(data.setup) if data.setup else None
+    has_ring = setup is not None and setup.axes.get("cp", (0, 1))[1] > 1
+    digit = names.str.extract_all(STAGE).list.last().str.extract(STAGE, 1)
+    per_name = pl.select(
+        pl.when(names.str.contains(_PIPELINE))
+        .then(pl.lit("pp_p2p"))
+        .when(digit.is_in(["2", "4"]))
+        .then(pl.lit("ep_a2a"))
+        .when(digit == "1")
+        .then(pl.lit("cp_ring" if has_ring else "ep_meta"))
+    ).to_series()
+    # Stop at the first range that is a stage or the pipeline's, even one whose stage has no communication of its own.
+    decides = (names.str.contains(STAGE) | names.str.contains(_PIPELINE)).to_numpy()
+    at = data.ancestors_until(data.enclosing(ops), decides[data.ranges["name"].to_numpy()])
+    found = per_name.gather(data.ranges["name"].gather(np.maximum(at, 0)))
+    return pl.select(pl.when(pl.Series(at != NONE)).then(found)).to_series()
+
+
+def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    """From the communicator and the operation of each op, as far as the trace links them.
+
+    A group's name may say its axis. Without one, transfers between pairs are a pipeline's, and an all-to-all among some
+    of the ranks is that of experts; other operations say nothing.
+    """
+    found = linked(profile, data)
+    if found.height == 0 or len(ops) == 0:
+        return pl.Series([None] * len(ops), dtype=pl.String)
+    groups = groups_of(profile, data)
+    axis = pl.lit(None, dtype=pl.String)
+    for name, words in GROUP_WORDS.items():
+        pattern = rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)"
+        named = pl.col("name").str.to_lowercase().str.contains(pattern).fill_null(False)
+        axis = pl.when(named).then(pl.lit(_GROUP_PURPOSE[name])).otherwise(axis)
+    world = profile.ranks.filter(pl.col("rank") == data.rank)["world_size"][0] or groups["comm_size"].max()
+    some = pl.col("comm_size") < pl.lit(world)
+    by_operation = (
+        pl.when(pl.col("kind") == SEND_RECV)
+        .then(pl.lit("pp_p2p"))
+        .when((pl.col("kind") == ALL_TO_ALL) & some)
+        .then(pl.lit("ep_a2a"))
+    )
+    known = found.unique("op", keep="first").join(groups.select("communicator", "name", "comm_size"), on="communicator")
+    known = known.select("op", pl.coalesce(axis, by_operation).alias("purpose"))
+    wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
+    return wanted.join(known, on="op", how="left", maintain_order="left")["purpose"]

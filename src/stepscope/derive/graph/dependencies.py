@@ -1,0 +1,121 @@
+"""What an op had to wait for: the op before it on its stream, the op behind an event that its stream waited for.
+
+A stream is a sequence in the order of the host's calls: ops, records of events, waits for events. A record is complete
+when everything before it on its stream is, a wait when its record is; so an event stands for the op that ends last
+among all that lies behind it, through any number of streams that only pass events on (as NCCL's do). Waits constrain
+the next op of their stream. An op that "ended" after its dependant started is none: the trace contradicts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.rank.data import RankData
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+
+_OP, _RECORD, _WAIT = range(3)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Per op of the rank: the op that ends last before it on its stream, and behind the events that it waited for."""
+
+    stream: I64
+    event: I64
+    #: waits for events whose record is not in the trace
+    unresolved: int
+
+    def latest(self, end: I64) -> tuple[I64, npt.NDArray[np.bool_]]:
+        """The one of the two that ends last (NONE without either), and whether that is the event's."""
+        none = np.iinfo(np.int64).min
+        last = [
+            np.where(d != NONE, end[np.maximum(d, 0)] if len(end) else none, none) for d in (self.stream, self.event)
+        ]
+        by_event: npt.NDArray[np.bool_] = (self.event != NONE) & (last[1] > last[0])
+        return np.where(by_event, self.event, self.stream), by_event
+
+
+def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None) -> Dependencies:
+    """Dependencies of every op of the rank, from stream order and `syncs`. `streams` puts ops on other streams."""
+    n = len(data.start)
+    of_op = data.stream.astype(np.int64) if streams is None else streams
+    records = syncs.filter((pl.col("kind") == "record") & pl.col("event").is_not_null())
+    waits = syncs.filter((pl.col("kind") == "stream_wait") & pl.col("event").is_not_null())
+    of_wait = _record_of(records, waits)
+    # Ops by end: the later op has the higher place, so that "ends last" is a running maximum of places.
+    by_end = np.argsort(data.end, kind="stable").astype(np.int64)
+    place = np.empty(n, np.int64)
+    place[by_end] = np.arange(n)
+
+    stream = np.concatenate([of_op, *(_column(f, "stream") for f in (records, waits))])
+    time = np.concatenate([data.launched_at, *(_column(f, "start_ns") for f in (records, waits))])
+    kind = np.repeat([_OP, _RECORD, _WAIT], [n, records.height, waits.height])
+    start = np.concatenate([data.start, np.zeros(records.height + waits.height, np.int64)])
+    order = np.lexsort((start, kind, time, stream))
+    stream, kind = stream[order], kind[order]
+    row = order - np.array([0, n, n + records.height])[kind]  # row within the op, record or wait table
+    segment = np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) if len(stream) else stream
+    is_op, is_record, is_wait = (kind == k for k in (_OP, _RECORD, _WAIT))
+    value = np.full(len(order), NONE, dtype=np.int64)
+    value[is_op] = place[row[is_op]]
+    behind = np.full(records.height, NONE, dtype=np.int64)
+    known = of_wait[row[is_wait]] != NONE
+    while True:  # each round passes events on through one more stream
+        reached = _running_max(value, segment)
+        behind[row[is_record]] = reached[is_record]
+        passed = np.where(known, behind[of_wait[row[is_wait]]] if records.height else NONE, NONE)
+        if np.array_equal(passed, value[is_wait]):
+            break
+        value[is_wait] = passed
+
+    before = _shifted(_running_max(np.where(is_op, value, NONE), segment), segment)
+    # Waits count from the op before them on: each op begins a stretch of its own.
+    stretch = np.cumsum(np.r_[False, is_op[:-1]]) + segment * (len(order) + 1) if len(order) else segment
+    waited = _running_max(np.where(is_wait, value, NONE), np.unique(stretch, return_inverse=True)[1].reshape(-1))
+    found = []
+    for places in (before, waited):
+        op = np.full(n, NONE, dtype=np.int64)
+        mine = places[is_op]
+        op[row[is_op]] = np.where(mine != NONE, by_end[np.maximum(mine, 0)] if n else NONE, NONE)
+        late = (op != NONE) & (data.end[np.maximum(op, 0)] > data.start) if n else op != NONE
+        op[late] = NONE
+        found.append(op)
+    return Dependencies(found[0], found[1], int((of_wait == NONE).sum()))
+
+
+def _record_of(records: pl.DataFrame, waits: pl.DataFrame) -> I64:
+    """Row of the record that each wait waits for: the latest of its event before the wait."""
+    if records.height == 0 or waits.height == 0:
+        return np.full(waits.height, NONE, dtype=np.int64)
+    left = waits.select("event", "start_ns").with_row_index("wait").sort("start_ns")
+    right = records.select("event", "start_ns").with_row_index("record").sort("start_ns")
+    found = left.join_asof(right, on="start_ns", by="event", strategy="backward", check_sortedness=False).sort("wait")
+    rows: I64 = found["record"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    return rows
+
+
+def _column(frame: pl.DataFrame, name: str) -> I64:
+    values: I64 = frame[name].cast(pl.Int64).to_numpy()
+    return values
+
+
+def _running_max(value: I64, segment: I64) -> I64:
+    """Running maximum that begins anew in each segment; segments ascend, values are NONE or more."""
+    lift = segment * (len(value) + 2)
+    raised: I64 = np.maximum.accumulate(value + lift) - lift if len(value) else value
+    return raised
+
+
+def _shifted(value: I64, segment: I64) -> I64:
+    """The value before each place, NONE at the start of a segment."""
+    if len(value) == 0:
+        return value
+    before: I64 = np.r_[NONE, value[:-1]]
+    before[np.r_[True, segment[1:] != segment[:-1]]] = NONE
+    return before

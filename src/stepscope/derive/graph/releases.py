@@ -1,0 +1,207 @@
+"""What each op's start hung on within its rank: the op before it on its stream, an event's op, or its launch.
+
+All three must be over before an op can start, and each takes a moment to be noticed: a launch after its call returns, a
+kernel after the one before it. Those moments are medians over the ops for which nothing else can have mattered; an op
+then hung on whatever would have let it go last. A launch in turn hung on the host, and the host, where it had waited
+for the GPU before (`host.waits`), on that op.
+
+A state is an op and whether its execution counts: `2·op + 1` is its end, `2·op` its start (the host went on when it
+started). `next_state` leads from an op's start to the state that it hung on, NONE where the rank's time begins there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.graph.dependencies import dependencies
+from stepscope.derive.host.waits import HostWaits, host_waits
+from stepscope.derive.rank.data import COMM, RankData
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
+_NEVER = np.iinfo(np.int64).min // 4
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How long it usually takes from what an op hung on to its start."""
+
+    launch: int
+    stream: int
+    event: dict[int, int]  # by waiting stream
+    any_event: int
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Per op of a rank. `wait` is the host's last wait before the launch, NONE where there is none."""
+
+    why: npt.NDArray[np.int8]
+    source: I64  # op, for all but BY_LAUNCH and BY_NOTHING
+    wait: I64
+    stuck: Mask  # the wait is the launch's own: the queue was full
+    next_state: I64
+    waits: HostWaits
+    stream_before: I64
+    event_before: I64
+    latency: Latency
+    unresolved: int = 0
+    inferred: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def releases(data: RankData) -> Releases:
+    """The releases of a rank; computed once per rank."""
+    known: Releases | None = data.__dict__.get("_releases")
+    if known is None:
+        known = data.__dict__["_releases"] = _releases(data)
+    return known
+
+
+def _releases(data: RankData) -> Releases:
+    found = dependencies(data, data.syncs)
+    n = len(data.start)
+    stream, event = found.stream, found.event
+    s_end, e_end = (np.where(d != NONE, data.end[np.maximum(d, 0)] if n else _NEVER, _NEVER) for d in (stream, event))
+    linked = data.launch != NONE
+    call_start, call_end = np.full(n, _NEVER), np.full(n, _NEVER)
+    call_start[linked], call_end[linked] = (
+        data.calls[c].to_numpy()[data.launch[linked]] for c in ("start_ns", "end_ns")
+    )
+    lat = _latency(data, stream, s_end, e_end, call_start, call_end)
+    # An op that started before its call returned (as a synchronous copy does) was launched some time within the call.
+    launched = np.where(call_end <= data.start, call_end + lat.launch, call_start)
+    by_event = np.full(n, lat.any_event)
+    for s, ns in lat.event.items():
+        by_event[data.stream == s] = ns
+    ready = np.stack([np.minimum(t, data.start) for t in (s_end + lat.stream, e_end + by_event, launched)])
+    why = ready.argmax(axis=0).astype(np.int8) if n else np.empty(0, np.int8)
+    best = ready.max(axis=0) if n else np.empty(0, np.int64)
+    source = np.where(why == BY_STREAM, stream, np.where(why == BY_EVENT, event, NONE))
+    inferred = _by_order(data, why, source, best, lat, bool((data.syncs["kind"] == "record").any()))
+    waits = host_waits(data)
+    wait, stuck = wait_of(data, waits)
+    state = np.where(source != NONE, 2 * source + 1, NONE)
+    hosted = (why == BY_LAUNCH) & (wait != NONE)
+    at = np.maximum(wait[hosted], 0)
+    state[hosted] = 2 * waits.op[at] + ~waits.start[at]
+    odd = _leads_ahead(data, state)
+    # Clocks of host and GPU can disagree by a little: then the stream's order, which the GPU's clock alone tells.
+    why[odd], source[odd] = np.where(stream[odd] != NONE, BY_STREAM, BY_NOTHING), stream[odd]
+    state[odd] = np.where(stream[odd] != NONE, 2 * stream[odd] + 1, NONE)
+    return Releases(why, source, wait, stuck, state, waits, stream, event, lat, found.unresolved, inferred)
+
+
+def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I64, call_end: I64) -> Latency:
+    linked = call_start > _NEVER
+    linked &= call_end <= data.start
+    launch = _median((data.start - call_end)[linked & (s_end <= call_start) & (e_end <= call_start)])
+    ready = np.where(linked, call_end + launch, np.iinfo(np.int64).max)
+    began = np.where(stream != NONE, data.start[np.maximum(stream, 0)] if len(stream) else _NEVER, _NEVER)
+    alone = (stream != NONE) & (ready <= s_end) & (e_end <= began)
+    after = _median((data.start - s_end)[alone])
+    waited = (e_end > _NEVER) & (ready <= e_end) & (s_end + after <= e_end)
+    lag = data.start - e_end
+    streams = np.unique(data.stream[waited]).tolist()
+    return Latency(launch, after, {s: _median(lag[waited & (data.stream == s)]) for s in streams}, _median(lag[waited]))
+
+
+def _median(values: I64) -> int:
+    return int(np.median(values)) if len(values) else 0
+
+
+def _by_order(data: RankData, why: npt.NDArray[np.int8], source: I64, best: I64, lat: Latency, events: bool) -> int:
+    """Where nothing recorded explains a start: the op of the rank that ended last before it. Returns how many.
+
+    Without event records that is any op that started later than its stream and its launch explain; with them, only ops
+    that have neither a launch record nor an op before them.
+    """
+    n = len(why)
+    if n == 0:
+        return 0
+    bare = best <= _NEVER // 2
+    late = bare if events else bare | (data.start > best + max(lat.launch, lat.stream, 0))
+    ops = np.flatnonzero(late)
+    by_end = np.argsort(data.end, kind="stable").astype(np.int64)
+    k = np.searchsorted(data.end[by_end], data.start[ops], side="right") - 1
+    other = np.where(k >= 0, by_end[np.maximum(k, 0)], NONE)
+    # Only what ended after everything that is known to have mattered, and on another stream, says anything new.
+    real = (other != NONE) & (other != ops) & (data.end[np.maximum(other, 0)] > best[ops])
+    real &= bare[ops] | (data.stream[np.maximum(other, 0)] != data.stream[ops])
+    why[ops[real]], source[ops[real]] = BY_ORDER, other[real]
+    alone = ops[~real & bare[ops]]
+    why[alone], source[alone] = BY_NOTHING, NONE
+    return int(real.sum())
+
+
+def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
+    """By op: the last wait of the host at or before its launch, NONE without one; and whether it is the launch's own.
+
+    Threads of a process hand work to each other (forward and backward passes do): a wait of another thread counts too,
+    unless the launching thread made calls meanwhile, which shows that it did not wait with it.
+    """
+    n = len(data.start)
+    wait, stuck = np.full(n, NONE, dtype=np.int64), np.zeros(n, dtype=bool)
+    if len(waits.call) == 0 or data.calls.height == 0:
+        return wait, stuck
+    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    linked = np.flatnonzero(data.launch != NONE)
+    of_thread = tid[data.launch[linked]]
+    for thread in np.unique(of_thread).tolist():
+        mine = linked[of_thread == thread]
+        own = start[tid == thread]
+        other = tid[waits.call] != thread
+        made = np.searchsorted(own, end[waits.call]) - np.searchsorted(own, start[waits.call])
+        usable = np.flatnonzero(~(other & (made > 0)))
+        if len(usable) == 0:
+            continue
+        k = np.searchsorted(waits.call[usable], data.launch[mine], side="right") - 1
+        found = usable[np.maximum(k, 0)]
+        # A synchronous copy waits for its own op, whose launch hangs on the wait before.
+        k -= (waits.call[found] == data.launch[mine]) & ~waits.start[found]
+        found = usable[np.maximum(k, 0)]
+        # A wait that was not over yet (of another thread) did not hold this launch up.
+        over = (end[waits.call[found]] <= start[data.launch[mine]]) | (waits.call[found] == data.launch[mine])
+        hit = (k >= 0) & over
+        wait[mine[hit]] = found[hit]
+        stuck[mine] = hit & waits.start[found] & (waits.call[found] == data.launch[mine])
+    return wait, stuck
+
+
+def _leads_ahead(data: RankData, state: I64) -> Mask:
+    """Links that would lead to the future, or in a circle."""
+    if len(state) == 0:
+        return np.zeros(0, dtype=bool)
+    op = np.maximum(state, 0) >> 1
+    time = np.where(state & 1, data.end[op], data.start[op])
+    odd: Mask = (state != NONE) & ((time > data.start) | ((time == data.start) & (op >= np.arange(len(state)))))
+    return odd
+
+
+def nearest_comm(data: RankData, ops: I64) -> I64:
+    """From the start of each op back along the links: the first communication op whose end is met, NONE without."""
+    known: I64 | None = data.__dict__.get("_nearest_comm")
+    if known is None:
+        known = data.__dict__["_nearest_comm"] = _nearest(data, releases(data))
+    found: I64 = known[ops]
+    return found
+
+
+def _nearest(data: RankData, found: Releases) -> I64:
+    """By pointer doubling: links jump together, so a chain of n resolves in about log n rounds."""
+    target = found.next_state.copy()
+    ends = (data.role == COMM).astype(np.int64)
+    live = np.flatnonzero(target != NONE)
+    while len(live):
+        live = live[(target[live] & ends[target[live] >> 1]) == 0]
+        target[live] = target[target[live] >> 1]
+        live = live[target[live] != NONE]
+    return np.where(target != NONE, target >> 1, NONE)

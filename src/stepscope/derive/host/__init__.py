@@ -1,0 +1,4 @@
+"""What the host did and what that did to the GPU: kinds of CUDA calls, causes of idle time, waits, the launch queue.
+
+For `idle`, `launches` and `compile`, and for the graph that the critical path and replays walk.
+"""

@@ -1,0 +1,50 @@
+"""What the host did while the GPU waited, where the trace tells: OS-runtime calls, the GIL, torch ops, Python frames.
+
+Of everything recorded on the launching thread, the innermost record open at the middle of a stretch says it best:
+`read` rather than the training loop around it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.host.idle_causes import HOST, Pieces
+from stepscope.derive.rank.data import RankData
+from stepscope.model.nesting import NONE, nest
+from stepscope.model.profile import Profile
+
+#: Where nsys (`--trace=python-gil`) records the interpreter's lock, and what waiting for it is called.
+_GIL_DOMAIN, _GIL_WAIT = r"(?i)^gil trace$", r"(?i)^waiting"
+
+
+def doing(profile: Profile, data: RankData, found: Pieces) -> pl.Series:
+    """Innermost host record at the middle of each `host` stretch, as `kind: name`; null where nothing was recorded."""
+    asked = np.flatnonzero(found.cause == HOST)
+    records = _records(profile, data)
+    texts: list[str | None] = [None] * len(found.start)
+    if records.height and len(asked):
+        start, end, tid = (records[c].cast(pl.Int64).to_numpy() for c in ("start_ns", "end_ns", "tid"))
+        middle = (found.start + found.end)[asked] // 2
+        at = nest(tid, start, end).enclosing(found.tid[asked], middle)
+        hit = at != NONE
+        named = records["doing"].gather(at[hit]).to_list()
+        for row, text in zip(asked[hit].tolist(), named, strict=True):
+            texts[row] = text
+    return pl.Series("doing", texts, dtype=pl.String)
+
+
+def _records(profile: Profile, data: RankData) -> pl.DataFrame:
+    """Host records of the rank and its waits for the GIL: tid, start_ns, end_ns and what to say of them."""
+    times = ["tid", "start_ns", "end_ns"]
+    host, ranges = data.host, data.ranges
+    names = profile.names  # grows as tables are read: taken after them
+    gil = ranges.filter(
+        names.gather(ranges["domain"].fill_null(0)).str.contains(_GIL_DOMAIN)
+        & ranges["domain"].is_not_null()
+        & names.gather(ranges["name"]).str.contains(_GIL_WAIT)
+    )
+    kinds = pl.concat([host["kind"].cast(pl.String), pl.Series(["gil"] * gil.height, dtype=pl.String)])
+    frame = pl.concat([host.select(times), gil.select(times)])
+    called = names.gather(pl.concat([host["name"], gil["name"]]))
+    return frame.with_columns(pl.concat_str(kinds, pl.lit(": "), called).alias("doing"))

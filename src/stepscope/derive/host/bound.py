@@ -1,0 +1,94 @@
+"""What bounds a window: the largest part of its exact partition, with idle time split by cause.
+
+Nothing here is a threshold, a count or an average: the parts are those of `breakdown` and `idle`, they sum to the
+window, and the verdict is the largest. Idle time before the launch of the op that ended it (`host`: no CUDA call,
+`api`: in one) starves the GPU: it waits because the host has not got there yet. Where more than half of that lies in
+one gap the host did one long thing (`host-bound`: a data loader, a checkpoint); else every launch comes late, a little
+each time (`overhead-bound`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.host.idle_causes import API, CAUSES, HOST, Pieces, causes
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.windows import Window
+
+HOST_BOUND, OVERHEAD = "host-bound", "overhead-bound"
+#: Verdict by the part that is largest.
+VERDICT = {
+    "compute": "compute-bound",
+    "comm_exposed": "communication-bound",
+    "copy_exposed": "copy-bound",
+    "starved": OVERHEAD,
+    "sync": "synchronization-bound",
+    "alloc": "allocator-bound",
+    "load": "load-bound",
+    "queue": "queue-bound",
+    "tail": "idle",
+    "unlinked": "idle",
+}
+
+
+def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """What bounds the window, with where the host was while the GPU starved; and the parts that this rests on."""
+    if span.gpu_start_ns is None or span.gpu_end_ns is None or span.gpu_ns == 0:
+        return None
+    parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
+    found = causes(data, parts.idle)
+    length = found.end - found.start
+    idle = {name: int(length[found.cause == k].sum()) for k, name in enumerate(CAUSES)}
+    sizes = {
+        "compute": parts.compute.length(),
+        "comm_exposed": parts.comm_exposed.length(),
+        "copy_exposed": parts.copy_exposed.length(),
+        "starved": idle.pop("host") + idle.pop("api"),
+        **idle,
+    }
+    largest = max(sizes, key=lambda k: sizes[k])
+    where, where_ns = _where(data, found)
+    gaps, longest = _gaps(found)
+    said = HOST_BOUND if largest == "starved" and 2 * longest > sizes["starved"] else VERDICT[largest]
+    key = {"rank": data.rank, "index": span.index, "window_ns": span.gpu_ns}
+    found_on = {
+        **key,
+        "verdict": said,
+        "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
+        "starved_ns": sizes["starved"],
+        "starved_host_ns": int(length[found.cause == HOST].sum()),
+        "starved_api_ns": int(length[found.cause == API].sum()),
+        "starved_gaps": gaps,
+        "starved_longest_ns": longest,
+        "starved_range": where,
+        "starved_range_ns": where_ns,
+    }
+    return found_on, key | {f"{k}_ns": v for k, v in sizes.items()}
+
+
+def _gaps(found: Pieces) -> tuple[int, int]:
+    """In how many gaps the GPU starved, and for how long in the longest."""
+    rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
+    gap, which = np.unique(found.next_op[rows], return_inverse=True)
+    total = np.zeros(len(gap), np.int64)
+    np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
+    return len(gap), int(total.max(initial=0))
+
+
+def _where(data: RankData, found: Pieces) -> tuple[str | None, int]:
+    """The range in which the launching threads were for most of the starved time; null where they were in none."""
+    rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
+    if len(rows) == 0:
+        return None, 0
+    at, which = np.unique(found.within[rows], return_inverse=True)
+    text = data.text_of(at)
+    total = np.zeros(len(at), np.int64)
+    np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
+    by_text: dict[str | None, int] = {}
+    for t, ns in zip(text.to_list(), total.tolist(), strict=True):
+        by_text[t] = by_text.get(t, 0) + ns
+    top = max(by_text, key=lambda t: by_text[t])
+    return top, by_text[top]

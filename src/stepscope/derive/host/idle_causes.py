@@ -1,0 +1,193 @@
+"""Why the GPU was idle: every gap split by what kept its next op from running (semantics §6).
+
+A gap ends with an op. Until the op's launch call began the GPU had no work, and the cause is what the launching thread
+was doing: each instant takes the innermost CUDA call of that thread, or `host` where it was in none. From the launch
+on, the op was queued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.rank.data import RankData
+from stepscope.intervals import Spans, covered, distinct, union
+from stepscope.model.nesting import NONE, nest
+
+I64 = npt.NDArray[np.int64]
+
+CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked")
+SYNC, ALLOC, LOAD, API, HOST, QUEUE, TAIL, UNLINKED = range(len(CAUSES))
+
+#: CUDA and HIP calls by what they make the host wait for; the first match counts, all others are `api`.
+_CALLS = (
+    (SYNC, r"(?i)synchronize$|^(cuda|hip)memcpy(2d|3d|peer|tosymbol|fromsymbol)?$|^cumemcpy(htod|dtoh|dtod|peer)?$"),
+    (SYNC, r"(?i)^(cuda|hip)memset(2d|3d)?$|^cumemset[a-z0-9]*[^c]$|streamwaitvalue$|^hipmemcpywithstream$"),
+    (ALLOC, r"(?i)malloc|free(async|host|array)?$|^(cuda|hip)hostalloc|hostregister|hostunregister"),
+    (ALLOC, r"(?i)^cumem(alloc|free|create|release|map|unmap|setaccess|address|pool|hostalloc)|mempooltrim"),
+    (LOAD, r"(?i)moduleload|moduleunload|moduleget|libraryload|libraryget|kernelgetfunction|linkcreate|linkcomplete"),
+    (LOAD, r"(?i)graphinstantiate|graphexecupdate"),
+)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Stretches of idle time, each with one cause, in time order. Rows of `NONE` mean nothing."""
+
+    start: I64
+    end: I64
+    cause: I64
+    call: I64  # row of the rank's calls that covers it longest; the launch for `queue`
+    tid: I64  # the launching thread
+    next_op: I64  # row of the rank's ops that ended the gap
+    within: I64  # row of the rank's ranges: of the launching thread before the launch, of the launch from then on
+
+
+def causes(data: RankData, idle: Spans) -> Pieces:
+    """Split idle time by cause. The pieces cover `idle` exactly."""
+    n = len(data.start)
+    after = np.searchsorted(data.start, idle.end)  # ops are in start order: the first that starts when the gap ends
+    ended = after < n
+    next_op = np.where(ended, after, NONE)
+    launch = np.where(ended, data.launch[np.minimum(after, n - 1)], NONE) if n else np.full(len(idle), NONE, np.int64)
+    linked = launch != NONE
+    calls = Calls(data)
+    launched = np.where(linked, calls.start_of(launch), idle.end)
+    split = np.clip(launched, idle.start, idle.end)
+    tid = np.where(linked, calls.tid_of(launch), NONE)
+    lone = np.where(ended, UNLINKED, TAIL)
+    parts = [
+        calls.split(idle.start[linked], split[linked], tid[linked], next_op[linked]),
+        _plain(data, split, idle.end, np.full(len(idle), QUEUE), launch, tid, next_op, linked),
+        _plain(data, idle.start, idle.end, lone, launch, tid, next_op, ~linked),
+    ]
+    joined = [np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)]
+    keep = joined[0] < joined[1]
+    order = np.argsort(joined[0][keep], kind="stable")
+    return Pieces(*(column[keep][order] for column in joined))
+
+
+def _columns(p: Pieces) -> tuple[I64, ...]:
+    return p.start, p.end, p.cause, p.call, p.tid, p.next_op, p.within
+
+
+def _plain(
+    data: RankData,
+    start: I64,
+    end: I64,
+    cause: I64,
+    call: I64,
+    tid: I64,
+    next_op: I64,
+    rows: npt.NDArray[np.bool_],
+) -> Pieces:
+    """Pieces that need no cutting: some `rows` of the gaps.
+
+    The host has long moved on: a range is that of the op which is waited for, at its launch (semantics §3).
+    """
+    start, end, cause, call, tid, next_op = (column[rows] for column in (start, end, cause, call, tid, next_op))
+    within = data.range_at(tid, start)
+    ended = next_op != NONE
+    within[ended] = data.enclosing(next_op[ended])
+    return Pieces(start, end, cause, call, tid, next_op, within)
+
+
+def _nothing() -> Pieces:
+    return Pieces(*(np.empty(0, np.int64) for _ in range(7)))
+
+
+class Calls:
+    """The CUDA calls of a rank as a timeline per thread."""
+
+    def __init__(self, data: RankData) -> None:
+        frame = data.calls
+        self._data = data
+        self._start = frame["start_ns"].to_numpy()
+        self._end = frame["end_ns"].to_numpy()
+        self._tid = frame["tid"].cast(pl.Int64).to_numpy()
+        self._cause = call_causes(data)
+
+    def start_of(self, rows: I64) -> I64:
+        return self._start[np.maximum(rows, 0)] if len(self._start) else rows
+
+    def tid_of(self, rows: I64) -> I64:
+        return self._tid[np.maximum(rows, 0)] if len(self._tid) else rows
+
+    def split(self, start: I64, end: I64, tid: I64, next_op: I64) -> Pieces:
+        """Cut disjoint stretches, each on a thread, at the edges of that thread's innermost calls."""
+        parts: list[Pieces] = []
+        for thread in np.unique(tid):
+            mine = tid == thread
+            parts.append(self._on_thread(int(thread), start[mine], end[mine], next_op[mine]))
+        if not parts:
+            return _nothing()
+        return Pieces(*(np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)))
+
+    def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> Pieces:
+        wanted = union(start, end)
+        rows = np.flatnonzero(self._tid == thread)
+        rows = rows[covered(self._start[rows], self._end[rows], wanted) > 0]
+        cuts = self._data.range_edges
+        cuts = cuts[wanted.contains(cuts)]
+        edges = distinct(self._start[rows], self._end[rows], start, end, cuts)
+        at = edges[:-1]
+        inside = wanted.contains(at)
+        at, stop = at[inside], edges[1:][inside]
+        zero = np.zeros(len(rows), np.int64)
+        found = nest(zero, self._start[rows], self._end[rows]).enclosing(np.zeros(len(at), np.int64), at)
+        call = np.full(len(at), NONE, dtype=np.int64)
+        call[found != NONE] = rows[found[found != NONE]]
+        cause = np.where(call != NONE, self._cause[np.maximum(call, 0)] if len(self._cause) else HOST, HOST)
+        order = np.argsort(start, kind="stable")
+        gap = order[np.searchsorted(start[order], at, side="right") - 1] if len(at) else np.empty(0, np.int64)
+        tids = np.full(len(at), thread, dtype=np.int64)
+        return _merge(Pieces(at, stop, cause, call, tids, next_op[gap], self._data.range_at(tids, at)), gap)
+
+
+def _merge(cut: Pieces, gap: I64) -> Pieces:
+    """Join neighbours of one gap with one cause (and, for the host's own time, in one range).
+
+    The call that covers the joined piece longest names it.
+    """
+    if len(gap) == 0:
+        return _nothing()
+    moved = (cut.cause[1:] == HOST) & (cut.within[1:] != cut.within[:-1])
+    first = np.r_[True, (gap[1:] != gap[:-1]) | (cut.cause[1:] != cut.cause[:-1]) | moved]
+    group = np.cumsum(first) - 1
+    longest = (
+        pl.DataFrame({"group": group, "call": cut.call, "ns": cut.end - cut.start})
+        .group_by("group", "call", maintain_order=True)
+        .agg(pl.col("ns").sum())
+        .sort("group", "ns", descending=[False, True], maintain_order=True)
+        .unique("group", keep="first", maintain_order=True)["call"]
+        .to_numpy()
+    )
+    starts = np.flatnonzero(first)
+    last = np.r_[starts[1:], len(gap)] - 1
+    return Pieces(
+        cut.start[starts],
+        cut.end[last],
+        cut.cause[starts],
+        longest,
+        cut.tid[starts],
+        cut.next_op[starts],
+        cut.within[starts],
+    )
+
+
+def call_causes(data: RankData) -> I64:
+    """What each call of the rank makes the host wait for: SYNC, ALLOC, LOAD or API."""
+    if data.calls.height == 0:
+        return np.empty(0, np.int64)
+    found: I64 = data.per_name(_cause_of_names)[data.calls["name"].to_numpy()]
+    return found
+
+
+def _cause_of_names(names: pl.Series) -> I64:
+    label = pl.lit(API)
+    for cause, pattern in reversed(_CALLS):
+        label = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(cause)).otherwise(label)
+    return pl.DataFrame({"name": names}).select(label.cast(pl.Int64).alias("cause"))["cause"].to_numpy()

@@ -1,0 +1,203 @@
+"""Where the host waited for the GPU: calls that return when an op has ended, and launches held up by a full queue.
+
+A synchronizing call waited for the op that ends last of those it covers, if that op still ran when the call began; an
+op that was done by then held nobody up. A launch waited for a full queue if the op launched `QUEUE_DEPTH` before it
+before it started during the call, after the time that such a call takes anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.rank.data import RankData
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+#: CUDA accepts so many launches of a process that have not started; the next one waits.
+QUEUE_DEPTH = 1024
+#: ... or a few less: on an A100, 1021.
+SPARE = 3
+
+#: What a call waits for: its stream or event, all of the device, or the copy that it makes.
+_NO, _ONE, _ALL, _OWN = range(4)
+_CALLS = (
+    (_ALL, r"(?i)(device|ctx|context)synchronize$|^(cuda|hip)free(array)?$|^cumemfree$"),
+    (_ONE, r"(?i)(stream|event)synchronize$"),
+    (_OWN, r"(?i)^(cuda|hip)memcpy(2d|3d|peer|tosymbol|fromsymbol)?$|^cumemcpy(htod|dtoh|dtod|peer)?$"),
+)
+
+
+@dataclass(frozen=True)
+class HostWaits:
+    """Calls that waited, by row; `op` is what for: its end, or (`start`) its start."""
+
+    call: I64
+    op: I64
+    start: Mask
+
+    def held(self, call: int) -> int:
+        """Index of the wait of a call itself, NONE where it did not wait."""
+        k = int(np.searchsorted(self.call, call))
+        return k if k < len(self.call) and self.call[k] == call else NONE
+
+
+def host_waits(data: RankData, held: bool = True) -> HostWaits:
+    """All waits of a rank's host, in order of the calls. Not only `held`: also for what was over before the call."""
+    call, op = _synchronized(data, held)
+    full, oldest = _full_queue(data)
+    calls = np.concatenate([call, full])
+    order = np.argsort(calls, kind="stable")
+    at_start = np.repeat([False, True], [len(call), len(full)])
+    return HostWaits(calls[order], np.concatenate([op, oldest])[order], at_start[order])
+
+
+def _kinds(names: pl.Series) -> I64:
+    found = pl.lit(_NO)
+    for kind, pattern in reversed(_CALLS):
+        found = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(kind)).otherwise(found)
+    kinds: I64 = pl.DataFrame({"name": names}).select(found.cast(pl.Int64).alias("kind"))["kind"].to_numpy()
+    return kinds
+
+
+def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
+    """Synchronizing calls (that waited), and the ops that they wait for."""
+    nothing = np.empty(0, np.int64), np.empty(0, np.int64)
+    if data.calls.height == 0 or len(data.start) == 0:
+        return nothing
+    kind = data.per_name(_kinds)[data.calls["name"].to_numpy()]
+    calls = np.flatnonzero(kind != _NO).astype(np.int64)
+    if len(calls) == 0:
+        return nothing
+    kind = kind[calls]
+    start, end = (data.calls[c].to_numpy()[calls] for c in ("start_ns", "end_ns"))
+    stream, before = _covered(data, calls, kind, start)
+    before_all = _Latest(data, np.arange(len(data.start), dtype=np.int64))
+    op = np.full(len(calls), NONE, dtype=np.int64)
+    every = kind == _ALL
+    op[every] = before_all.at(before[every])
+    for s in np.unique(stream[(kind == _ONE) & (stream != NONE)]).tolist():
+        mine = (kind == _ONE) & (stream == s)
+        op[mine] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[mine])
+    own = kind == _OWN
+    op[own] = _launched_by(data, calls[own])
+    if data.unlinked:  # launched before the capture, perhaps: they count if they end while the call waits
+        late = _ended_in(data, start, end, data.launch == NONE)
+        known = (late != NONE) & ~own & (every | (stream == data.stream[np.maximum(late, 0)]))
+        later = known & ((op == NONE) | (data.end[np.maximum(late, 0)] > data.end[np.maximum(op, 0)]))
+        op[later] = late[later]
+    # Where the stream is not known, or what it should have waited for ran on: the op whose end let it go.
+    lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~own
+    op[lost] = _ended_in(data, start[lost], end[lost])
+    waited = (op != NONE) & (data.end[np.maximum(op, 0)] <= end)
+    if held:
+        waited &= data.end[np.maximum(op, 0)] > start
+    return calls[waited], op[waited]
+
+
+def _covered(data: RankData, calls: I64, kind: I64, start: I64) -> tuple[I64, I64]:
+    """By call: the stream that it waits for (NONE: not known), and up to which launch: its own time, or its event's."""
+    stream, before = np.full(len(calls), NONE, dtype=np.int64), start.copy()
+    syncs = data.syncs
+    if syncs.height == 0:
+        return stream, before
+    mine = pl.DataFrame({"correlation": data.calls["correlation"].gather(calls)}).with_row_index("at")
+    told = mine.join(
+        syncs.filter(pl.col("kind").is_in(["stream_sync", "event_sync"])).unique("correlation", keep="first"),
+        on="correlation",
+        how="inner",
+    )
+    records = syncs.filter((pl.col("kind") == "record") & pl.col("event").is_not_null())
+    told = (
+        told.sort("start_ns")
+        .join_asof(
+            records.select(
+                "event", "start_ns", pl.col("stream").alias("recorded_on"), pl.col("start_ns").alias("at_ns")
+            ).sort("start_ns"),
+            on="start_ns",
+            by="event",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .with_columns(pl.when(pl.col("kind") == "stream_sync").then("stream").otherwise("recorded_on").alias("of"))
+        .drop_nulls("of")
+    )
+    at = told["at"].to_numpy()
+    stream[at] = told["of"].cast(pl.Int64).to_numpy()
+    event = (told["kind"] == "event_sync").to_numpy()
+    before[at[event]] = told["at_ns"].to_numpy()[event]
+    return stream, before
+
+
+class _Latest:
+    """Of some ops, the one that ends last among those launched before a moment."""
+
+    def __init__(self, data: RankData, ops: I64) -> None:
+        order = ops[np.argsort(data.launched_at[ops], kind="stable")]
+        self._launched = data.launched_at[order]
+        by_end = np.argsort(data.end[order], kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[by_end] = np.arange(len(order))
+        self._op = order[by_end[np.maximum.accumulate(place)]] if len(order) else order
+
+    def at(self, moment: I64) -> I64:
+        k = np.searchsorted(self._launched, moment) - 1
+        return np.where(k >= 0, self._op[np.maximum(k, 0)], NONE) if len(self._op) else np.full(len(moment), NONE)
+
+
+def _ended_in(data: RankData, start: I64, end: I64, only: Mask | None = None) -> I64:
+    """The op (of `only`) that ended last in (start, end], launched before it; NONE where there is none."""
+    ops = np.arange(len(data.end)) if only is None else np.flatnonzero(only)
+    by_end = ops[np.argsort(data.end[ops], kind="stable")].astype(np.int64)
+    ends = data.end[by_end]
+    k = np.searchsorted(ends, end, side="right") - 1
+    free = data.launch[by_end] == NONE
+    live = np.flatnonzero(k >= 0)
+    while len(live):  # past what other threads launched meanwhile
+        live = live[ends[k[live]] > start[live]]
+        live = live[~free[k[live]] & (data.launched_at[by_end[k[live]]] >= start[live])]
+        k[live] -= 1
+        live = live[k[live] >= 0]
+    found = (k >= 0) & (ends[np.maximum(k, 0)] > start) if len(ends) else np.zeros(len(k), dtype=bool)
+    return np.where(found, by_end[np.maximum(k, 0)] if len(by_end) else NONE, NONE)
+
+
+def _launched_by(data: RankData, calls: I64) -> I64:
+    """The op that each call launched, NONE where the trace has none."""
+    linked = np.flatnonzero(data.launch != NONE)
+    order = linked[np.argsort(data.launch[linked], kind="stable")]
+    k = np.searchsorted(data.launch[order], calls)
+    op = order[np.minimum(k, len(order) - 1)] if len(order) else np.zeros(len(calls), np.int64)
+    hit = (k < len(order)) & (data.launch[op] == calls) if len(order) else np.zeros(len(calls), dtype=bool)
+    return np.where(hit, op, NONE)
+
+
+def _full_queue(data: RankData) -> tuple[I64, I64]:
+    """Launches that waited until the op launched about `QUEUE_DEPTH` before started, the last of those that fit."""
+    linked = np.flatnonzero(data.launch != NONE).astype(np.int64)
+    order = linked[np.argsort(data.launch[linked], kind="stable")]
+    if len(order) <= QUEUE_DEPTH:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    call = data.launch[order[QUEUE_DEPTH:]]
+    start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    name = data.calls["name"].to_numpy()[call]
+    names, of = np.unique(name, return_inverse=True)
+    usual = np.full(len(names), np.iinfo(np.int64).max)
+    every = data.launch[order]
+    place = np.minimum(np.searchsorted(names, data.calls["name"].to_numpy()[every]), len(names) - 1)
+    fits = names[place] == data.calls["name"].to_numpy()[every]
+    np.minimum.at(usual, place[fits], (end[every] - start[every])[fits])
+    oldest = np.full(len(call), NONE, dtype=np.int64)
+    for spare in range(SPARE + 1):  # ops that were launched later start later: the last that fits is the one
+        other = order[spare : len(order) - QUEUE_DEPTH + spare]
+        free = data.start[other]
+        fits = (free > start[call] + usual[of.reshape(-1)]) & (free <= end[call])
+        oldest = np.where(fits, other, oldest)
+    first = np.r_[True, call[1:] != call[:-1]]  # a graph launches many ops with one call
+    stuck = first & (oldest != NONE) & (end[call] > start[call])
+    return call[stuck], oldest[stuck]

@@ -1,0 +1,110 @@
+"""What a rank did of its own before it met others: its compute, and the time it had none because its host was late.
+
+`host_ns` is time without compute or copies whose next op had not been launched yet: the host was behind, for whatever
+reason of its own. Where the host was blocked in a synchronizing call while communication ran, it waited for others:
+that is not its own. `data_ns` is the part of it spent on input: in a range named so, or, where the trace has none,
+before the next copy from the host.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.graph.releases import nearest_comm
+from stepscope.derive.host.idle_causes import SYNC, call_causes
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.intervals import Spans, intersect, subtract, union
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+#: Ranges around getting a batch.
+DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
+
+#: Per communication op: the one that its start hung on, -1 for none.
+CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int32,
+    "op": pl.Int64,
+    "before": pl.Int64,
+}
+#: Per rank, in all.
+OWN: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int32,
+    "span_ns": pl.Int64,  # first to last op
+    "compute_ns": pl.Int64,
+    "host_ns": pl.Int64,
+    "data_ns": pl.Int64,
+    "named": pl.Boolean,  # ranges say what is input
+}
+#: Per rank and kernel name.
+KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int32,
+    "name": pl.String,
+    "n": pl.Int64,
+    "ns": pl.Int64,
+}
+
+
+def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """What `stragglers` needs of one rank, as small tables: `chain`, `own` and `kernels`."""
+    ops = np.unique(sides["op"].to_numpy())
+    before = nearest_comm(data, ops)
+    late, fetching, named = host_late(profile, data)
+    span = int(data.end.max() - data.start.min()) if len(data.start) else 0
+    own = (data.rank, span, data.compute.length(), late.length(), fetching.length(), named)
+    kernels = data.role == COMPUTE
+    table = pl.DataFrame({"id": data.name[kernels], "ns": (data.end - data.start)[kernels]})
+    by_name = table.group_by("id").agg(pl.len().alias("n"), pl.col("ns").sum()).sort("id")
+    chain = {
+        "rank": np.full(len(ops), data.rank),
+        "op": ops,
+        "before": before,
+    }
+    return {
+        "chain": pl.DataFrame(chain, schema=CHAIN),
+        "own": pl.DataFrame([own], schema=OWN, orient="row"),
+        "kernels": by_name.select(
+            pl.lit(data.rank, pl.Int32).alias("rank"),
+            profile.names.gather(by_name["id"]).alias("name"),
+            pl.col("n").cast(pl.Int64),
+            pl.col("ns").cast(pl.Int64),
+        ),
+    }
+
+
+def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
+    """When the rank had nothing to do because its host was late; the part spent on input; whether ranges say so."""
+    own = np.flatnonzero((data.role != COMM) & (data.launch != NONE))
+    if len(own) == 0:
+        return Spans.empty(), Spans.empty(), False
+    work = np.flatnonzero(data.role != COMM)
+    busy = union(data.start[work], data.end[work])
+    begin = data.host_span()[0]
+    start = np.r_[busy.start[0] if begin is None else min(begin, busy.start[0]), busy.end[:-1]]
+    end = busy.start
+    after = own[np.minimum(np.searchsorted(data.start[own], end), len(own) - 1)]  # the op that ends the gap
+    calls_start, calls_end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    until = np.clip(calls_end[data.launch[after]], start, end)
+    late = union(start, until)
+    comm = np.flatnonzero(data.role == COMM)
+    blocked = np.flatnonzero(call_causes(data) == SYNC)
+    waiting = intersect(union(calls_start[blocked], calls_end[blocked]), union(data.start[comm], data.end[comm]))
+    late = subtract(late, waiting)
+    named = data_ranges(profile, data)
+    if len(named):
+        return late, intersect(late, named), True
+    copies = (data.ops["copy_kind"] == "HtoD").to_numpy()[after]
+    return late, intersect(late, union(start[copies], until[copies])), False
+
+
+def data_ranges(profile: Profile, data: RankData) -> Spans:
+    """When the host was getting input, by ranges that name it."""
+    if data.ranges.height == 0:
+        return Spans.empty()
+    rows = data.own_ranges
+    wanted = profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
+    mine = data.ranges[rows[wanted]]
+    return union(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy())

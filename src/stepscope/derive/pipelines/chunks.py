@@ -1,0 +1,202 @@
+"""The pipeline's work on each rank: its chunks on the GPU, and the time with nothing to do (semantics §7).
+
+The bubble of a rank is the time of its step with neither compute nor communication other than the pipeline's. A step
+has five phases: `before` the first chunk, `warm-up` until the first backward pass, `steady` until the end of the last
+forward pass, `drain` until the end of the last chunk, and `after` (gradients, optimizer).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.comm.purpose import purpose_of
+from stepscope.derive.pipelines.schedules import LABEL, pieces
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.windows.cut_off import cut_off
+from stepscope.derive.windows.step import step
+from stepscope.derive.windows.windows import Window, Windows, WindowSpec
+from stepscope.intervals import Spans, covered, gaps, union
+from stepscope.model.labels import parse_setup
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+
+PIPELINE = "pp_p2p"
+PHASES = ("before", "warm-up", "steady", "drain", "after")
+
+#: One row per chunk, in order of the host.
+CHUNKS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int64,
+    "pid": pl.Int64,
+    "stage": pl.Int64,
+    "step": pl.Int64,
+    "seq": pl.Int64,
+    "kind": pl.String,
+    "mb": pl.Int64,
+    "part": pl.Int64,
+    "label": pl.String,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "compute_ns": pl.Int64,
+    "bubble_ns": pl.Int64,
+    "before_ns": pl.Int64,
+}
+
+
+@dataclass
+class Work:
+    """One rank's step."""
+
+    rank: int
+    pid: int | None
+    stage: int | None
+    stages: int | None
+    start: int
+    end: int
+    bubble: Spans
+    chunks: pl.DataFrame
+    piped: int  # communication ops of the pipeline
+
+    def phases(self) -> list[dict[str, Any]]:
+        """The phases of the rank, over all its steps; their lengths sum to the window, their bubbles to the bubble."""
+        total = {phase: [0, 0] for phase in PHASES}
+        edges, names = [self.start], ["before"]
+        for _, mine in self.chunks.group_by("step", maintain_order=True):
+            edges += _cuts(mine)
+            names += ["warm-up", "steady", "drain", "after"]  # after: until the next step's first chunk
+        edges.append(self.end)
+        at = np.maximum.accumulate(np.clip(np.array(edges, dtype=np.int64), self.start, self.end))
+        idle = np.diff(self.bubble.measure_before(at))
+        for name, length, free in zip(names, np.diff(at).tolist(), idle.tolist(), strict=True):
+            total[name][0] += length
+            total[name][1] += free
+        who = {"rank": self.rank, "pid": self.pid, "stage": self.stage}
+        return [
+            {**who, "phase": p, "phase_ns": n, "bubble_ns": b, "bubble_pct": 100.0 * b / n if n else None}
+            for p, (n, b) in total.items()
+        ]
+
+
+def _cuts(chunks: pl.DataFrame) -> list[int]:
+    """First chunk, first backward pass, end of the last forward pass, end of the last chunk."""
+    back = chunks.filter(pl.col("kind").str.contains("b"))["start_ns"]
+    ahead = chunks.filter(pl.col("kind").str.contains("f"))["end_ns"]
+    first, last = int(chunks["start_ns"].min()), int(chunks["end_ns"].max())  # type: ignore[arg-type]
+    turn = int(back.min()) if len(back) else last  # type: ignore[arg-type]
+    return [first, turn, max(turn, int(ahead.max()) if len(ahead) else turn), last]  # type: ignore[arg-type]
+
+
+def works(part: Profile, spec: WindowSpec) -> tuple[list[Work], Windows]:
+    """The work of every rank of one part of a profile, in its step; and the windows, without their ops."""
+    chosen = step(part, spec)
+    found = [
+        work_of(part, data, span)
+        for data in ranks_of(part)
+        for span in chosen.of(data.rank)
+        if span.gpu_start_ns is not None
+    ]
+    notes = [*chosen.notes, *(n for data in ranks_of(part) for n in cut_off(data))]
+    return found, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
+
+
+def work_of(profile: Profile, data: RankData, span: Window) -> Work:
+    """The pipeline's work of one rank in its step."""
+    assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
+    lo, hi = span.gpu_start_ns, span.gpu_end_ns
+    near = np.flatnonzero((data.start < hi) & (data.end > lo))
+    comm = near[data.role[near] == COMM]
+    piped = (purpose_of(profile, data, comm) == PIPELINE).to_numpy() if len(comm) else np.zeros(0, dtype=bool)
+    busy = np.concatenate([near[data.role[near] == COMPUTE], comm[~piped]])
+    free = gaps(union(data.start[busy], data.end[busy]).clip(lo, hi), lo, hi)
+    setup = parse_setup(data.setup) if data.setup else None
+    stage, stages = setup.axes.get("pp", (None, None)) if setup else (None, None)
+    chunks = _chunks(profile, data, span, free, comm[piped])
+    chunks = chunks.with_columns(
+        pl.lit(data.rank, pl.Int64).alias("rank"),
+        pl.lit(data.pid, pl.Int64).alias("pid"),
+        pl.lit(stage, pl.Int64).alias("stage"),
+    )
+    chunks = chunks.select([pl.col(k).cast(t) for k, t in CHUNKS.items()])
+    return Work(data.rank, data.pid, stage, stages, lo, hi, free, chunks, int(piped.sum()))
+
+
+def _chunks(profile: Profile, data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFrame:
+    """The chunks that the rank's ranges name, with where their ops ran."""
+    rows = _labelled(profile, data)
+    table: list[dict[str, Any]] = []
+    if len(rows):
+        wanted = np.zeros(data.ranges.height, dtype=bool)
+        wanted[rows] = True
+        ops = span.ops[~np.isin(span.ops, piped)]
+        of = data.ancestors_until(data.enclosing(ops), wanted)
+        order = np.argsort(of, kind="stable")
+        ops, of = ops[order], of[order]
+        weights = data.stage_of(ops).str.ends_with("_w").to_numpy()
+        first, last = np.searchsorted(of, rows), np.searchsorted(of, rows, side="right")
+        for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
+            if a < b:
+                table.append({"row": row, **_figures(data, ops[a:b]), "weights": bool(weights[a:b].any())})
+    if not table:
+        return pl.DataFrame(schema=CHUNKS)
+    frame = pl.DataFrame(table)
+    bubble = covered(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), free)
+    label = data.text_of(frame["row"].to_numpy())
+    return _numbered(frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label")))
+
+
+def _labelled(profile: Profile, data: RankData) -> I64:
+    """Ranges that name a chunk, in order of the host; of such ranges within each other, the outermost."""
+    if data.ranges.height == 0:
+        return np.empty(0, np.int64)
+    names = profile.names
+    ids = data.ranges["name"].to_numpy()
+    named = names.str.contains(LABEL).to_numpy()[ids]
+    named[np.setdiff1d(np.arange(len(ids)), data.own_ranges)] = False
+    rows = np.flatnonzero(named).astype(np.int64)
+    parent = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    outermost: I64 = rows[data.ancestors_until(parent[rows], named) == NONE]
+    return outermost
+
+
+def _figures(data: RankData, ops: I64) -> dict[str, Any]:
+    start, end = int(data.start[ops].min()), int(data.end[ops].max())
+    compute = ops[data.role[ops] == COMPUTE]
+    return {
+        "start_ns": start,
+        "end_ns": end,
+        "compute_ns": union(data.start[compute], data.end[compute]).length(),
+    }
+
+
+def _numbered(frame: pl.DataFrame) -> pl.DataFrame:
+    """With kind, micro-batch, part and step; and the bubble between each chunk and the one before it."""
+    told = [pieces(text) for text in frame["label"].to_list()]
+    frame = frame.with_columns(
+        pl.Series("kind", ["".join(sorted({p.kind for p in t}, key="fbw".index)) for t in told], dtype=pl.String),
+        pl.Series("mb", [t[0].mb for t in told], dtype=pl.Int64),
+        pl.Series("part", [t[0].part for t in told], dtype=pl.Int64),
+        pl.int_range(pl.len()).cast(pl.Int64).alias("seq"),
+    )
+    if (frame["kind"] == "w").any():  # some backward passes leave the weights' gradient for later: not alike
+        whole = (pl.col("kind") == "b") & pl.col("weights")
+        frame = frame.with_columns(pl.when(whole).then(pl.lit("bw")).otherwise("kind").alias("kind"))
+    if frame.filter(pl.col("kind") != "w")["part"].null_count() == 0:
+        # The first forward pass of the first micro-batch begins a step.
+        begins = (pl.col("kind") == "f") & (pl.col("mb") == 0) & (pl.col("part") == pl.col("part").min())
+        return _between(frame.with_columns((begins.cast(pl.Int64).cum_sum() - 1).clip(0).alias("step")))
+    # Without a part in the label, a micro-batch that comes again is in the rank's next virtual stage.
+    frame = frame.with_columns(pl.lit(0, pl.Int64).alias("step"))
+    nth = pl.int_range(pl.len()).over("kind", "mb")
+    part = pl.when(pl.col("kind") == "f").then(nth).otherwise(pl.len().over("kind", "mb") - 1 - nth)
+    return _between(frame.with_columns(pl.coalesce("part", part.cast(pl.Int64)).alias("part")))
+
+
+def _between(frame: pl.DataFrame) -> pl.DataFrame:
+    gap = pl.col("start_ns") - pl.col("end_ns").cum_max().shift(1)
+    return frame.with_columns(gap.clip(0).alias("before_ns"))

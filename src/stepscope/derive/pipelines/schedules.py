@@ -1,0 +1,128 @@
+"""Pipeline schedules: the chunks that ranges name, the schedule that their order shows, and its ideal bubble.
+
+Ideal share of the step that a schedule itself leaves idle, with p stages, m micro-batches, v virtual stages per rank,
+and the compute times F, B (input gradient) and W (weight gradient) of a chunk:
+
+    gpipe, 1f1b   (p−1) / (m + p−1)                   interleaved   (p−1) / (v·m + p−1)
+    zero-bubble   (p−1)(F+B−W)                        (ZB-H1) over itself and m(F+B+W)
+    dualpipev     (p−1)(F&B + B&W − 3W)               over itself and 2m(F+B+W); F&B an overlapped chunk
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipev"]
+
+_WORDS = re.compile(
+    r"(?i)\b(forward|backward|weight)[ _-](?:chunk|mb|micro[-_ ]?batch)(?:[ _#:=-]*(\d+))?(?: \(phase(\d+)\))?"
+)
+#: torch.distributed.pipelining: `Forward 3`; `PP:0F3`, `1B3`, `1I3`, `1W3` (stage, action, micro-batch).
+_TORCH = re.compile(r"^(Forward|Backward|Weight) (\d+)$")
+_ACTION = re.compile(r"^(?:PP:)?(\d+)(F|B|I|W)(\d+)$")
+#: For filters over many texts: all of the above.
+LABEL = (
+    r"(?i)\b(forward|backward|weight)[ _-](chunk|mb|micro[-_ ]?batch)|^(Forward|Backward|Weight) \d+$"
+    r"|^(PP:)?\d+[FBIW]\d+$"
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a range says it does: `f`, `b` or `w` of a micro-batch, in one of the rank's virtual stages."""
+
+    kind: str
+    mb: int | None
+    part: int | None
+
+
+def pieces(text: str) -> tuple[Piece, ...]:
+    """The work that a range's text names; an overlapped chunk names two pieces."""
+    if found := _ACTION.match(text):
+        return (Piece({"F": "f", "B": "b", "I": "b", "W": "w"}[found[2]], int(found[3]), int(found[1])),)
+    found_all = [found.groups()] if (found := _TORCH.match(text)) else []
+    found_all = found_all or _WORDS.findall(text)
+    return tuple(
+        Piece(
+            word[0].lower(), int(rest[0]) if rest and rest[0] else None, int(rest[1]) if rest[1:] and rest[1] else None
+        )
+        for word, *rest in found_all
+    )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The pipeline's shape, and the words that say where each figure comes from."""
+
+    schedule: str | None
+    stages: int | None
+    micro_batches: int | None
+    virtual: int
+    said: tuple[str, ...]
+
+
+def infer(
+    chunks: pl.DataFrame, stages: int | None, schedule: str | None, micro_batches: int | None, given_stages: int | None
+) -> Shape:
+    """The shape from `chunks` (see `pipelines.chunks`) of all ranks; what is given by hand counts."""
+    said = []
+    one = chunks.filter((pl.col("rank") == chunks["rank"].min()) & (pl.col("step") == 0)) if chunks.height else chunks
+    forward = one.filter(pl.col("kind").str.contains("f"))
+    if micro_batches is None and forward.height and forward["mb"].null_count() < forward.height:
+        micro_batches = int(forward["mb"].n_unique())
+        said.append(f"{micro_batches} micro-batches from labels")
+    virtual = int(forward["part"].n_unique()) if forward.height else 1
+    if schedule is None and chunks.height:
+        schedule = _order(chunks, virtual)
+        if schedule is not None:
+            said.append(f"schedule {schedule} from labels and their order")
+    if given_stages is None and stages is not None:
+        said.append(f"{stages} stages from setup labels")
+    return Shape(schedule, given_stages or stages, micro_batches, virtual, tuple(said))
+
+
+def _order(chunks: pl.DataFrame, virtual: int) -> str | None:
+    kinds = set(chunks["kind"].unique().to_list())
+    if "fb" in kinds:
+        return "dualpipev"
+    if "f" not in kinds or not {"b", "bw"} & kinds:
+        return None
+    if "w" in kinds:
+        return "zero-bubble"
+    if virtual > 1:
+        return "interleaved"
+    # The last stage has nothing to warm up: under 1F1B its second chunk is a backward pass already.
+    last = chunks.filter((pl.col("stage") == pl.col("stage").max()) & (pl.col("step") == 0))
+    last = (last if last.height else chunks).filter(pl.col("rank") == pl.col("rank").max()).sort("start_ns")
+    n = last.filter(pl.col("kind") == "f").height
+    if n < 2:
+        return None
+    return "gpipe" if last["kind"].head(n).to_list() == ["f"] * n else "1f1b"
+
+
+def ideal(shape: Shape, times: dict[str, float]) -> float | None:
+    """Share of the step that the schedule leaves idle; None where something it needs is not known."""
+    p, m = shape.stages, shape.micro_batches
+    if p is None or m is None or shape.schedule is None:
+        return None
+    if shape.schedule in ("gpipe", "1f1b"):
+        return (p - 1) / (m + p - 1)
+    if shape.schedule == "interleaved":
+        return (p - 1) / (shape.virtual * m + p - 1)
+    f, w = times.get("f"), times.get("w", 0.0)
+    if shape.schedule == "zero-bubble":
+        b = times["b"] if "b" in times else times["bw"] - w if "bw" in times else None
+        if f is None or b is None:
+            return None
+        bubble, work = (p - 1) * (f + b - w), m * (f + b + w)
+    else:
+        both = times.get("fb")
+        if f is None or both is None:
+            return None
+        bubble, work = (p - 1) * (both + (both - f) - 3 * w), 2 * m * both
+    bubble = max(bubble, 0.0)
+    return bubble / (work + bubble)

@@ -1,0 +1,61 @@
+"""What CUDA graphs do to every figure, said once: to be added to the notes of each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def graph_notes(profile: Profile) -> list[str]:
+    """Notes on graphs recorded whole, and on kernels that graph launches replayed. None where there are no graphs."""
+    memo: list[str] | None = profile.memo.get("graph notes")
+    if memo is None:
+        counts = [graph_counts(data) for data in ranks_of(profile)]
+        memo = profile.memo["graph notes"] = notes_of_counts(counts)
+    return list(memo)
+
+
+def graph_counts(data: RankData) -> tuple[int, int, int]:
+    """Of one rank: graphs recorded as one op, ops that graph launches replayed, and those launches."""
+    graphs = (data.ops["kind"] == "graph").to_numpy()
+    mine = graph_launch(data)
+    return int(graphs.sum()), int((mine & ~graphs).sum()), len(np.unique(data.launch[mine]))
+
+
+def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[str]:
+    """The notes for ranks with these `graph_counts`."""
+    whole, replayed, launches = (sum(c) for c in zip(*counts, strict=True)) if counts else (0, 0, 0)
+    notes = []
+    if whole:
+        notes.append(
+            f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication "
+            "included, was not recorded (capture with `nsys profile --cuda-graph-trace=node`)"
+        )
+    if replayed:
+        notes.append(
+            f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
+            "range, since a replay has no calls or ranges of its own"
+        )
+    return notes
+
+
+def graph_launch(data: RankData) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Ops that a graph launch started."""
+    linked = data.launch != NONE
+    found = np.zeros(len(linked), dtype=bool)
+    if data.calls.height and linked.any():
+        is_graph = data.per_name(_graph_calls)[data.calls["name"].to_numpy()] > 0
+        found[linked] = is_graph[data.launch[linked]]
+    return found
+
+
+def _graph_calls(names: pl.Series) -> I64:
+    return names.str.contains(r"(?i)^(cu|cuda|hip)GraphLaunch").cast(pl.Int64).to_numpy()

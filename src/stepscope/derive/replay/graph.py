@@ -1,0 +1,174 @@
+"""One rank's step as a small graph to replay: runs of ops, and the host's waits for the GPU between them.
+
+A run is a stretch of ops of one stream of which only the last matters to anything else: no event, no wait of the host
+and no communication lies within it. It ends `work` after the latest of what it waits for, or `ready` after the host's
+last wait returned, whichever is later; both are exact for all its ops at once, so nothing is lost by taking them
+together. Between what is waited for and the start there is never more than the usual moment: what else held an op up is
+not in the trace, so that a replay is a lower bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.derive.graph.releases import BY_ORDER, Releases, releases
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.replay.change import Change
+from stepscope.derive.replay.host import Waits
+from stepscope.derive.replay.rewire import rewired
+from stepscope.model.nesting import NONE
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Runs:
+    """Runs of one rank, by start; then its waits. Times are the rank's own; indices are within the rank."""
+
+    rank: int
+    begin: int
+    start: I64  # observed, of the run's first op
+    after: I64  # run before it on its stream, NONE where none is in the step
+    after_lag: I64
+    event: I64  # run behind the event that it waited for
+    event_lag: I64
+    epoch: I64  # the host's last wait before its launches, NONE: since the beginning
+    ready: npt.NDArray[np.float64]  # from that wait's return to the end, were the launches all that matters
+    work: npt.NDArray[np.float64]
+    comm: I64  # the op, for communication; NONE for all other runs
+    dur: I64  # of a communication, as recorded
+    hidden: Mask
+    wait_return: I64
+    wait_for: I64  # run
+    wait_lag: I64
+    wait_gap: npt.NDArray[np.float64]  # host time since the wait before it (or the beginning)
+    last: int  # run that ends with the last op of the step
+
+
+def runs(part: Profile, steps: dict[int, tuple[int, int]], change: Change) -> list[Runs]:
+    """The runs of each rank of this part; `steps` has the beginning and the last op of those in question."""
+    return [_runs(part, data, *steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
+
+
+def _runs(part: Profile, data: RankData, begin: int, last: int, change: Change) -> Runs:
+    found = releases(data)
+    ops = np.flatnonzero((data.start >= begin) & (data.start <= data.start[last])).astype(np.int64)
+    ops = ops[np.lexsort((ops, data.stream[ops]))]
+    place = np.full(len(data.start), NONE, dtype=np.int64)
+    place[ops] = np.arange(len(ops))
+    stream, event = (before[ops] for before in rewired(data, found, change))
+    event = np.where(found.why[ops] == BY_ORDER, found.source[ops], event)
+    inner = _inside(place, stream), _inside(place, event)
+    waits = Waits(data, found, begin, change)
+    epoch = waits.epoch(ops)
+    first = _first(data, ops, inner, epoch, _sources(place, ops, inner, waits.op, last))
+    run = np.cumsum(first) - 1
+    dur = (data.end - data.start)[ops].astype(np.float64) * _factors(part, data, ops, change)
+    is_comm = data.role[ops] == COMM
+    dur[is_comm] = 0.0
+    lag_s = _lag(data, ops, stream, np.full(len(ops), found.latency.stream))
+    lag_s[np.isin(ops, change.of(change.fused, data.rank))] = 0
+    lag_e = _lag(data, ops, event, _event_latency(data, ops, found))
+    step = dur + np.where(first, 0, lag_s)
+    # From each op's start to the run's end, by sums from the back.
+    total = np.cumsum(step[::-1])[::-1]
+    ends = np.r_[np.flatnonzero(first)[1:], len(ops)]
+    behind = np.r_[total, 0.0][ends[run]]
+    to_end = total - behind - np.where(first, 0, lag_s)
+    ready = waits.ready(ops, epoch) + to_end
+    at = np.flatnonzero(first)
+    reach = np.maximum.reduceat(ready, at) if len(at) else np.empty(0)
+    where = np.where(inner[0] != NONE, run[np.maximum(inner[0], 0)], NONE)
+    behind_event = np.where(inner[1] != NONE, run[np.maximum(inner[1], 0)], NONE)
+    comm = np.where(is_comm, ops, NONE)
+    wait_for = np.where(
+        _inside(place, waits.op) != NONE, run[np.maximum(_inside(place, waits.op), 0)] if len(run) else NONE, NONE
+    )
+    return Runs(
+        rank=data.rank,
+        begin=begin,
+        start=data.start[ops][at],
+        after=where[at],
+        after_lag=lag_s[at],
+        event=behind_event[at],
+        event_lag=lag_e[at],
+        epoch=epoch[at],
+        ready=reach,
+        work=np.add.reduceat(step, at) if len(at) else np.empty(0),
+        comm=comm[at],
+        dur=(data.end - data.start)[ops][at],
+        hidden=_hidden(data, ops[at], comm[at], change),
+        wait_return=waits.returned,
+        wait_for=wait_for,
+        wait_lag=waits.lag,
+        wait_gap=waits.gap,
+        last=int(run[place[last]]),
+    )
+
+
+def _inside(place: I64, ops: I64) -> I64:
+    """Places of ops within the step's, NONE for those outside it."""
+    return np.where(ops != NONE, place[np.maximum(ops, 0)], NONE)
+
+
+def _sources(place: I64, ops: I64, inner: tuple[I64, I64], waited: I64, last: int) -> Mask:
+    """Ops that something else waits for: a run ends with each."""
+    marked = np.zeros(len(ops), dtype=bool)
+    for source in (inner[1], inner[0][inner[0] != np.arange(len(ops)) - 1], _inside(place, waited)):
+        marked[source[source != NONE]] = True
+    marked[place[last]] = True
+    return marked
+
+
+def _first(data: RankData, ops: I64, inner: tuple[I64, I64], epoch: I64, marked: Mask) -> Mask:
+    if len(ops) == 0:
+        return np.zeros(0, dtype=bool)
+    comm = data.role[ops] == COMM
+    first = np.ones(len(ops), dtype=bool)
+    first[1:] = (data.stream[ops][1:] != data.stream[ops][:-1]) | comm[1:] | comm[:-1] | marked[:-1]
+    first[1:] |= (epoch[1:] != epoch[:-1]) | (inner[0][1:] != np.arange(len(ops) - 1))
+    first |= inner[1] != NONE
+    return first
+
+
+def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDArray[np.float64]:
+    """How much longer each kernel takes."""
+    found = np.ones(len(ops))
+    by_name = change.kernels.get(data.rank)
+    if by_name:
+        ids, of = np.unique(data.name[ops], return_inverse=True)
+        factor = np.array([by_name.get(t, 1.0) for t in part.names.gather(ids).to_list()])
+        found = np.where(data.role[ops] == COMPUTE, factor[of.reshape(-1)], 1.0)
+    if data.rank in change.ops:
+        some, by_op = change.ops[data.rank]
+        every = np.ones(len(data.start))
+        every[some] = by_op
+        found = found * every[ops]
+    return found
+
+
+def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
+    hidden: Mask = (comm != NONE) & change.hide
+    if change.hide and change.stage is not None and len(ops):
+        hidden &= (data.stage_of(ops) == change.stage).to_numpy()
+    return hidden
+
+
+def _lag(data: RankData, ops: I64, before: I64, usual: I64) -> I64:
+    """From the op before to the start: as recorded, but no more than usual."""
+    if len(ops) == 0:
+        return ops
+    gap = np.where(before != NONE, data.start[ops] - data.end[np.maximum(before, 0)], 0)
+    return np.maximum(np.minimum(gap, usual), 0)
+
+
+def _event_latency(data: RankData, ops: I64, found: Releases) -> I64:
+    usual = np.full(len(ops), found.latency.any_event, dtype=np.int64)
+    for stream, ns in found.latency.event.items():
+        usual[data.stream[ops] == stream] = ns
+    return usual

@@ -1,0 +1,87 @@
+"""The host of a rank in a replay: its waits for the GPU, its own time between them, and when its launches let ops go.
+
+Waits for what was long over count too: with a faster host, or with less to launch, they may come to hold it up. Time in
+launches that a full queue held up is no time of the host's: in a replay the queue may never be full.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.derive.graph.releases import Releases, wait_of
+from stepscope.derive.host.waits import HostWaits, host_waits
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.replay.change import Change
+from stepscope.intervals import Spans, union
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+
+def _all_waits(data: RankData) -> tuple[HostWaits, I64]:
+    """Every wait, held or not, and by op the last one before its launch; computed once per rank."""
+    known: tuple[HostWaits, I64] | None = data.__dict__.get("_all_waits")
+    if known is None:
+        waits = host_waits(data, held=False)
+        known = data.__dict__["_all_waits"] = waits, wait_of(data, waits)[0]
+    return known
+
+
+class Waits:
+    """The host's waits for the end of an op since the step began, as `change` leaves them."""
+
+    def __init__(self, data: RankData, found: Releases, begin: int, change: Change) -> None:
+        self._data, self._found, self._begin = data, found, begin
+        self._factor = change.host.get(data.rank, change.every_host)
+        start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+        w, self._wait_of = _all_waits(data)
+        unheld = change.of(change.unheld, data.rank)
+        self._lost = _lost(w, start, end, unheld, change.cut.get(data.rank, Spans.empty()))
+        counted = ~w.start & ~np.isin(w.call, unheld)
+        rows = np.flatnonzero(counted & (end[w.call] > begin) if len(w.call) else counted)
+        #: by wait of `w`: the last one, at or before it, that is for an end and in the step
+        self._number = np.searchsorted(rows, np.arange(len(w.call)), side="right") - 1
+        self.op = w.op[rows]
+        self.returned = end[w.call[rows]]
+        called = start[w.call[rows]]
+        held = data.end[self.op] > called if len(rows) else np.empty(0, bool)
+        lag = self.returned - data.end[self.op] if len(rows) else np.empty(0, np.int64)
+        usual = int(np.median(lag[held])) if held.any() else 0
+        self.lag = np.minimum(lag, usual)
+        since = self._clock(np.r_[begin, self.returned[:-1]]) if len(rows) else np.empty(0, np.int64)
+        # A call that did not wait takes its own time; one that did, only that of waiting.
+        own = self._clock(np.where(held, called, self.returned))
+        self.gap: F64 = np.maximum(own - since, 0) / self._factor
+
+    def _clock(self, times: I64) -> I64:
+        """Host time without that lost in full queues, and without what the change takes away."""
+        return times - self._lost.measure_before(times)
+
+    def epoch(self, ops: I64) -> I64:
+        """The last wait before the launch of each op, NONE since the beginning."""
+        wait = self._wait_of[ops]
+        if len(self._number) == 0:
+            return np.full(len(wait), NONE, dtype=np.int64)
+        return np.where(wait != NONE, self._number[np.maximum(wait, 0)], NONE)
+
+    def ready(self, ops: I64, epoch: I64) -> F64:
+        """From the return of the wait (or the beginning) to when each op's launch would let it start."""
+        data, usual = self._data, self._found.latency.launch
+        launch = data.launch[ops]
+        if data.calls.height == 0 or len(ops) == 0:
+            return np.zeros(len(ops))
+        called = np.minimum(data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)], data.start[ops])
+        since = np.where(epoch != NONE, self.returned[np.maximum(epoch, 0)] if len(self.returned) else 0, self._begin)
+        host = np.maximum(self._clock(called) - self._clock(since), 0) / self._factor
+        lag = np.minimum(data.start[ops] - called, usual)
+        return np.where(launch != NONE, host + lag, 0.0)
+
+
+def _lost(w: HostWaits, start: I64, end: I64, unheld: I64, cut: Spans) -> Spans:
+    """Stretches of the host that do not count."""
+    rows = np.concatenate([w.call[w.start], unheld])
+    if len(rows) == 0:
+        return cut
+    return union(np.concatenate([start[rows], cut.start]), np.concatenate([end[rows], cut.end]))

@@ -1,0 +1,119 @@
+"""What if: the step replayed on its dependency graph (`graph`) with changed durations (`play`). A lower bound."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from stepscope.derive.graph.critical_path import Clock, Path
+from stepscope.derive.replay.change import Change
+from stepscope.derive.replay.even_rank import even_rank
+from stepscope.derive.replay.graph import Runs, runs
+from stepscope.derive.replay.play import Nodes, play
+from stepscope.errors import BadInput
+from stepscope.model.profile import Profile
+
+_FORMS = "hide-comm, hide-comm=STAGE, even-rank, even-rank=RANK or host=FACTOR"
+
+
+def what_if(profile: Profile, path: Path, clock: Clock, asked: tuple[str, ...]) -> list[dict[str, Any]]:
+    """One row per question: the step as recorded, replayed, and replayed with the change."""
+    replay = Replay(profile, path, clock)
+    plain, total = replay.plain, path.end - path.begin
+    changes = [_parse(profile, text, replay.steps) for text in asked]
+    found = []
+    for text, (said, change) in zip(asked, changes, strict=True):
+        bound = replay.run(change)
+        saved = max(plain - bound, 0)
+        found.append(
+            {
+                "what_if": text,
+                "meaning": said,
+                "step_ns": total,
+                "replay_ns": plain,
+                "bound_ns": bound,
+                "saves_ns": saved,
+                "saves_pct": 100.0 * saved / plain if plain else None,
+                "at_most_ns": max(total - bound, 0),
+            }
+        )
+    return found
+
+
+class Replay:
+    """The step of a path, to be replayed with one change after the other."""
+
+    def __init__(self, profile: Profile, path: Path, clock: Clock) -> None:
+        self._profile, self._path, self._clock = profile, path, clock
+        #: by rank: when its host began the step, and the last op
+        self.steps = {r: (b, op) for r, b, op in path.steps.select("rank", "begin_ns", "op").iter_rows()}
+        self._kept: dict[int, tuple[tuple[Any, ...], Runs]] = {}
+        self._drawn: tuple[list[Runs], Nodes] | None = None
+        self._beside: tuple[Change, int] | None = None
+
+    @cached_property
+    def plain(self) -> int:
+        """Length of the step as it was, replayed: what changes are compared with."""
+        return self.run(Change())
+
+    @cached_property
+    def _unchanged(self) -> dict[int, Runs]:
+        return self._graphs(self.steps, Change())
+
+    def _graphs(self, steps: dict[int, tuple[int, int]], change: Change) -> dict[int, Runs]:
+        return {g.rank: g for part in self._profile.select(steps).map(runs, steps, change) for g in part}
+
+    def _changed(self, change: Change) -> dict[int, Runs]:
+        """The graphs of the ranks that the change is on. Changes come in families: each rank's last graph is kept."""
+        if change.local is None:
+            return self._graphs(self.steps, change)
+        found = {}
+        fresh = {}
+        for rank in change.local & self.steps.keys():
+            kept, on = self._kept.get(rank), change.on(rank)
+            if kept is not None and all(a is b for a, b in zip(kept[0], on, strict=True)):
+                found[rank] = kept[1]
+            else:
+                fresh[rank] = self.steps[rank]
+        made = self._graphs(fresh, change) if fresh else {}
+        self._kept |= {rank: (change.on(rank), graph) for rank, graph in made.items()}
+        return found | made
+
+    def run(self, change: Change) -> int:
+        """Length of the step with the change."""
+        graphs = self._changed(change)
+        if len(graphs) < len(self.steps):
+            graphs = self._unchanged | graphs
+        every = list(graphs.values())
+        if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], every, strict=True)):
+            self._drawn = None  # of hundreds of ranks, one at a time
+            self._drawn = every, Nodes(self._clock, every)
+        return play(self._path, self._drawn[1], every, change)
+
+    def saved(self, change: Change, beside: Change | None = None) -> int:
+        """By how much the change shortens the step; with `beside`, a step that this one shortened already."""
+        if beside is None:
+            return max(self.plain - self.run(change), 0)
+        if self._beside is None or self._beside[0] is not beside:
+            self._beside = beside, self.run(beside)
+        return max(self._beside[1] - self.run(beside & change), 0)
+
+
+def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:
+    word, _, value = text.partition("=")
+    if word == "hide-comm":
+        which = f"transfers of {value}" if value else "all transfers"
+        return f"{which} take no time; ranks still wait for each other", Change(hide=True, stage=value or None)
+    if word == "host":
+        try:
+            factor = float(value)
+        except ValueError:
+            factor = 0.0
+        if factor <= 0:
+            raise BadInput(f"--what-if {text}: how much faster?", "give a factor, as in host=2")
+        return f"the host is {factor:g} times as fast between its waits", Change(every_host=factor)
+    if word == "even-rank":
+        if value and not (value.isdigit() and int(value) in steps):
+            raise BadInput(f"--what-if {text}: no such rank in the step", f"give one of {', '.join(map(str, steps))}")
+        return even_rank(profile, int(value) if value else None, steps)
+    raise BadInput(f"--what-if {text}: not known", f"give {_FORMS}")

@@ -1,0 +1,92 @@
+"""Dependencies of a rank's ops after a change: waits of streams that are not made, communication on its own stream.
+
+Moving communication off a stream that it shares with compute keeps what it came after; whoever the program made wait
+for it, by an event recorded behind it, still does. Nothing else waits: that is what a stream of its own would give.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.graph.dependencies import dependencies
+from stepscope.derive.graph.releases import Releases
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.replay.change import Change
+
+I64 = npt.NDArray[np.int64]
+_NOTHING: I64 = np.empty(0, np.int64)
+
+
+def rewired(data: RankData, found: Releases, change: Change) -> tuple[I64, I64]:
+    """By op: the op before it on its stream, and behind the events that it waits for."""
+    unwaited = change.of(change.unwaited, data.rank)
+    aside, lane = change.aside.get(data.rank, (_NOTHING, _NOTHING))
+    if len(unwaited) == 0 and len(aside) == 0:
+        return found.stream_before, found.event_before
+    syncs = data.syncs
+    keep = np.ones(syncs.height, dtype=bool)
+    keep[unwaited] = False
+    syncs = syncs.filter(pl.Series(keep))
+    stream = data.stream.astype(np.int64)
+    if len(aside):
+        stream, syncs = _apart(data, syncs, stream, aside, lane)
+    made = dependencies(data, syncs, stream)
+    return made.stream, made.event
+
+
+def _apart(data: RankData, syncs: pl.DataFrame, stream: I64, aside: I64, lane: I64) -> tuple[I64, pl.DataFrame]:
+    """Streams and syncs as if these ops had been put on streams of their own, beside the one they were on."""
+    far = int(max(stream.max(), syncs["stream"].max() or 0)) + 1
+    moved = stream.copy()
+    moved[aside] += far * (1 + lane)
+    at = data.launched_at[aside] - 1
+    first = int(syncs["event"].max() or 0) + 1  # type: ignore[arg-type]
+    events = np.arange(first, first + len(aside))
+    like = {"start_ns": pl.Series(at), "event": pl.Series(events, dtype=pl.Int64)}
+    # The op comes after what its old stream had been given: a record there, and a wait here.
+    record = pl.DataFrame({**like, "kind": "record", "stream": stream[aside]})
+    wait = pl.DataFrame({**like, "kind": "stream_wait", "stream": moved[aside]})
+    kept = syncs.select("start_ns", "event", pl.col("kind").cast(pl.String), pl.col("stream").cast(pl.Int64))
+    kept = kept.with_columns(pl.Series("stream", _records_follow(data, kept, stream, moved, aside)))
+    order = ["start_ns", "event", "kind", "stream"]
+    return moved, pl.concat([kept, record.select(order), wait.select(order)])
+
+
+def _records_follow(data: RankData, syncs: pl.DataFrame, stream: I64, moved: I64, aside: I64) -> I64:
+    """An event recorded right behind a moved op belongs to it, and goes to its stream.
+
+    So does one that its own stream waits for: that says nothing of the ops of that stream, which are in order anyway,
+    but where the program needs what was moved. It goes to the stream of the last op that was moved before it.
+    """
+    found: I64 = syncs["stream"].fill_null(-1).to_numpy().copy()
+    records = (syncs["kind"] == "record").to_numpy()
+    own = np.zeros(len(found), dtype=bool)
+    own[_waited_by_itself(syncs)] = True
+    is_aside = np.zeros(len(stream), dtype=bool)
+    is_aside[aside] = True
+    launched, time = data.launched_at, syncs["start_ns"].to_numpy()
+    for s in np.unique(stream[aside]).tolist():
+        mine = np.flatnonzero(stream == s)
+        mine = mine[np.argsort(launched[mine], kind="stable")]
+        gone = mine[is_aside[mine]]
+        rows = np.flatnonzero(records & (found == s))
+        last = np.searchsorted(launched[mine], time[rows], side="right") - 1
+        behind = (last >= 0) & is_aside[mine[np.maximum(last, 0)]]
+        before = np.searchsorted(launched[gone], time[rows], side="right") - 1
+        follows = behind | (own[rows] & (before >= 0))
+        found[rows[follows]] = moved[gone[np.maximum(before, 0)]][follows]
+    return found
+
+
+def _waited_by_itself(syncs: pl.DataFrame) -> I64:
+    """Rows of the records that the stream which made them waits for."""
+    numbered = syncs.with_row_index("row")
+    records = numbered.filter(pl.col("kind") == "record")
+    records = records.select("event", "start_ns", "row", pl.col("stream").alias("of"))
+    waits = numbered.filter(pl.col("kind") == "stream_wait").select("event", "start_ns", "stream").sort("start_ns")
+    met = waits.join_asof(
+        records.sort("start_ns"), on="start_ns", by="event", strategy="backward", check_sortedness=False
+    ).filter(pl.col("stream") == pl.col("of"))
+    return met["row"].cast(pl.Int64).unique().to_numpy()

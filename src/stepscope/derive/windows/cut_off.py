@@ -1,0 +1,20 @@
+"""Ranks whose capture ended before the last steps that they began: one rank's stop can end a capture for all."""
+
+from __future__ import annotations
+
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.windows import anchors_of
+
+
+def cut_off(data: RankData) -> list[str]:
+    """A note where the rank's last steps or chunks launched nothing; none otherwise."""
+    anchors = anchors_of(data)
+    if anchors is None or len(data.start) == 0:
+        return []
+    empty = int((anchors.start > data.launched_at.max()).sum())
+    if not empty:
+        return []
+    return [
+        f"rank {data.rank}: no GPU work of its last {empty} of {len(anchors.label)} steps or chunks "
+        "(the capture may have ended early there)"
+    ]

@@ -1,0 +1,72 @@
+"""What stands above a table: which files, which ranks, which window. Few lines, however many ranks there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+from typing import Any
+
+from stepscope.model.ranks import some_ranks
+from stepscope.model.result import Result
+from stepscope.model.units import duration, instant
+
+#: More different windows than this are summed up.
+_MOST_LINES = 4
+
+
+def source_line(result: Result) -> str:
+    """`node0.sqlite (nsys-sqlite 2025.3.1), 4 ranks`."""
+    by_format: dict[str, list[str]] = {}
+    for s in result.sources:
+        by_format.setdefault(" ".join(filter(None, (s.format, s.tool))), []).append(PurePath(s.file).name)
+    files = [f"{f[0] if len(f) == 1 else f'{len(f)} files'} ({kind})" for kind, f in by_format.items()]
+    ranks = [f"{result.ranks} rank{'s' * (result.ranks != 1)}"] if result.ranks else []
+    return ", ".join([*files, *ranks])
+
+
+def window_lines(result: Result) -> list[str]:
+    """The windows that the figures rest on: ranks with the same one share a line."""
+    if not result.window or {"label", "index", "gpu_start_ns"} <= set(result.rows.columns):
+        return []  # none, or the rows are the windows
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for w in result.window:
+        groups.setdefault((w.get("label"), w.get("index"), w.get("count")), []).append(w)
+    if len(groups) <= _MOST_LINES:
+        return [_group_line(members) for members in groups.values()]
+    ranks = {w.get("rank") for w in result.window}
+    return [
+        f"{len(result.window)} windows on {_ranks(ranks)}: {result.window[0].get('label')} … "
+        f"{result.window[-1].get('label')}{_gpu(result.window)}"
+    ]
+
+
+def numbers(text: str) -> set[int]:
+    """What `ranks_text` wrote; empty for other texts."""
+    if not re.fullmatch(r"\d+(-\d+)?(,\s*\d+(-\d+)?)*", text):
+        return set()
+    ends = (part.split("-") for part in text.split(","))
+    return {n for pair in ends for n in range(int(pair[0]), int(pair[-1]) + 1)}
+
+
+def _group_line(members: list[dict[str, Any]]) -> str:
+    label, index, count = (members[0].get(k) for k in ("label", "index", "count"))
+    which = f" (#{index} of {count})" if count is not None and count > 1 else ""
+    return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members)}"
+
+
+def _ranks(ranks: Iterable[int | None]) -> str:
+    return some_ranks(r for r in ranks if r is not None)
+
+
+def _gpu(members: list[dict[str, Any]]) -> str:
+    """How long the windows are on the GPU; of a single one, where it lies."""
+    both = [(w.get("gpu_start_ns"), w.get("gpu_end_ns")) for w in members]
+    known = [(a, b) for a, b in both if a is not None and b is not None]
+    if not known:
+        return ", no GPU work"
+    lengths = sorted(b - a for a, b in known)
+    short, long = duration(lengths[0]), duration(lengths[-1])
+    if len(known) == 1:
+        return f": {short} of GPU time from {instant(known[0][0])}"
+    return f": {short} of GPU time" if short == long else f": {short} to {long} of GPU time each"

@@ -1,0 +1,41 @@
+"""Recipes: questions over many ranks as `nsys recipe` asks them, each with its tables and its picture.
+
+    import stepscope
+    from stepscope.nsys import recipes
+    outcome = recipes.run(stepscope.open("traces/*.sqlite"), "nccl_sum")
+    outcome.tables["rank_stats"]
+
+A recipe is declared in one of this package's modules: what every rank gives, and what is made of it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepscope.model.profile import Profile
+from stepscope.nsys.recipes.registry import find, recipes
+from stepscope.nsys.recipes.spec import Outcome, Recipe
+from stepscope.nsys.reports.spec import Value
+
+__all__ = ["Outcome", "Recipe", "find", "recipes", "run"]
+
+
+def run(profile: Profile, name: str, /, **given: Value) -> Outcome:
+    """One recipe of one profile; arguments as on the command line."""
+    recipe = find(name)
+    outcome = recipe.make(profile, recipe.parse(given))
+    outcome.notes += _torch_notes(profile, name)
+    return outcome
+
+
+def _torch_notes(profile: Profile, name: str) -> list[str]:
+    """What a torch trace cannot say."""
+    if all(s.format != "kineto" for s in profile.sources):
+        return []
+    notes: Mapping[str, str] = {
+        "nvtx": "ranges are torch's annotations; NVTX ranges are not in a torch trace",
+        "cuda_api": "only the CUDA calls that torch's profiler records are counted",
+        "nccl_sum": "calls are torch's records of collectives, not NCCL's own",
+        "nccl_gpu_proj_sum": "by the metadata that torch puts on kernels; kernels without any are not counted",
+    }
+    return [text for prefix, text in notes.items() if name.startswith(prefix)]

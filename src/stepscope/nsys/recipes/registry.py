@@ -1,0 +1,24 @@
+"""All recipes by name."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+
+from stepscope.errors import BadInput
+from stepscope.nsys.recipes import diff, kernels, maps, metrics, overlap, pace, rules, sums, topdown
+from stepscope.nsys.recipes.spec import Recipe
+
+
+@cache
+def recipes() -> dict[str, Recipe]:
+    modules = (sums, overlap, maps, pace, kernels, topdown, rules, metrics)
+    return {r.name: r for module in modules for r in module.RECIPES} | {diff.NAME: diff.RECIPE}
+
+
+def find(name: str) -> Recipe:
+    known = recipes()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise BadInput(f"no recipe {name!r}", f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,92 @@
+"""Which NVTX ranges a launching call lies in: those of its thread that were open from its start to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.model import nesting
+from stepscope.nsys.reports.view import View, ints
+
+I64 = npt.NDArray[np.int64]
+NONE = nesting.NONE
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Ranges that begin and end on one thread, nested; and for each launching call, the innermost that contains it."""
+
+    ranges: pl.DataFrame
+    nest: nesting.Nesting
+    #: Rows of `View.calls` that launched something, ascending, and the row of their innermost range.
+    calls: I64
+    innermost: I64
+    call_end: I64
+
+    @cached_property
+    def depth(self) -> I64:
+        return self.nest.depth()
+
+    @cached_property
+    def proper(self) -> bool:
+        """Whether no range outlasts its parent: then all ancestors of a call's innermost range contain the call."""
+        inside = np.flatnonzero(self.nest.parent != NONE)
+        return bool(np.all(self.nest.end[inside] <= self.nest.end[self.nest.parent[inside]]))
+
+    def of_ops(self, call: pl.Series) -> I64:
+        """Innermost range of each op by its launching call (a row of `View.calls`, null for none)."""
+        row = call.fill_null(-1).to_numpy()
+        return np.where(row >= 0, self._by_call[row], NONE)
+
+    @cached_property
+    def _by_call(self) -> I64:
+        found = np.full(int(self.calls.max(initial=0)) + 1, NONE, dtype=np.int64)
+        found[self.calls] = self.innermost
+        return found
+
+    def climb(self, innermost: I64, until: I64) -> list[tuple[I64, I64]]:
+        """(position, range) for each position's ranges that last until `until`, innermost first, level by level."""
+        levels = []
+        at = np.flatnonzero(innermost != NONE)
+        current = innermost[at]
+        while len(at):
+            if self.proper:
+                levels.append((at, current))
+            else:
+                holds = self.nest.end[current] >= until[at]
+                levels.append((at[holds], current[holds]))
+            current = self.nest.parent[current]
+            inside = current != NONE
+            at, current = at[inside], current[inside]
+        return levels
+
+
+def attribute(view: View) -> Attribution:
+    """Attribute every launching call of the view."""
+    ranges = view.ranges.filter(pl.col("end_tid").is_null())
+    calls = view.calls
+    launches = np.zeros(calls.height, dtype=bool)
+    launches[view.ops()["call"].drop_nulls().to_numpy()] = True
+    used = np.flatnonzero(launches)
+    start, end = ints(ranges, "start_ns", "end_ns")
+    thread = threads(ranges)
+    nest = nesting.nest(thread, start, end)
+    launching = calls.select("rank", "tid", "start_ns", "end_ns")[used]
+    call_start, call_end = ints(launching, "start_ns", "end_ns")
+    found = nest.enclosing(threads(launching), call_start)
+    live = np.flatnonzero(found != NONE)
+    while len(live):  # a range that closed during the call does not contain it
+        live = live[nest.end[found[live]] < call_end[live]]
+        found[live] = nest.parent[found[live]]
+        live = live[found[live] != NONE]
+    return Attribution(ranges, nest, used, found, call_end)
+
+
+def threads(frame: pl.DataFrame) -> I64:
+    """One number per (rank, thread)."""
+    rank, tid = ints(frame, "rank", "tid")
+    return (rank << 32) | (tid & 0xFFFFFFFF)

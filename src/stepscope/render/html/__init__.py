@@ -1,0 +1,1 @@
+"""Pages: the report and recipes, each one file that asks no network anything."""

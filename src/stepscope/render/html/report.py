@@ -1,0 +1,88 @@
+"""The report as one page: the built bundle, the data as JSON, and the timeline's numbers. It asks no network anything.
+
+The page's own policy (`Content-Security-Policy`) forbids every request, so that even a mistake could not make one. Data
+never becomes markup: JSON is read by the bundle, which makes text nodes of texts, and no `<` of it reaches the parser.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from stepscope.render.json import plain
+from stepscope.report.gather import Report
+from stepscope.report.part import Part
+
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+#: For a browser's window, and whoever reads the file without one.
+_NO_SCRIPT = (
+    "This page draws itself with JavaScript, which is turned off here. `stepscope report … -o report.md` writes the "
+    "findings as text."
+)
+
+
+def to_html(report: Report) -> str:
+    """The page."""
+    title = f"{report.source} · stepscope"
+    block = report.timeline.block if report.timeline is not None else ""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        f'<meta name="generator" content="stepscope {escape(report.version, quote=True)}">\n'
+        f"<title>{escape(title)}</title>\n"
+        f"<style>{_bundled('report.css')}</style>\n</head>\n<body>\n"
+        f'<div id="page"><noscript><p>{escape(_statement(report) or "")}</p>'
+        f"<p>{escape(_NO_SCRIPT)}</p></noscript></div>\n"
+        f'<script type="application/json" id="report">{_json(_data(report))}</script>\n'
+        f'<script type="text/plain" id="block">{block}</script>\n'
+        f"<script>{_bundled('report.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+@cache
+def _bundled(name: str) -> str:
+    """A file of the bundle, which `make page` builds from page/."""
+    return files("stepscope.render.html").joinpath("bundle", name).read_text("utf-8")
+
+
+def _json(data: Any) -> str:
+    """JSON that no parser of HTML takes for markup: neither `</script>` nor `<!--` can be in it."""
+    text = msgspec.json.Encoder(enc_hook=plain).encode(data).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _statement(report: Report) -> str | None:
+    found = report.findings.data["statement"] if report.findings is not None else None
+    return str(found) if found else None
+
+
+def _data(report: Report) -> dict[str, Any]:
+    concluded = report.findings
+    return {
+        "source": report.source,
+        "command": report.command,
+        "version": report.version,
+        "ranks": report.ranks,
+        "findings": _part(concluded, rows=_placed(report, concluded)) if concluded is not None else None,
+        "parts": {p.id: _part(p) for p in (report.breakdown, *report.parts)},
+        "timeline": _part(report.timeline.part) if report.timeline is not None else None,
+        "missing": [{"title": m.title, "why": m.why} for m in report.missing],
+        "notes": report.notes,
+    }
+
+
+def _part(part: Part, **replaced: Any) -> dict[str, Any]:
+    return {"title": part.title, "command": part.command, "windows": part.windows, **part.data, **replaced}
+
+
+def _placed(report: Report, concluded: Part) -> list[dict[str, Any]]:
+    """Findings with the places they name on the timeline's scale; none where there is no timeline."""
+    if report.timeline is None:
+        return [{**row, "where": []} for row in concluded.data["rows"]]
+    placed = report.timeline.placed
+    return [{**row, "where": [p for w in row["where"] if (p := placed(w))]} for row in concluded.data["rows"]]

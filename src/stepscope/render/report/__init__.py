@@ -1,8 +1,0 @@
-"""The report: what a profile says, concluded and shown, as one page without a network or as Markdown."""
-
-from __future__ import annotations
-
-from stepscope.render.report.asking import Asker
-from stepscope.render.report.gather import Report, gather
-
-__all__ = ["Asker", "Report", "gather"]

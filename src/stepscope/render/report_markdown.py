@@ -1,0 +1,134 @@
+"""The report for an issue or a pull request: the conclusion, the findings, where the step went, who was late. Small."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stepscope.model.units import show
+from stepscope.report.gather import Report
+from stepscope.report.part import Part
+
+#: What Markdown or the forge around it would take for something else. A backslash before it makes it plain again.
+_SPECIAL = re.compile(r"([\\`*_\[\]|~$]|^[#+-](?= ))")
+#: More rows than this are left out, with a line that says so.
+_MOST_FINDINGS, _MOST_RANKS = 8, 16
+
+
+def to_markdown(report: Report) -> str:
+    """The report as Markdown."""
+    out = [f"### stepscope report · {text(report.source)}", ""]
+    if report.findings is not None:
+        out += _findings(report.findings)
+    out += _breakdown(report.breakdown)
+    for part in report.parts:
+        if part.id == "stragglers":
+            out += _stragglers(part)
+    if report.notes or report.missing:
+        out += ["<details><summary>Notes</summary>", ""]
+        out += [f"- {text(n)}" for n in report.notes]
+        out += [f"- {text(m.title)}: not here. {text(m.why)}" for m in report.missing]
+        out += ["", "</details>", ""]
+    out += [f"{code(report.command)} · stepscope {text(report.version)}"]
+    return "\n".join(out) + "\n"
+
+
+def text(value: Any) -> str:
+    """A text that Markdown shows as it is: no markup, no tags, nobody is mentioned, no issue is linked."""
+    plain = " ".join(str(value).split())
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"(@|#(?=\d))", r"\1<!-- -->", _SPECIAL.sub(r"\\\1", plain))
+
+
+def code(value: str) -> str:
+    """A text as code, whatever backticks it has."""
+    plain = " ".join(value.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", plain)), default=0))
+    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"
+
+
+def _in_table(shown: str) -> str:
+    """Also within code, a bar would end the cell."""
+    return re.sub(r"(?<!\\)\|", r"\\|", shown)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> list[str]:
+    rule = ["---:" if i in numbers else "---" for i in range(len(header))]
+    lines = ["| " + " | ".join(header) + " |", "|" + "|".join(rule) + "|"]
+    return [*lines, *("| " + " | ".join(map(_in_table, row)) + " |" for row in rows), ""]
+
+
+def _findings(part: Part) -> list[str]:
+    out = [f"**{text(part.data['statement'])}**", ""] if part.data["statement"] else []
+    out += _windows(part)
+    rows = part.data["rows"]
+    if not rows:
+        return [*out, "No findings: a clean bill." if part.data["clean"] else "No findings.", ""]
+    out += _table(
+        ("", "finding", "ranks", "gives back", "sure", "evidence", "try"),
+        (
+            (
+                str(i + 1),
+                f"{text(r['title'])} ({code(r['id'])})",
+                text(r["ranks"] or "all"),
+                f"{_ns(r['recoverable_ns'])} ({show('x_pct', r['share_pct'])})",
+                text(r["confidence"]),
+                text(r["evidence"]),
+                text(r["try_next"]),
+            )
+            for i, r in enumerate(rows[:_MOST_FINDINGS])
+        ),
+        numbers=(0, 3),
+    )
+    if len(rows) > _MOST_FINDINGS:
+        out += [f"{len(rows) - _MOST_FINDINGS} more: {code(part.command)}", ""]
+    return out
+
+
+def _breakdown(part: Part) -> list[str]:
+    rows = part.data["rows"]
+    parts = ("compute", "comm_exposed", "copy_exposed", "idle")
+    out = [f"**{part.title}** ({code(part.command)})", "", *_windows(part)]
+    out += _table(
+        ("rank", "window", "compute", "exposed communication", "exposed copies", "idle"),
+        (
+            (
+                str(r["rank"]),
+                _ns(r["window_ns"]),
+                *(f"{_ns(r[f'{p}_ns'])} ({show('x_pct', r[f'{p}_pct'])})" for p in parts),
+            )
+            for r in rows[:_MOST_RANKS]
+        ),
+        numbers=range(6),
+    )
+    return [*out, *_more(len(rows) - _MOST_RANKS, part)]
+
+
+def _stragglers(part: Part) -> list[str]:
+    rows = [r for r in part.data["rows"] if r["cause"]]
+    if not rows:
+        return []
+    out = [f"**{part.title}** ({code(part.command)}; {text(part.windows[0])})", ""]
+    out += _table(
+        ("rank", "cause", "longer than its peers", "others waited for it", "share of lateness"),
+        (
+            (str(r["rank"]), text(r["cause"]), _ns(r["excess_ns"]), _ns(r["late_ns"]), show("x_pct", r["share_pct"]))
+            for r in rows[:_MOST_RANKS]
+        ),
+        numbers=(0, 2, 3, 4),
+    )
+    return [*out, *_more(len(rows) - _MOST_RANKS, part)]
+
+
+def _more(count: int, part: Part) -> list[str]:
+    return [f"{count} more ranks: {code(part.command)}", ""] if count > 0 else []
+
+
+def _windows(part: Part) -> list[str]:
+    return [*(f"window: {text(line)}  " for line in part.windows), ""] if part.windows else []
+
+
+def _ns(value: int | None) -> str:
+    return show("x_ns", value)

@@ -1,0 +1,86 @@
+"""Everything a report says, asked once: both the page and the Markdown are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import stepscope
+from stepscope.errors import StepscopeError
+from stepscope.model import heading
+from stepscope.model.result import Result
+from stepscope.report.asker import Asker
+from stepscope.report.part import Missing, Part
+from stepscope.report.sections import (
+    breakdown,
+    collectives,
+    findings,
+    overlap,
+    pipeline,
+    stragglers,
+    timeline,
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was asked and answered. `timeline` is there only where it was wanted."""
+
+    source: str
+    command: str
+    version: str
+    ranks: list[dict[str, Any]]
+    findings: Part | None
+    breakdown: Part
+    parts: list[Part]
+    timeline: timeline.Timeline | None
+    missing: list[Missing]
+    notes: list[str]
+
+
+def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
+    """Ask everything. What the profile cannot answer is listed, not fatal; only `breakdown` must be answered.
+
+    `drawn` wants the timeline and the pipeline's chart, too, which Markdown has no room for.
+    """
+    missing: list[Missing] = []
+
+    def tried(title: str, make: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return make(asker, *args)
+        except StepscopeError as reason:
+            missing.append(Missing(title, str(reason)))
+            return None
+
+    where = breakdown.make(asker)
+    setup = asker.ask("setup")
+    drawing = tried(timeline.TITLE, timeline.make) if drawn else None
+    concluded = tried(findings.TITLE, findings.make)
+    made = [tried(s.TITLE, s.make) for s in (overlap, collectives, stragglers)]
+    if drawing is not None:
+        made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
+    parts = [p for p in made if p is not None]
+    notes = [n for p in (concluded, where, *parts, drawing.part if drawing else None) if p is not None for n in p.notes]
+    return Report(
+        source=heading.source_line(setup),
+        command=command,
+        version=stepscope.__version__,
+        ranks=_ranks(setup),
+        findings=concluded,
+        breakdown=where,
+        parts=parts,
+        timeline=drawing,
+        missing=missing,
+        notes=list(dict.fromkeys(notes)),
+    )
+
+
+def _ranks(setup: Result) -> list[dict[str, Any]]:
+    """Every rank with its place in the mesh, as labels beside it say: `pp 0 ep 3`."""
+    axes = [c.removesuffix("_rank") for c in setup.rows.columns if c.endswith("_rank")]
+    out = []
+    for row in setup.rows.to_dicts():
+        place = [f"{a} {row[f'{a}_rank']}" for a in axes if (row[f"{a}_size"] or 1) > 1]
+        out.append({"rank": row["rank"], "host": row["host"], "gpu": row["gpu"], "place": " ".join(place)})
+    return out

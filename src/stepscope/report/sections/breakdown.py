@@ -1,0 +1,61 @@
+"""Where the step went, rank by rank; idle time by its cause.
+
+A step's window is its work on the GPU. Where that is less than half of the time from one step to the next, the answer
+to "where did the step go" lies between the steps: then the figure is of the period, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.errors import CannotAnswer
+from stepscope.model.result import Result
+from stepscope.report.asker import Asker
+from stepscope.report.part import Part, part
+
+TITLE = "Where the step went"
+_BETWEEN = (
+    "most of the time lies between the steps' own work: counted from a step's first op to the next one's (--period)"
+)
+
+
+def make(asker: Asker) -> Part:
+    found, options = _chosen(asker)
+    causes, cause_command = _causes(asker, options)
+    rows = [{**row, "causes": causes.get(row["rank"], {})} for row in found.rows.to_dicts()]
+    made = part(
+        "breakdown",
+        TITLE,
+        asker.command("breakdown", **options),
+        found,
+        rows=rows,
+        summary=found.summary,
+        cause_command=cause_command,
+    )
+    if options:
+        made.windows.append(_BETWEEN)
+    return made
+
+
+def _chosen(asker: Asker) -> tuple[Result, dict[str, Any]]:
+    """The window that was asked for; where none was, and most of the period lies outside it, the period."""
+    found = asker.ask("breakdown")
+    if asker.window or not any(w["count"] > 1 for w in found.window):
+        return found, {}
+    whole = asker.ask("breakdown", period=True)
+    if whole.rows["window_ns"].sum() > 2 * found.rows["window_ns"].sum():
+        return whole, {"period": True}
+    return found, {}
+
+
+def _causes(asker: Asker, options: dict[str, Any]) -> tuple[dict[int, dict[str, int]], str | None]:
+    """By rank, why the GPU was idle; nothing where the trace does not tell."""
+    try:
+        found = asker.ask("idle", by="cause", **options)
+    except CannotAnswer:
+        return {}, None
+    causes: dict[int, dict[str, Any]] = {}
+    for row in found.rows.to_dicts():
+        mine = causes.setdefault(row["rank"], {})
+        mine[row["cause"]] = mine.get(row["cause"], 0) + row["total_ns"]
+    return causes, asker.command("idle", by="cause", **options)

@@ -1,0 +1,26 @@
+"""What collectives cost, group by group: waiting and transfer apart."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.report.asker import Asker
+from stepscope.report.part import Part, part
+
+TITLE = "Collectives"
+#: Groups beyond these are summed up in a line that says so.
+MOST = 12
+
+
+def make(asker: Asker) -> Part:
+    found = asker.ask("collectives", by="group")
+    rows = found.rows.sort(pl.col("wait_ns") + pl.col("transfer_ns"), descending=True, nulls_last=True)
+    return part(
+        "collectives",
+        TITLE,
+        asker.command("collectives", by="group"),
+        found,
+        rows=rows.head(MOST).to_dicts(),
+        left_out=max(0, rows.height - MOST),
+        summary=found.summary,
+    )

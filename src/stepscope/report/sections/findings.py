@@ -1,0 +1,38 @@
+"""What to change first: the findings of `diagnose`, and the sentence that sums them up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.findings.finding import for_profile
+from stepscope.model.heading import numbers
+from stepscope.report.asker import Asker
+from stepscope.report.part import Part, part
+
+TITLE = "Findings"
+
+
+def make(asker: Asker) -> Part:
+    found = for_profile(asker.ask("diagnose"), asker.paths)
+    return part(
+        "findings",
+        TITLE,
+        asker.command("diagnose"),
+        found,
+        rows=[_finding(row, found.window) for row in found.rows.to_dicts()],
+        statement=found.summary.get("statement"),
+        step_ns=found.summary.get("step_ns"),
+        clean=bool(found.summary.get("clean", not found.rows.height)),
+        skipped=found.summary.get("skipped", []),
+    )
+
+
+def _finding(row: dict[str, Any], windows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row; where it names no place, its ranks' whole step is one."""
+    ranks = numbers(row["ranks"] or "")
+    steps = [
+        {"rank": w["rank"], "start_ns": w["gpu_start_ns"], "end_ns": w["gpu_end_ns"]}
+        for w in windows
+        if w["rank"] in ranks and w["gpu_start_ns"] is not None
+    ]
+    return {**row, "where": row["where"] or steps}

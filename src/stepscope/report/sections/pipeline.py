@@ -1,0 +1,37 @@
+"""The pipeline as a Gantt chart: chunks of micro-batches, a line per rank, with the bubble beside the ideal one."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.report.asker import Asker
+from stepscope.report.part import Part, part
+from stepscope.report.scale import Scale, drawn
+
+TITLE = "Pipeline"
+#: Lines of the chart; beyond, one rank of every stage stands for all.
+MOST_RANKS = 32
+
+
+def make(asker: Asker, by_rank: dict[int, Scale]) -> Part:
+    """`by_rank`: how the ranks' own times are drawn, so that chunks of different hosts line up."""
+    found = asker.ask("pipeline", by="chunk")
+    bubbles = asker.ask("pipeline", by="rank")
+    ranks = bubbles.rows.sort("stage", "rank", nulls_last=True)
+    shown = ranks
+    if ranks.height > MOST_RANKS:
+        shown = ranks.unique("stage", keep="first", maintain_order=True)
+    wanted = found.rows.filter(pl.col("rank").is_in(shown["rank"].implode()))
+    chunks = drawn(wanted, by_rank, "start_ns", "end_ns")
+    kept = ("rank", "step", "kind", "mb", "part", "label", "start_ns", "end_ns", "bubble_ns", "before_ns")
+    return part(
+        "pipeline",
+        TITLE,
+        asker.command("pipeline", by="chunk"),
+        bubbles,
+        chunks=chunks.select(kept).to_dicts(),
+        ranks=shown.to_dicts(),
+        left_out=ranks.height - shown.height,
+        rank_command=asker.command("pipeline", by="rank"),
+        summary=bubbles.summary,
+    )

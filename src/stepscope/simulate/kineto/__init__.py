@@ -1,0 +1,1 @@
+"""Writing a simulated rank as torch.profiler would have exported it."""

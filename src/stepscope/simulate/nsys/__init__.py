@@ -1,0 +1,1 @@
+"""Writing a simulated node as nsys would have exported it."""

@@ -1,0 +1,1 @@
+"""What the ranks run: layers, the schedules made of them, and their execution."""

@@ -1,0 +1,1 @@
+"""What came out, as plain columns, before any file format."""

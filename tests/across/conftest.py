@@ -1,1 +1,0 @@
-"""Makes `jobs` importable here."""

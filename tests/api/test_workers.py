@@ -1,0 +1,84 @@
+"""Ranks read by processes, or by a Dask cluster, give the same answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs import written
+from stepscope import api
+from stepscope.errors import BadInput
+from stepscope.simulate.job.scenario import Scenario
+
+
+@pytest.fixture(scope="module")
+def job():
+    faults = ("straggler:rank=5", "clock:node=3,offset_us=800")
+    scenario = Scenario(schedule="fsdp", pp=1, ep=1, dp=8, nodes=4, layers=2, micro_batches=2, steps=2, faults=faults)
+    with written(scenario) as (_, folder):
+        yield folder
+
+
+COMMANDS = {"stragglers": {}, "critical-path": {"what_if": ("even-rank",)}, "collectives": {}, "mesh": {}}
+
+
+@pytest.fixture(scope="module")
+def alone(job):
+    return {c: api.analyse(api.open(job, cache=False), c, **more) for c, more in COMMANDS.items()}
+
+
+def same(result: api.Result, other: api.Result) -> bool:
+    return bool(result.rows.equals(other.rows) and result.notes == other.notes and result.summary == other.summary)
+
+
+def test_processes(job, alone):
+    profile = api.open(job, cache=False, jobs=2)
+    for command in ("stragglers", "critical-path"):
+        assert same(api.analyse(profile, command, **COMMANDS[command]), alone[command]), command
+    assert alone["stragglers"].summary["stragglers"][0]["rank"] == 5
+    assert "rank 5 " in alone["critical-path"].summary["what_if"][0]["meaning"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_of_several_workers(job, alone):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert len(cluster.workers) == 2
+        profile = api.open(job, cache=False, cluster=cluster.scheduler_address)
+        for command, more in COMMANDS.items():
+            assert same(api.analyse(profile, command, **more), alone[command]), command
+
+
+def test_ranks_keep_the_numbers_of_the_whole_profile(job):
+    """A worker sees one file: what it would call rank 0 is another rank of the job."""
+    profile = api.open(job, cache=False, jobs=2)
+    assert [r for part in profile.map(_ranks) for r in part] == list(range(8))
+    assert profile.select([2, 7]).map(_ranks) == [[2], [7]]
+
+
+def _ranks(part: api.model.Profile) -> list[int]:
+    return part.ops["rank"].unique().sort().to_list()
+
+
+def test_errors_of_workers_arrive(job):
+    with pytest.raises(BadInput, match="no good; try another"):
+        api.open(job, cache=False, jobs=2).map(_fails)
+
+
+def _fails(part: api.model.Profile) -> None:
+    raise BadInput("no good", "try another")
+
+
+def test_bad_options(job):
+    with pytest.raises(BadInput, match="--jobs 0"):
+        api.open(job, jobs=0)
+    with pytest.raises(BadInput, match="--cluster nowhere"):
+        api.analyse(api.open(job, cache=False, cluster="nowhere://x"), "clocks")
+
+
+def test_one_source_at_a_time(job, monkeypatch):
+    """Without workers too, a part's tables are gone before the next part is read."""
+    profile = api.open(job, cache=False)
+    api.analyse(profile, "collectives")
+    assert not profile._tables and isinstance(profile.paths[0], Path)

@@ -1,0 +1,155 @@
+"""window, iterations, streams: chosen on the host, measured on the GPU, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fake import call, comm, copy, make, nvtx, op
+from stepscope import api
+from stepscope.analyses.info import info
+from stepscope.analyses.iterations import iterations
+from stepscope.analyses.streams import streams
+from stepscope.analyses.window import window
+from stepscope.derive.windows.windows import WHOLE, WindowSpec
+from stepscope.errors import BadInput, CannotAnswer
+
+
+def _steps(n: int = 5, lag: int = 1000, **more: object) -> dict[str, list[dict[str, object]]]:
+    """`n` steps of 10 ns on the host; each launches one op, which runs `lag` later."""
+    return {
+        "ops": [op(lag + 10 * k, lag + 10 * k + 7, call=k + 1) for k in range(n)],
+        "calls": [call(10 * k + 2, 10 * k + 3, k + 1) for k in range(n)],
+        "ranges": [nvtx(10 * k, 10 * k + 9, f"step {k}") for k in range(n)],
+    } | more
+
+
+def test_ops_are_chosen_by_launch_and_measured_on_the_gpu():
+    row = window(make(**_steps()), WindowSpec()).rows.to_dicts()[0]
+    assert (row["label"], row["index"], row["count"], row["ops"]) == ("step 2", 2, 5, 1)
+    assert (row["cpu_start_ns"], row["cpu_end_ns"], row["gpu_start_ns"], row["gpu_end_ns"]) == (20, 29, 1020, 1027)
+
+
+def test_an_op_without_a_launch_belongs_where_it_starts():
+    tables = _steps()
+    tables["ops"] += [op(1022, 1023, "lost"), op(2000, 2001, "later")]
+    r = window(make(**tables), WindowSpec())
+    assert r.rows["ops"].to_list() == [2]
+    assert any("2 GPU ops have no launch record" in n for n in r.notes)
+
+
+def test_default_anchors_in_their_order():
+    chunk = nvtx(0, 100, "forward chunk 1 (phase0) backward chunk 0 (phase1)")
+    step = nvtx(0, 100, "ProfilerStep#3")
+    tables = _steps()
+    everything = tables | {"ranges": [*tables["ranges"], chunk, step]}
+    assert window(make(**everything), WindowSpec()).rows["label"].to_list() == [chunk["name"]]
+    everything["ranges"].remove(chunk)
+    assert window(make(**everything), WindowSpec()).rows["label"].to_list() == ["ProfilerStep#3"]
+    alone = {k: v for k, v in tables.items() if k != "ranges"}
+    r = window(make(**alone), WindowSpec())
+    assert r.rows["label"].to_list() == [WHOLE] and any("whole capture" in n for n in r.notes)
+
+
+def test_the_shallowest_numbered_family_is_the_step():
+    tables = _steps(3)
+    tables["ranges"] += [nvtx(10 * k + 1, 10 * k + 4, f"layer {i}") for k in range(3) for i in (k,)]
+    assert window(make(**tables), WindowSpec(index="all")).rows["label"].to_list() == ["step 0", "step 1", "step 2"]
+
+
+def test_index_anchor_and_their_mistakes():
+    p = make(**_steps())
+    assert window(p, WindowSpec(index=-1)).rows["label"].to_list() == ["step 4"]
+    assert window(p, WindowSpec(anchor="step [13]", index="all")).rows["label"].to_list() == ["step 1", "step 3"]
+    with pytest.raises(BadInput, match="5 instances"):
+        window(p, WindowSpec(index=5))
+    with pytest.raises(CannotAnswer, match="--anchor"):
+        window(p, WindowSpec(anchor="nothing"))
+    for bad in ({"start": 1}, {"start": 5, "end": 5}, {"start": 1, "end": 2, "anchor": "x"}, {"anchor": "("}):
+        with pytest.raises(BadInput):
+            WindowSpec(**bad)
+
+
+def test_match_takes_the_same_chunk_on_every_rank():
+    def chunks(proc: int, order: list[int]) -> list[dict[str, object]]:
+        return [
+            nvtx(10 * k, 10 * k + 9, f"forward chunk {i} backward chunk {i}", proc=proc) for k, i in enumerate(order)
+        ]
+
+    p = make(ranges=[*chunks(0, [0, 1, 2]), *chunks(1, [1, 2, 3])], ops=[op(0, 1), op(0, 1, proc=1)])
+    own = window(p, WindowSpec()).rows["label"].to_list()
+    same = window(p, WindowSpec(match=True)).rows["label"].to_list()
+    assert own == ["forward chunk 1 backward chunk 1", "forward chunk 2 backward chunk 2"]
+    assert same == ["forward chunk 1 backward chunk 1"] * 2
+
+
+def test_a_rank_without_work_in_the_window_is_said(shared: Path):
+    profile = api.open(shared / "traces/h200/moe4mps/cut_off.sqlite", cache=False)
+    for command in ("window", "breakdown", "overlap", "exposed", "idle", "kernels", "nvtx", "launches", "concurrency"):
+        notes = getattr(profile, command)().notes
+        assert any(n.startswith("rank 2: no GPU work in the window") for n in notes), command
+    assert set(profile.breakdown().rows["rank"]) == {0, 1, 3}
+
+
+def test_info_says_where_a_rank_was_cut_off():
+    tables = _steps(4)
+    del tables["ops"][2:], tables["calls"][2:]
+    said = "rank 0: no GPU work of its last 2 of 4 steps or chunks (the capture may have ended early there)"
+    assert info(make(**tables)).notes == [said]
+    assert info(make(**_steps(4))).notes == []
+
+
+def test_the_pace_and_its_outliers():
+    tables = _steps(9)
+    slow = tables["ops"][4]
+    slow["end_ns"] = slow["start_ns"] + 900
+    r = iterations(make(**tables), WindowSpec())
+    assert r.rows["outlier"].to_list() == [k == 4 for k in range(9)]
+    assert r.rows["gpu_ns"].to_list() == [7] * 4 + [900] + [7] * 4
+    assert r.rows["period_ns"].to_list() == [10] * 8 + [None]
+    assert r.summary["pace"][0] == {
+        "rank": 0,
+        "n": 9,
+        "cpu_p50_ns": 9,
+        "cpu_p90_ns": 9,
+        "cpu_p99_ns": 9,
+        "gpu_p50_ns": 7,
+        "gpu_p90_ns": 186,
+        "gpu_p99_ns": 829,
+        "period_p50_ns": 10,
+        "period_p90_ns": 10,
+        "period_p99_ns": 10,
+    }
+    with pytest.raises(CannotAnswer, match="no step"):
+        iterations(make(ops=[op(0, 1)]), WindowSpec())
+    with pytest.raises(BadInput, match="all steps"):
+        iterations(make(**tables), WindowSpec(start=0, end=9))
+
+
+def test_a_stall_between_two_steps_is_an_outlier():
+    tables = _steps(9)
+    for k in range(5, 9):
+        for row in (tables["ops"][k], tables["calls"][k], tables["ranges"][k]):
+            row["start_ns"] += 500
+            row["end_ns"] += 500
+    r = iterations(make(**tables), WindowSpec())
+    assert r.rows["gpu_ns"].to_list() == [7] * 9
+    assert r.rows["outlier"].to_list() == [k == 4 for k in range(9)]
+
+
+def test_the_text_of_an_anchor_without_its_numbers():
+    tables = _steps(2)
+    for k, row in enumerate(tables["ranges"]):
+        row["name"] = f"ProfilerStep#{1234567 + k}"
+    assert set(iterations(make(**tables), WindowSpec()).rows["anchor"]) == {"ProfilerStep#"}
+
+
+def test_streams_are_communication_only_if_all_their_kernels_are():
+    p = make(
+        ops=[op(0, 5), comm(5, 9), comm(0, 4, stream=9), copy(4, 6, stream=9), copy(0, 3, stream=11)],
+    )
+    rows = {r["stream"]: r for r in streams(p, WindowSpec()).rows.to_dicts()}
+    assert {s: r["kind"] for s, r in rows.items()} == {7: "compute", 9: "comm", 11: "copy"}
+    assert (rows[7]["n_comp"], rows[7]["n_comm"], rows[7]["comp_ns"], rows[7]["comm_ns"]) == (1, 0, 5, 0)
+    assert (rows[9]["n_comm"], rows[9]["comm_ns"], rows[9]["n_copy"]) == (2, 8, 1)

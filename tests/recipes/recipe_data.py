@@ -1,8 +1,0 @@
-"""Where the committed traces and what nsys's recipes wrote for them lie."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-DATA = Path(__file__).resolve().parents[1] / "data"
-GOLDEN = DATA / "golden" / "nsys-recipe-2023.4.4"

@@ -1,0 +1,284 @@
+"""The report's Python side: what it asks, what it embeds, and that no name becomes markup."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from report_answers import STEP_NS, answers, diagnosis, finding, ops
+
+from stepscope import api
+from stepscope.cli.main import run
+from stepscope.errors import CannotAnswer
+from stepscope.model.result import Result
+from stepscope.render.html.report import to_html
+from stepscope.render.report_markdown import code, text, to_markdown
+from stepscope.report import Asker, gather
+from stepscope.report.scale import drawn, scales
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import simulate_to
+
+BUNDLE = Path(api.__file__).parent / "render" / "report" / "bundle"
+HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=2"><!--'
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline of four ranks; rank 3 is slow."""
+    folder = tmp_path_factory.mktemp("job")
+    faults = ("straggler:rank=3,factor=1.5",)
+    shape = {"pp": 2, "ep": 1, "dp": 2, "layers": 4, "micro_batches": 4, "steps": 2, "seed": 5}
+    simulate_to(Scenario(schedule="1f1b", faults=faults, **shape), folder, ("nsys",))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(job: Path) -> dict:
+    target = job.parent / "report.html"
+    assert run(["report", str(job), "-o", str(target)]) == 0
+    return embedded(target.read_text("utf-8"))
+
+
+def embedded(html: str) -> dict:
+    """The JSON of a page, and its block of numbers as columns."""
+    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', html, re.S)
+    block = re.search(r'<script type="text/plain" id="block">(.*?)</script>', html, re.S)
+    assert found is not None and block is not None
+    data = json.loads(found[1])
+    if data["timeline"]:
+        raw = gzip.decompress(base64.b64decode(block[1]))
+        data["marks"] = {
+            name: np.frombuffer(raw, f"<{c['type']}", c["n"], c["at"])
+            for name, c in data["timeline"]["columns"].items()
+        }
+    return data
+
+
+def fake(table: pl.DataFrame, *findings: dict, **said: str) -> Asker:
+    return Asker(answers(table, diagnosis(*findings, **said)), ("trace.sqlite",))
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_commands(job, page):
+    profile = api.open(job)
+    mine = {r["rank"]: r for r in page["parts"]["breakdown"]["rows"]}
+    for row in profile.breakdown().rows.to_dicts():
+        assert {k: mine[row["rank"]][k] for k in row} == row
+        assert sum(mine[row["rank"]]["causes"].values()) == row["idle_ns"]
+    assert page["findings"]["statement"] == profile.diagnose().summary["statement"]
+    assert page["parts"]["stragglers"]["rows"] == profile.stragglers().rows.to_dicts()
+    total = profile.overlap(by=page["parts"]["overlap"]["by"]).rows["comm_ns"].sum()
+    assert sum(r["comm_ns"] for r in page["parts"]["overlap"]["rows"]) == total
+    assert len(page["parts"]["pipeline"]["chunks"]) == profile.pipeline(by="chunk").rows.height
+    assert page["missing"] == []
+
+
+def test_commands_on_the_page_can_be_run(job, page, capsys):
+    parts = [page["findings"], *page["parts"].values(), page["timeline"]]
+    for line in dict.fromkeys([p["command"] for p in parts] + [f["command"] for f in page["findings"]["rows"]]):
+        words = shlex.split(line)
+        assert words[0] == "stepscope" and str(job) in words
+        assert run([*words[1:], "--format", "json"]) == 0, line
+    capsys.readouterr()
+
+
+def test_the_timeline_has_every_op_at_its_time(job, page):
+    profile = api.open(job)
+    marks, texts = page["marks"], [t[-1] for t in page["timeline"]["texts"]]
+    scale = {r["rank"]: r for r in page["timeline"]["ranks"]}
+    found = set()
+    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == 3):
+        rows = slice(lane["first"], lane["first"] + lane["n"])
+        own = int(scale[lane["rank"]]["own"]) - scale[lane["rank"]]["drawn"]
+        start = np.cumsum(marks["start"][rows].astype(np.int64)) + own
+        names = [texts[i] for i in marks["name"][rows]]
+        every = zip(start.tolist(), marks["dur"][rows].tolist(), names, strict=True)
+        found |= {(lane["rank"], lane["level"], *op) for op in every}
+    spans = {w["rank"]: (min(w["cpu_start_ns"], w["gpu_start_ns"]), w["gpu_end_ns"]) for w in profile.window().window}
+    want = {
+        (r["rank"], r["stream"], r["start_ns"], r["end_ns"] - r["start_ns"], profile.names[r["name"]])
+        for r in profile.ops.iter_rows(named=True)
+        if r["start_ns"] < spans[r["rank"]][1] and r["end_ns"] > spans[r["rank"]][0]
+    }
+    assert found == want
+
+
+def test_hosts_are_drawn_on_one_clock(tmp_path):
+    """The clock of node 1 is ahead, and drifts: its ranks are drawn where they were, and can be told back."""
+    faults = ("clock:node=1,offset_us=700,drift_ppm=40",)
+    shape = {"pp": 2, "ep": 1, "dp": 2, "nodes": 2, "layers": 2, "micro_batches": 4, "steps": 2, "seed": 5}
+    simulate_to(Scenario(schedule="1f1b", faults=faults, **shape), tmp_path, ("kineto",))
+    rows = api.open(tmp_path).timeline(step=True).rows
+    by_rank = scales(rows, int(rows["common_start_ns"].min()))
+    ahead = {r: s.own - s.drawn for r, s in by_rank.items()}
+    assert ahead[1] - ahead[0] == pytest.approx(0, abs=2_000)
+    assert [ahead[r] - ahead[0] for r in (2, 3)] == pytest.approx([700_000] * 2, abs=20_000)
+    origin = int(rows["common_start_ns"].min())
+    moved = drawn(rows, by_rank, "start_ns")["start_ns"] - (rows["common_start_ns"] - origin)
+    assert moved.abs().max() <= 1
+
+
+def test_a_range_around_everything_is_cut_at_the_drawing_s_edge():
+    """Also on a clock that drifts: it began a second before, 60 µs off by the clock of the others."""
+    table = ops(["gemm"], [None])
+    inner = answers(table, diagnosis(finding()))
+
+    def answer(name: str, **options: object) -> Result:
+        found = inner(name, **options)
+        if options.get("by") == "host":
+            early = {"start_ns": -(10**9), "end_ns": 10**9, "dur_ns": 2 * 10**9, "common_start_ns": -(10**9) - 60_000}
+            found.rows = found.rows.with_columns(pl.lit(v, pl.Int64).alias(k) for k, v in early.items())
+        return found
+
+    data = embedded(to_html(gather(Asker(answer, ("t.sqlite",)), "x")))
+    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 1)
+    assert (data["marks"]["start"][lane["first"]], data["marks"]["dur"][lane["first"]]) == (0, STEP_NS)
+
+
+def test_what_cannot_be_answered_is_said():
+    report = gather(fake(ops(["gemm"], [None]), finding()), "stepscope report")
+    assert {m.title for m in report.missing} == {
+        "Is communication hidden?",
+        "Collectives",
+        "Who makes whom wait",
+        "Pipeline",
+    }
+    assert "no pipeline here; profile a step of a multi-GPU run" in to_html(report)
+    assert "no stragglers here" in to_markdown(report)
+
+
+@pytest.mark.parametrize(("longer", "shown"), [(3, True), (1.5, False)])
+def test_time_between_steps_is_shown_where_it_is_most_of_it(longer, shown):
+    inner = answers(ops(["gemm"], [None]), diagnosis(finding()))
+
+    def answer(name: str, **options: object) -> Result:
+        found = inner(name, **{k: v for k, v in options.items() if k != "period"})
+        if options.get("period"):
+            found.rows = found.rows.with_columns(pl.lit(int(longer * STEP_NS)).alias("window_ns"))
+        return found
+
+    part = gather(Asker(answer, ("t.sqlite",)), "x", drawn=False).breakdown
+    assert ("--period" in part.command) == shown == (part.data["rows"][0]["window_ns"] > STEP_NS)
+    assert any("between the steps" in line for line in part.windows) == shown
+    chosen = Asker(answer, ("t.sqlite",), {"index": 1})  # a window that was asked for is taken as it is
+    assert "--period" not in gather(chosen, "x", drawn=False).breakdown.command
+
+
+def test_without_gpu_activity_there_is_no_report(capsys, tmp_path):
+    def nothing(name: str, **_: object) -> None:
+        raise CannotAnswer("the profile has no GPU activity")
+
+    with pytest.raises(CannotAnswer):
+        gather(Asker(nothing, ()), "x")  # type: ignore[arg-type]
+
+
+def test_a_finding_without_a_place_shows_its_rank_s_step():
+    data = embedded(to_html(gather(fake(ops(["gemm"], [None]), finding(where=[])), "x")))
+    assert data["findings"]["rows"][0]["where"] == [{"rank": 0, "stream": None, "start": 0, "end": STEP_NS}]
+    assert data["findings"]["rows"][0]["command"] == "stepscope stragglers trace.sqlite"
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_is_small_and_says_the_same(job, capsys):
+    assert run(["report", str(job), "--rank", "0,3"]) == 0
+    out = capsys.readouterr().out
+    statement = api.open(job).select([0, 3]).diagnose().summary["statement"]  # type: ignore[attr-defined]
+    assert text(statement) in out and len(out) < 8000
+    rows = [line for line in out.splitlines() if re.match(r"\| [0-3] \| \d", line)]
+    assert [line.split(" | ")[0] for line in rows if "ms" in line][:2] == ["| 0", "| 3"]
+
+
+@pytest.mark.parametrize(
+    ("file", "why"), [("report.pdf", "end it in .html or .md"), ("gone/report.html", "no directory")]
+)
+def test_what_cannot_be_written_is_refused_first(file, why, tmp_path, capsys):
+    assert run(["report", str(tmp_path / "nothing.sqlite"), "-o", str(tmp_path / file)]) == 2
+    assert why in capsys.readouterr().err
+
+
+# -- nothing becomes markup --------------------------------------------------------------------------------------------
+
+
+def hostile_page() -> str:
+    bad = finding(title=HOSTILE, evidence=HOSTILE, try_next=HOSTILE, id=HOSTILE, stage=HOSTILE)
+    asker = Asker(answers(ops([HOSTILE], [HOSTILE]), diagnosis(bad, statement=HOSTILE), HOSTILE), (HOSTILE,))
+    return to_html(gather(asker, asker.command("report")))
+
+
+def test_names_do_not_become_markup():
+    html = hostile_page()
+    outside = re.sub(r"<script>.*?</script>\n</body>", "", html, flags=re.S)  # the bundle itself
+    assert "window.hacked=1</script>" not in outside and "<img" not in outside
+    assert html.count("<script") == 3 + (BUNDLE / "report.js").read_text("utf-8").count("<script")
+    assert embedded(html)["findings"]["rows"][0]["title"] == HOSTILE
+
+
+def test_the_bundle_cannot_close_its_own_tag():
+    assert "</script" not in (BUNDLE / "report.js").read_text("utf-8").lower()
+    assert "</style" not in (BUNDLE / "report.css").read_text("utf-8").lower()
+
+
+def test_the_page_forbids_every_request():
+    html = hostile_page()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None and policy[1].startswith("default-src 'none'")
+    assert not re.findall(r"(?:src|href)=[\"']?https?:", html)
+
+
+@pytest.mark.parametrize(
+    ("plain", "shown"),
+    [
+        ("a_b*c`d`", r"a\_b\*c\`d\`"),
+        ("void k<float, 4>(x)", "void k&lt;float, 4&gt;(x)"),
+        ("a | b", r"a \| b"),
+        ("@someone fixed #12", "@<!-- -->someone fixed #<!-- -->12"),
+        ("[x](http://y)", r"\[x\](http://y)"),
+        ("# a\nb", r"\# a b"),
+        (r"back\slash", r"back\\slash"),
+    ],
+)
+def test_markdown_shows_texts_as_they_are(plain, shown):
+    assert text(plain) == shown
+
+
+def test_markdown_code_takes_any_text():
+    assert code("a b") == "`a b`"
+    assert code("a `b` c") == "``a `b` c``"
+    assert code("`x`") == "`` `x` ``"
+
+
+def test_markdown_tables_keep_their_columns():
+    bad = finding(title="a | b", evidence="`|` | x", try_next="y|z", command="x | y", id="a|b")
+    report = gather(fake(ops(["gemm"], [None]), bad), "stepscope report 'a|b'", drawn=False)
+    table = [line for line in to_markdown(report).splitlines() if line.startswith("| 1 |")]
+    assert len(table) == 1 and len(re.findall(r"(?<!\\)\|", table[0])) == 8
+
+
+# -- packing -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_report_has_the_same_bytes():
+    table = ops(["a", "b", "a"], ["x", None, "y"])
+    assert to_html(gather(fake(table, finding()), "x")) == to_html(gather(fake(table, finding()), "x"))
+
+
+def test_a_very_large_window_is_thinned_and_says_so(monkeypatch):
+    from stepscope.report.sections import timeline
+
+    monkeypatch.setattr(timeline, "MOST_OPS", 50)
+    data = embedded(to_html(gather(fake(ops(["k"] * 500, [None] * 500), finding()), "x")))
+    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 3)
+    assert lane["n"] <= 50
+    assert data["marks"]["n"][lane["first"] : lane["first"] + lane["n"]].sum() == 500
+    assert data["timeline"]["ops"] == 500 and "499 of 500 ops" in data["timeline"]["left_out"][0]
