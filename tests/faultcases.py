@@ -13,7 +13,9 @@ from stepscope import api
 from stepscope.model.result import Result
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.nsys import write as write_nsys
-from stepscope.simulate.programs.execute import Job, assemble, engine
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
+from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.truth import step_times
 
 #: schedule -> a small job; two nodes of two ranks, unless a case says otherwise

@@ -14,7 +14,9 @@ from stepscope import api
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.kineto import write as write_kineto
 from stepscope.simulate.nsys import write as write_nsys
-from stepscope.simulate.programs.execute import Job, assemble, engine
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
+from stepscope.simulate.programs.execute import Job
 
 #: What each fault of a single rank makes of it.
 CAUSES = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stepscope import api
-from stepscope.analyses import registry
+from stepscope import api, questions
 from stepscope.compare.columns import VARIANTS as COMPARE
 from stepscope.compare.gate import COLUMNS as GATE
+from stepscope.model import profile as model
 
 GOLDEN = Path(__file__).parent / "golden" / "columns.json"
 
@@ -18,8 +18,8 @@ GOLDEN = Path(__file__).parent / "golden" / "columns.json"
 def current() -> dict[str, list[str]]:
     """Columns by command, and by command and variant."""
     found: dict[str, list[str]] = {}
-    for name in registry.names():
-        analysis = registry.get(name)
+    for name in questions.names():
+        analysis = questions.get(name)
         found[name] = [c.name for c in analysis.columns]
         found |= {f"{name} {variant}": [c.name for c in columns] for variant, columns in analysis.variants.items()}
     found |= {f"compare by={by}": [c.name for c in columns] for by, columns in COMPARE.items()}
@@ -40,13 +40,13 @@ def test_columns_are_only_added(request: pytest.FixtureRequest):
         assert now == pinned, "columns were added: record them with `pytest tests/test_columns.py --update-golden`"
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", questions.names())
 def test_an_analysis_describes_itself(name):
-    analysis = registry.get(name)
+    analysis = questions.get(name)
     assert analysis.question and len(analysis.question) <= 110
-    assert registry.question(name) == analysis.question
+    assert questions.question(name) == analysis.question
     assert all(column.doc for column in analysis.columns)
     assert all(option.help for option in analysis.options), "every option needs a help text"
     taken = {*api.RESERVED, "format", "output", "no_cache", "nsys", "taxonomy", "profile"}
     assert not taken & {o.name for o in analysis.options}
-    assert not hasattr(api.model.Profile, name.replace("-", "_")), "a table of the profile has that name"
+    assert not hasattr(model.Profile, name.replace("-", "_")), "a table of the profile has that name"

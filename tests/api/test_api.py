@@ -7,11 +7,12 @@ import pytest
 import stepscope
 from memory_source import MemorySource
 from stepscope import api
+from stepscope.api import opening
 
 
 @pytest.fixture
 def profile(monkeypatch: pytest.MonkeyPatch) -> api.Profile:
-    monkeypatch.setattr(api, "open_sources", lambda *_, **__: [MemorySource()])
+    monkeypatch.setattr(opening, "open_sources", lambda *_, **__: [MemorySource()])
     return stepscope.open("x.sqlite")
 
 

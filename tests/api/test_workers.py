@@ -9,6 +9,8 @@ import pytest
 from jobs import written
 from stepscope import api
 from stepscope.errors import BadInput
+from stepscope.model import profile as model
+from stepscope.model.result import Result
 from stepscope.simulate.job.scenario import Scenario
 
 
@@ -28,7 +30,7 @@ def alone(job):
     return {c: api.analyse(api.open(job, cache=False), c, **more) for c, more in COMMANDS.items()}
 
 
-def same(result: api.Result, other: api.Result) -> bool:
+def same(result: Result, other: Result) -> bool:
     return bool(result.rows.equals(other.rows) and result.notes == other.notes and result.summary == other.summary)
 
 
@@ -57,7 +59,7 @@ def test_ranks_keep_the_numbers_of_the_whole_profile(job):
     assert profile.select([2, 7]).map(_ranks) == [[2], [7]]
 
 
-def _ranks(part: api.model.Profile) -> list[int]:
+def _ranks(part: model.Profile) -> list[int]:
     return part.ops["rank"].unique().sort().to_list()
 
 
@@ -66,7 +68,7 @@ def test_errors_of_workers_arrive(job):
         api.open(job, cache=False, jobs=2).map(_fails)
 
 
-def _fails(part: api.model.Profile) -> None:
+def _fails(part: model.Profile) -> None:
     raise BadInput("no good", "try another")
 
 

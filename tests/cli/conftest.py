@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memory_source import MemorySource
-from stepscope import api
+from stepscope.api import opening
 from stepscope.cli.main import run
 
 
@@ -26,7 +26,7 @@ class Ran:
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[MemorySource]:
     """What `stepscope.open` finds, whatever paths are given."""
     found = [MemorySource()]
-    monkeypatch.setattr(api, "open_sources", lambda *_, **__: found)
+    monkeypatch.setattr(opening, "open_sources", lambda *_, **__: found)
     return found
 
 

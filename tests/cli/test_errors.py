@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memory_source import MemorySource
-from stepscope import api
-from stepscope.analyses import registry
+from stepscope import questions
+from stepscope.api import opening
 from stepscope.errors import BadInput, GateFailed
 
 
@@ -82,7 +82,7 @@ def failing(error: BaseException):
 )
 def test_failures_are_one_line(stepscope, monkeypatch, error, status, says):
     monkeypatch.delenv("STEPSCOPE_DEBUG", raising=False)
-    monkeypatch.setattr(api, "open_sources", failing(error))
+    monkeypatch.setattr(opening, "open_sources", failing(error))
     ran = stepscope("info", "x")
     assert (ran.status, ran.out) == (status, "")
     assert one_line(ran.err)
@@ -91,7 +91,7 @@ def test_failures_are_one_line(stepscope, monkeypatch, error, status, says):
 
 def test_traceback_only_on_request(stepscope, monkeypatch):
     monkeypatch.setenv("STEPSCOPE_DEBUG", "1")
-    monkeypatch.setattr(api, "open_sources", failing(ZeroDivisionError()))
+    monkeypatch.setattr(opening, "open_sources", failing(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
         stepscope("info", "x")
 
@@ -133,7 +133,7 @@ def test_a_closed_pipe_is_quiet():
 def test_no_arguments_show_the_help(stepscope):
     ran = stepscope()
     assert ran.status == 0
-    for name in registry.names():
+    for name in questions.names():
         assert f"\n  {name} " in ran.out
 
 

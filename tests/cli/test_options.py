@@ -9,8 +9,8 @@ from typing import Any, Literal
 import click
 import pytest
 
-from stepscope.analyses.registry import Option
 from stepscope.cli.analysis import option_of
+from stepscope.questions import Option
 
 
 def parse(hint: Any, default: Any, *arguments: str) -> Any:

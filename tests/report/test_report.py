@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from report_answers import STEP_NS, answers, diagnosis, finding, ops
 
+import stepscope
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.errors import CannotAnswer
@@ -25,7 +26,7 @@ from stepscope.report.scale import drawn, scales
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
-BUNDLE = Path(api.__file__).parent / "render" / "report" / "bundle"
+BUNDLE = Path(stepscope.__file__).parent / "render" / "html" / "bundle"
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=2"><!--'
 
 

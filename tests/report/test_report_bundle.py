@@ -13,7 +13,7 @@ import pytest
 import stepscope
 
 ROOT = Path(__file__).parents[2]
-BUNDLE = Path(stepscope.__file__).parent / "render" / "report" / "bundle"
+BUNDLE = Path(stepscope.__file__).parent / "render" / "html" / "bundle"
 FILES = ("report.css", "report.js")
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from stepscope.simulate.job.scenario import SCHEDULES, Scenario
-from stepscope.simulate.programs.execute import Job, assemble, engine
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
+from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.trace.trace import DOMAIN_DEFAULT, SYNC_STREAM, SYNC_STREAM_WAIT, SimTrace
 
 SMALL = {"micro_batches": 4, "steps": 2}

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from stepscope.simulate.job.scenario import Scenario
-from stepscope.simulate.programs.execute import Job, engine
+from stepscope.simulate.programs import execute as engine
+from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.programs.schedules.pipelines import order_1f1b, order_interleaved, order_zero_bubble, spread
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from stepscope.analyses import registry
+from stepscope import questions
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 
@@ -19,7 +19,7 @@ RESERVED = (*WINDOW_KEYWORDS, "rank")
 Ranks = str | int | Iterable[int]
 
 
-def keywords(analysis: registry.Analysis) -> tuple[str, ...]:
+def keywords(analysis: questions.Analysis) -> tuple[str, ...]:
     """Every keyword that the method of this analysis takes."""
     own = tuple(o.name for o in analysis.options)
     return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank")
@@ -70,7 +70,7 @@ def takes_profile(hint: Any) -> bool:
     return Profile in (get_args(hint) or (hint,))
 
 
-def check(option: registry.Option, value: Any) -> None:
+def check(option: questions.Option, value: Any) -> None:
     """Refuse a value that an option cannot have."""
     allowed = choices(option.type)
     if allowed is not None and value not in allowed and value != option.default:

@@ -9,8 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 import click
 
-from stepscope import api
-from stepscope.analyses import registry
+from stepscope import api, questions
 from stepscope.api.options import choices, takes_profile
 from stepscope.cli import output, progress
 from stepscope.errors import GateFailed
@@ -24,7 +23,7 @@ _MOST_NAMED = 4
 
 def command_of(name: str) -> click.Command:
     """The click command of the analysis `name`."""
-    analysis = registry.get(name)
+    analysis = questions.get(name)
     options = [option_of(o) for o in analysis.options]
     if analysis.windowed:
         options += window_options()
@@ -53,9 +52,9 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
     opening = {"cache": not given.pop("no_cache"), "nsys": given.pop("nsys"), "taxonomy": given.pop("taxonomy")}
     opening |= {k: given.pop(k) for k in ("jobs", "cluster") if k in given}
     with progress.shown():
-        profile = api.open(*paths, **opening) if paths or registry.get(name).needs_profile else None
+        profile = api.open(*paths, **opening) if paths or questions.get(name).needs_profile else None
         target.spare([*map(Path, paths), *(profile.paths if profile is not None else ())])
-        for option in registry.get(name).options:
+        for option in questions.get(name).options:
             if takes_profile(option.type) and given[option.name] is not None:
                 given[option.name] = api.open(given[option.name], **opening)
         try:
@@ -72,7 +71,7 @@ def _named(result: Result, paths: tuple[str, ...]) -> Result:
     return for_profile(result, paths) if "command" in result.rows.columns and len(paths) <= _MOST_NAMED else result
 
 
-def option_of(option: registry.Option) -> click.Option:
+def option_of(option: questions.Option) -> click.Option:
     """`Literal` is a choice, `bool` a flag, `X | None` an option that may be left out, a sequence one to repeat."""
     flag = "--" + option.name.replace("_", "-")
     kind, repeated = _scalar(option.type)

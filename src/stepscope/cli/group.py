@@ -7,46 +7,30 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepscope.analyses import registry
+from stepscope import questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The groups of the help, in order. Commands appear once their file is there; one in no group comes last.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Look": ("info", "setup", "window", "streams", "timeline", "mesh"),
-    "One rank": (
-        "breakdown",
-        "overlap",
-        "exposed",
-        "idle",
-        "iterations",
-        "kernels",
-        "nvtx",
-        "launches",
-        "concurrency",
-        "compile",
-        "source",
-    ),
-    "All ranks": ("clocks", "collectives", "stragglers", "pipeline", "critical-path"),
+#: Commands that are not questions of one profile, by the group of the help that they stand in after the questions.
+OWN: dict[str, tuple[str, ...]] = {
     "As nsys does": ("stats", "rules", "recipe"),
-    "One kernel": ("roofline", "mfu", "memory"),
-    "Conclude": ("diagnose", "compare", "gate", "report", "serve"),
+    "Conclude": ("compare", "gate", "report"),
     "Capture": ("capture",),
-    "Data": ("export", "sql", "simulate", "demo"),
-    "Agents": ("mcp", "skill"),
+    "Data": ("simulate", "demo"),
 }
+#: The groups in the order of the help.
+ORDER = ("Look", "One rank", "All ranks", "As nsys does", "Conclude", "Capture", "Data")
 
 _OWN = Path(__file__).parent / "commands"
 
 
 class Commands(click.Group):
-    """Every analysis of the registry, and every command that is a file in `cli/commands`."""
+    """Every question, and every command that is a file in `cli/commands`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for _, names in grouped() for name in names]
@@ -56,7 +40,7 @@ class Commands(click.Group):
             command = import_module(f"stepscope.cli.commands.{cmd_name.replace('-', '_')}").command
             assert isinstance(command, click.Command)
             return command
-        if cmd_name in registry.names():
+        if cmd_name in questions.names():
             from stepscope.cli.analysis import command_of
 
             return command_of(cmd_name)
@@ -76,25 +60,22 @@ class Commands(click.Group):
 
 
 def grouped() -> Iterator[tuple[str, list[str]]]:
-    """The groups that have commands, with them."""
-    there = {*registry.names(), *own_commands()}
-    for title, names in GROUPS.items():
-        if found := [n for n in names if n in there]:
-            yield title, found
-    if rest := sorted(there.difference(*GROUPS.values())):
-        yield "More", rest
+    """The groups with their commands."""
+    for title in ORDER:
+        asked = [module.rsplit(".", 1)[1].replace("_", "-") for module in questions.GROUPS.get(title, ())]
+        yield title, [*asked, *OWN.get(title, ())]
 
 
 @cache
 def own_commands() -> tuple[str, ...]:
-    """Commands that are not analyses: one file each."""
-    return tuple(m.name.replace("_", "-") for m in iter_modules([str(_OWN)]) if not m.name.startswith("_"))
+    """Commands that are not questions: one file each."""
+    return tuple(name for group in OWN.values() for name in group)
 
 
 def question(name: str) -> str:
     """The line that stands beside the command in the help."""
     if name not in own_commands():
-        return registry.question(name)
+        return questions.question(name)
     source = (_OWN / f"{name.replace('-', '_')}.py").read_text("utf-8")
     found = re.match(r'\s*"""(.*?)(?:\n|""")', source)
     return found[1].strip() if found else ""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
+from inspect import signature
 from typing import Any, TypeVar
 
 import polars as pl
 
-from stepscope.analyses import registry
 from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.graph.critical_path import Clock, Path, walk
 from stepscope.derive.rank.data import RankData, ranks_of
@@ -58,7 +58,7 @@ class Case:
     def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
         need_ops(profile)
         self.profile, self.spec, self.align = whole(profile), spec, align
-        self._answers: dict[str, Result | CannotAnswer] = {}
+        self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
         self._known: dict[Callable[[Case], Any], Any] = {}
 
     # -- the step ----------------------------------------------------------------------------------------------------
@@ -142,17 +142,15 @@ class Case:
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 
-    def ask(self, command: str, **options: Any) -> Result:
+    def ask(self, analysis: Callable[..., Result], **options: Any) -> Result:
         """The answer of an analysis, for the window of the case where it has one. Asked once."""
-        key = f"{command} {sorted(options.items())!r}"
+        key = (analysis, repr(sorted(options.items())))
         if key not in self._answers:
-            analysis = registry.get(command)
             asked: list[Any] = [self.profile]
-            if analysis.windowed:
-                spec = options.pop("window", self.spec)
-                asked.append(spec)
+            if "window" in signature(analysis).parameters:
+                asked.append(options.pop("window", self.spec))
             try:
-                self._answers[key] = analysis.function(*asked, **options)
+                self._answers[key] = analysis(*asked, **options)
             except CannotAnswer as why:
                 self._answers[key] = why
         found = self._answers[key]

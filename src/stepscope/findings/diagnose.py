@@ -18,7 +18,7 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
-from stepscope.findings.statement import clean, statement
+from stepscope.findings.text import clean, statement
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 

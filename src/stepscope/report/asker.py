@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepscope.analyses import registry
+from stepscope import questions
 from stepscope.model.result import Result
 
 
@@ -31,7 +31,7 @@ class Asker:
         return shlex.join(["stepscope", name, *self.paths, *words, *_flags(chosen)])
 
     def _window(self, name: str) -> dict[str, Any]:
-        windowed = name == "report" or registry.get(name).windowed
+        windowed = name == "report" or questions.get(name).windowed
         return dict(self.window) if windowed else {}
 
 

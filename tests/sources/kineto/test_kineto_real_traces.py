@@ -18,32 +18,18 @@ from stepscope.errors import BadInput
 from stepscope.sources.kineto import looks_like_kineto, open_kineto
 from stepscope.sources.kineto.source import KinetoSource
 
-TRACES = [
-    *(f"h200/{s}/overlapped.rank{r}.pt.trace.json.gz" for s in ("moe4", "moe4mps") for r in range(4)),
-    *(f"h200/train/{n}.pt.trace.json.gz" for n in ("eager", "compiled")),
-    *(
-        f"public/{n}.json.gz"
-        for n in (
-            "a100_nccl_metadata_world2",
-            "h100_qwen",
-            "mi300x_qwen",
-            "mi300x_4ranks_merged_nccl",
-            "puzzler_cudagraph",
-            "puzzler_d2h_sync",
-            "world128.rank0",
-            "world128.rank1",
-        )
-    ),
-    *(
-        f"public/dlrm8/dlrm_kineto/worker{r}_step_12.1694128201{ms}.pt.trace.json"
-        for r, ms in enumerate((545, 556, 554, 557, 547, 549, 553, 553))
-    ),
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
+#: Every trace there is beside the repository, but for the one that is not JSON.
+TRACES = sorted(str(p.relative_to(SHARED)) for p in SHARED.rglob("*.json*") if p.name != "invalid_json.json.gz") or [
+    "none"
 ]
+FOUR = [f"h200/moe4/overlapped.rank{r}.pt.trace.json.gz" for r in range(4)]
 TABLE = {
     "kernel": "ops",
     "gpu_memcpy": "ops",
     "memcpy": "ops",
     "gpu_memset": "ops",
+    "memset": "ops",
     "cuda_runtime": "calls",
     "cuda_driver": "calls",
     "user_annotation": "ranges",
@@ -76,11 +62,6 @@ def opened(path: Path) -> KinetoSource:
 )
 def path(request: pytest.FixtureRequest, shared: Path) -> Path:
     return shared / "traces" / request.param
-
-
-def test_no_trace_is_forgotten(shared: Path) -> None:
-    found = {str(p.relative_to(shared / "traces")) for p in (shared / "traces").rglob("*.json*")}
-    assert found == {*TRACES, "public/invalid_json.json.gz"}
 
 
 def test_times_and_names_are_those_of_the_json(path: Path) -> None:
@@ -121,7 +102,10 @@ def test_ops_and_calls_link_as_in_the_json(path: Path) -> None:
 
 def test_golden_unions(path: Path, shared: Path) -> None:
     with (shared / "golden" / "exact-unions.csv").open() as file:
-        golden = next(r for r in csv.DictReader(file) if r["file"] == path.name and _same_set(r["trace_set"], path))
+        rows = [r for r in csv.DictReader(file) if r["file"] == path.name and _same_set(r["trace_set"], path)]
+    if not rows:
+        pytest.skip("no golden figures of this trace")
+    (golden,) = rows
     chunk = opened(path).read("ops")
     ops = chunk.frame.with_columns(pl.Series("text", chunk.names).gather(chunk.frame["name"]).alias("text"))
     comm = (pl.col("kind") == "kernel") & pl.col("text").str.contains("(?i)nccl|rccl")
@@ -145,7 +129,7 @@ def test_invalid_json_is_refused(shared: Path) -> None:
 
 
 def test_ranks_of_the_four_process_job(shared: Path) -> None:
-    found = pl.concat(open_kineto(shared / "traces" / t).processes() for t in TRACES[:4])
+    found = pl.concat(open_kineto(shared / "traces" / t).processes() for t in FOUR)
     assert found["rank"].to_list() == [0, 1, 2, 3]
     assert found["rank_from"].unique().to_list() == ["distributedInfo"]
     assert found["pid"].to_list() == [1593, 1594, 1595, 1596]
@@ -167,7 +151,7 @@ def test_collectives_of_the_four_process_job(shared: Path) -> None:
     """64 all-to-alls and one all-reduce carry metadata on the kernel; 8 sends and 8 receives on the host only."""
     texts: dict[str, set[str]] = {}
     for rank in range(4):
-        chunk = open_kineto(shared / "traces" / TRACES[rank]).read("comms")
+        chunk = open_kineto(shared / "traces" / FOUR[rank]).read("comms")
         frame = chunk.frame.with_columns(
             chunk.names.gather(chunk.frame[c]).alias(c) for c in ("op", "communicator", "members")
         )

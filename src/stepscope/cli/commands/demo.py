@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from stepscope import api
-from stepscope.analyses import registry
+from stepscope import api, questions
 from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
 from stepscope.simulate.job.scenario import Scenario
@@ -79,7 +78,7 @@ def _tour(folder: Path, shown: str) -> None:
         simulate_to(JOB, folder, ("nsys",))
     profile = api.open(folder / "*.sqlite", cache=False)
     for step in STEPS:
-        if step.command not in registry.names():
+        if step.command not in questions.names():
             continue
         options = "".join(f" --{k} {v}" for k, v in step.options.items())
         line = f"$ stepscope {step.command} {shown}/*.sqlite{options}"

@@ -8,11 +8,11 @@ from typing import Any, get_type_hints
 
 import click
 
-from stepscope.analyses.registry import Option
 from stepscope.cli import progress
 from stepscope.cli.analysis import option_of
 from stepscope.errors import BadInput
 from stepscope.model.units import size
+from stepscope.questions import Option
 from stepscope.simulate.job.faults import KNOWN
 from stepscope.simulate.job.scenario import SCHEDULES, Scenario
 

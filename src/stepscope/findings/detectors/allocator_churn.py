@@ -12,8 +12,8 @@ import numpy.typing as npt
 from stepscope.derive.host.idle_causes import ALLOC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, stage_of, sure
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
 from stepscope.findings.words import counted, ms
 
 I64 = npt.NDArray[np.int64]

@@ -16,9 +16,9 @@ from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import expert_imbalance, straggler
+from stepscope.findings.evidence.hosts import sure
+from stepscope.findings.evidence.peers import Compared, compared, kernels
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import sure
-from stepscope.findings.peers import Compared, compared, kernels
 from stepscope.findings.words import ms
 
 ID = "compute-imbalance"

@@ -12,13 +12,14 @@ import re
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.peers.lateness import data_ranges, host_late
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of, sure
+from stepscope.findings.evidence.launching import quick
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
-from stepscope.findings.launching import quick
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, intersect, union
 
@@ -125,7 +126,7 @@ def _late_together(case: Case, fetching: dict[int, tuple[Host, Spans, bool]]) ->
     if any(named for _, _, named in fetching.values()):
         return False
     try:
-        table = case.ask("stragglers").rows
+        table = case.ask(stragglers).rows
     except CannotAnswer:
         return False
     late = {r for r, cause in table.select("rank", "cause").iter_rows() if cause == "host"}

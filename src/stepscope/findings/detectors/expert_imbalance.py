@@ -17,9 +17,9 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.meetings import sides
+from stepscope.findings.evidence.peers import compared, pipeline_stage
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.meets import sides
-from stepscope.findings.peers import compared, pipeline_stage
 from stepscope.findings.words import ms
 
 ID = "expert-imbalance"

@@ -18,12 +18,12 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.serialized_communication import at_once
+from stepscope.findings.evidence.first_uses import first_use_notes
+from stepscope.findings.evidence.hosts import guilty
+from stepscope.findings.evidence.meetings import places_of, sides
+from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
 from stepscope.findings.finding import Confidence, Finding
-from stepscope.findings.firsts import first_use_notes
-from stepscope.findings.hosts import guilty
-from stepscope.findings.known import fixes
-from stepscope.findings.meets import places_of, sides
-from stepscope.findings.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
+from stepscope.findings.order import fixes
 from stepscope.findings.words import ms
 
 ID = "exposed-communication"

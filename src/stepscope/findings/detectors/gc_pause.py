@@ -11,8 +11,8 @@ import numpy as np
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from stepscope.analyses.compile import compile as compile_
 from stepscope.derive.pytorch.compiled import Compiled, compiled
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of, sure
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 
@@ -37,7 +38,7 @@ def unbroken(case: Case) -> Change:
 def detect(case: Case) -> list[Finding]:
     found = case.once(_found)
     if not found:
-        case.ask("compile", window=case.whole_step)  # raises where nothing says what was compiled
+        case.ask(compile_, window=case.whole_step)  # raises where nothing says what was compiled
         return []
     lost = {r: spans for r, (_, _, spans) in found.items()}
     idle = {r: host.idle_in(spans) for r, (host, _, spans) in found.items()}

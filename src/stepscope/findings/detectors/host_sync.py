@@ -21,9 +21,9 @@ from stepscope.findings.detectors.allocator_churn import freed
 from stepscope.findings.detectors.data_stall import fetched
 from stepscope.findings.detectors.profiler_distortion import forced, unforced
 from stepscope.findings.detectors.tiny_kernels import fuse
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, stage_of, sure
+from stepscope.findings.evidence.launching import quick
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
-from stepscope.findings.launching import quick
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.nesting import NONE

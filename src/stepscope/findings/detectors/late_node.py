@@ -21,10 +21,10 @@ from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.windows import WHOLE
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, hosts, sure
+from stepscope.findings.evidence.launching import slow as slow_hosts
+from stepscope.findings.evidence.peers import stages
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import Host, hosts, sure
-from stepscope.findings.launching import slow as slow_hosts
-from stepscope.findings.peers import stages
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.model.nesting import NONE

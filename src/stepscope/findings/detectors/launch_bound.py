@@ -16,9 +16,9 @@ from stepscope.findings.detectors.graph_breaks import unbroken
 from stepscope.findings.detectors.host_sync import unsynced
 from stepscope.findings.detectors.profiler_distortion import unforced
 from stepscope.findings.detectors.tiny_kernels import fuse
+from stepscope.findings.evidence.hosts import hosts, longest, stage_of
+from stepscope.findings.evidence.launching import quick, quicker, slow
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import hosts, longest, stage_of
-from stepscope.findings.launching import quick, quicker, slow
 from stepscope.findings.words import ms, us
 
 ID = "launch-bound"

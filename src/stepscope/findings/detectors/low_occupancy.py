@@ -14,8 +14,8 @@ from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import Host, guilty, hosts, longest, places, stage_of
 from stepscope.findings.words import ms
 from stepscope.intervals import covered, union
 from stepscope.model.kernel_names import short_names

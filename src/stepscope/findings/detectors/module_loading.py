@@ -9,8 +9,8 @@ from __future__ import annotations
 from stepscope.derive.host.idle_causes import LOAD
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import guilty, hosts, longest, stage_of, sure
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import guilty, hosts, longest, stage_of, sure
 from stepscope.findings.words import counted, ms
 
 ID = "module-loading"

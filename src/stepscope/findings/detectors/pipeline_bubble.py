@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stepscope.analyses.pipeline import pipeline
 from stepscope.derive.comm.communicators import setups
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.chunks import PIPELINE
@@ -22,7 +23,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import compute_imbalance
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.known import fixes
+from stepscope.findings.order import fixes
 from stepscope.findings.words import ms
 from stepscope.model.result import Result
 
@@ -39,7 +40,7 @@ def bubble(case: Case) -> Result | None:
     if not any(s.axes.get("pp", (0, 1))[1] > 1 for s in labels.values()):
         return None
     try:
-        return case.ask("pipeline", by="rank")
+        return case.ask(pipeline, by="rank")
     except CannotAnswer:
         return None
 
@@ -91,7 +92,7 @@ def _instant(case: Case) -> Change:
 
 def _where(case: Case, rank: int) -> tuple[Place, ...]:
     """The longest waits between chunks of the rank with the largest bubble."""
-    table = case.ask("pipeline", by="chunk").rows
+    table = case.ask(pipeline, by="chunk").rows
     mine = table.filter((table["rank"] == rank) & (table["before_ns"] > 0)).sort("before_ns", descending=True).head(10)
     return tuple(Place(rank, s - b, s) for s, b in mine.select("start_ns", "before_ns").iter_rows())
 

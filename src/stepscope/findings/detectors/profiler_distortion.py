@@ -16,8 +16,8 @@ from stepscope.derive.host.idle_causes import SYNC
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, stage_of, sure
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import Host, guilty, hosts, longest, stage_of, sure
 from stepscope.findings.words import ms
 from stepscope.model.nesting import NONE
 

@@ -27,12 +27,12 @@ from stepscope.derive.windows.windows import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import slow_link
+from stepscope.findings.evidence.first_uses import without_first_uses
+from stepscope.findings.evidence.hosts import sure
+from stepscope.findings.evidence.issued import Serialized, serialized
+from stepscope.findings.evidence.meetings import places_of
+from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said
 from stepscope.findings.finding import Finding
-from stepscope.findings.firsts import without_first_uses
-from stepscope.findings.hosts import sure
-from stepscope.findings.issued import Serialized, serialized
-from stepscope.findings.meets import places_of
-from stepscope.findings.parts import exposed_transfers, most_exposed, parts, said
 from stepscope.findings.words import ms
 from stepscope.model.profile import Profile
 

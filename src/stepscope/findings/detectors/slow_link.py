@@ -16,8 +16,8 @@ from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.comm.kinds import SEND_RECV, bus_factors
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.meetings import met, places_of, sides
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.meets import met, places_of, sides
 from stepscope.findings.words import ms
 
 ID = "slow-link"

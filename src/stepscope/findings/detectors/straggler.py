@@ -14,9 +14,9 @@ from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import expert_imbalance
+from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.peers import ALIKE, Compared, compared, pipeline_stage
 from stepscope.findings.finding import Finding
-from stepscope.findings.hosts import hosts
-from stepscope.findings.peers import ALIKE, Compared, compared, pipeline_stage
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.kernel_names import shorten

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import PLACES, Host, guilty, hosts, longest, stage_of
+from stepscope.findings.evidence.launching import USUAL_PACE_NS, slow
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.hosts import PLACES, Host, guilty, hosts, longest, stage_of
-from stepscope.findings.launching import USUAL_PACE_NS, slow
 from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
 

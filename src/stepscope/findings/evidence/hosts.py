@@ -19,8 +19,8 @@ from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.windows import WHOLE
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.finding import Confidence, Place
-from stepscope.findings.peers import pipeline_stage
 from stepscope.intervals import Spans, intersect, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

@@ -18,7 +18,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.derive.windows.windows import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.meets import reduces_gradients, sides
+from stepscope.findings.evidence.meetings import reduces_gradients, sides
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.hosts import hosts
+from stepscope.findings.evidence.hosts import hosts
 
 #: Host time per launch that an eager framework needs where nothing is wrong: the call, and as much again around it.
 USUAL_PACE_NS = 6_000

@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.meets import met, sides
+from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.words import ms
 
 #: A first transfer that takes so many times as long as the median of its like made connections.

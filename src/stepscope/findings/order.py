@@ -12,7 +12,7 @@ from stepscope.findings.detectors import (
     slow_link,
     straggler,
 )
-from stepscope.findings.firsts import without_first_uses
+from stepscope.findings.evidence.first_uses import without_first_uses
 
 
 def fixes(case: Case) -> Change:

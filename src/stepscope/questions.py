@@ -1,20 +1,19 @@
-"""Every analysis, found by its file: `analyses/<name>.py` is the command `<name>`, its function of that name the work.
+"""Every question that can be asked of a profile, in the groups of the help: the registry that all front ends read.
 
-A module that is a command has a docstring whose first line is the question it answers, `COLUMNS` (and `VARIANTS`, the
-columns under an option that changes them), and one function
+A question is a module: `analyses/<name>.py` is the command `<name>`, its function of that name the work. It has a
+docstring whose first line is the question it answers, `COLUMNS` (and `VARIANTS`, the columns under an option that
+changes them), and one function
 
     def overlap(profile: Profile, window: WindowSpec, *, by: Annotated[By, "what a row is"] = "stage") -> Result
 
 whose keyword-only parameters, with their annotations, become the options of the command line, of the Python method and
-of the agents' tool. An analysis of `profile: Profile | None` can also do without a profile. Modules whose name begins
-with an underscore are shared pieces, not commands. `ACROSS = True` says that the analysis reads a profile by parts
-(`Profile.map`), so that workers can share the reading.
+of the agents' tool. A question of `profile: Profile | None` can also do without a profile. `ACROSS = True` says that it
+reads a profile by parts (`Profile.map`), so that workers can share the reading.
 """
 
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,9 +26,39 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 if TYPE_CHECKING:  # `stepscope --help` reads the registry, and must not import Polars
     from stepscope.model.result import Col, Result
 
-_NOT_COMMANDS = {"registry"}
-#: Questions that rest on other questions live in a later layer, and are asked in the same way.
-_LATER = {"diagnose": "stepscope.findings.diagnose"}
+#: The modules, by name: listing them for the help must not import them.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Look": (
+        "analyses.info",
+        "analyses.setup",
+        "analyses.window",
+        "analyses.streams",
+        "analyses.timeline",
+        "analyses.mesh",
+    ),
+    "One rank": (
+        "analyses.breakdown",
+        "analyses.overlap",
+        "analyses.exposed",
+        "analyses.idle",
+        "analyses.iterations",
+        "analyses.kernels",
+        "analyses.nvtx",
+        "analyses.launches",
+        "analyses.concurrency",
+        "analyses.compile",
+        "analyses.source",
+    ),
+    "All ranks": (
+        "analyses.clocks",
+        "analyses.collectives",
+        "analyses.stragglers",
+        "analyses.pipeline",
+        "analyses.critical_path",
+    ),
+    "Conclude": ("findings.diagnose",),
+}
+_MODULES = {m.rsplit(".", 1)[1].replace("_", "-"): m for group in GROUPS.values() for m in group}
 
 
 @dataclass(frozen=True)
@@ -58,21 +87,14 @@ class Analysis:
     across: bool = False  # it reads the ranks apart from each other (`ACROSS`): workers can do that
 
 
-@cache
 def names() -> tuple[str, ...]:
-    """Names of all analyses, without importing any."""
-    found = (m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    own = (n.replace("_", "-") for n in found if not n.startswith("_") and n not in _NOT_COMMANDS)
-    return tuple(sorted([*own, *_LATER]))
-
-
-def _module(name: str) -> str:
-    return _LATER.get(name, f"stepscope.analyses.{name.replace('-', '_')}")
+    """Names of all questions, without importing any."""
+    return tuple(sorted(_MODULES))
 
 
 def question(name: str) -> str:
     """The one-line question of an analysis, read from its file: help must not import Polars."""
-    file = Path(__file__).parents[1].joinpath(*_module(name).split(".")[1:]).with_suffix(".py")
+    file = Path(__file__).parent.joinpath(*_MODULES[name].split(".")).with_suffix(".py")
     source = file.read_text("utf-8")
     match = re.match(r'\s*"""(.*?)(?:\n|""")', source)
     return match.group(1).strip() if match else ""
@@ -81,7 +103,7 @@ def question(name: str) -> str:
 @cache
 def get(name: str) -> Analysis:
     """The analysis called `name`."""
-    module = import_module(_module(name))
+    module = import_module(f"stepscope.{_MODULES[name]}")
     function = getattr(module, name.replace("-", "_"))
     doc = inspect.cleandoc(module.__doc__ or "")
     return Analysis(

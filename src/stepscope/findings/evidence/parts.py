@@ -19,7 +19,7 @@ from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.windows.windows import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.meets import sides
+from stepscope.findings.evidence.meetings import sides
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
 

@@ -1,0 +1,72 @@
+"""Asking a question: options checked, the window chosen, and the answer with what it rests on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stepscope import questions
+from stepscope.api.options import WINDOW_KEYWORDS, Ranks, check, keywords, parse_index, parse_ranks, takes_profile
+from stepscope.derive.windows.windows import WindowSpec
+from stepscope.errors import BadInput, GateFailed
+from stepscope.model import profile as model
+from stepscope.model.result import Result
+
+
+def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:
+    """Ask `profile` the question `name`; `options` are those of the command line, with underscores.
+
+    Without a profile, only what can do without one: `analyse(None, "compile", log="run.log")`.
+    """
+    analysis = questions.get(name)
+    if profile is None and analysis.needs_profile:
+        raise BadInput(f"{name} needs a profile", "name a trace, a directory or a glob")
+    valid = keywords(analysis)
+    unknown = [k for k in options if k not in valid]
+    if unknown:
+        raise TypeError(f"{name}: no option {unknown[0]!r}; it has {', '.join(valid)}")
+    for option in analysis.options:
+        if option.name in options:
+            check(option, options[option.name])
+            if takes_profile(option.type) and isinstance(options[option.name], str | Path):
+                from stepscope.api.opening import open as opened
+
+                options[option.name] = opened(options[option.name])
+    if rank is not None and profile is not None:
+        profile = profile.select(parse_ranks(rank))
+    asked: list[Any] = [profile]
+    if analysis.windowed:
+        chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
+        if "index" in chosen:
+            chosen["index"] = parse_index(chosen["index"])
+        asked.append(WindowSpec(**chosen))
+    try:
+        return _finished(analysis.function(*asked, **options), name, profile)
+    except GateFailed as failed:
+        if failed.result is not None:
+            failed.result = _finished(failed.result, name, profile)
+        raise
+
+
+def _finished(result: Result, name: str, profile: model.Profile | None) -> Result:
+    """The result with the scope that only the front end knows."""
+    result.command = name
+    if profile is None:
+        return result
+    used = set(profile.ranks["source"].to_list())
+    result.sources = [s for i, s in enumerate(profile.sources) if i in used]
+    result.ranks = profile.ranks.height
+    read = profile.notes if name == "info" else _warnings_folded(profile.notes)
+    result.notes = list(dict.fromkeys([*read, *result.notes]))
+    return result
+
+
+def _warnings_folded(notes: list[str]) -> list[str]:
+    """The profiler's own warnings as one line: they matter, but not before every answer."""
+    warned = [n for n in notes if "the profiler warned" in n or "the profiler gave" in n]
+    if len(warned) < 2:
+        return notes
+    return [
+        *(n for n in notes if n not in warned),
+        f"the profiler gave {len(warned)} warnings: `stepscope info` lists them",
+    ]

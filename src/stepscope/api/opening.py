@@ -1,0 +1,80 @@
+"""Opening files as profiles: the ranks of one job, or the runs of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope.api.profile import Profile
+from stepscope.api.workers import Opening, Workers
+from stepscope.errors import BadInput
+from stepscope.model import taxonomy as rules
+from stepscope.model.source import Source
+from stepscope.sources.open import open_sources
+from stepscope.store import cached
+
+if TYPE_CHECKING:
+    from stepscope.compare.grouping import Runs
+
+
+def open(  # the name that users see: stepscope.open
+    *paths: str | Path,
+    cache: bool = True,
+    nsys: str | None = None,
+    taxonomy: str | Path | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
+) -> Profile:
+    """Files, directories and globs, as one profile: the ranks of one job.
+
+    `cache=False` reads the files afresh and leaves nothing behind; `nsys` is the nsys to convert `.nsys-rep` files
+    with; `taxonomy` is a file of extra rules for what is communication. Questions across ranks read the files with
+    `jobs` processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the
+    Dask cluster whose scheduler is at `cluster`.
+    """
+    found = _opened(paths, cache=cache, nsys=nsys, taxonomy=taxonomy, jobs=jobs, cluster=cluster)
+    return found.profile(found.sources)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Sources, and what it takes to make profiles of them."""
+
+    sources: list[Source]
+    extra: rules.Taxonomy | None
+    workers: Workers
+
+    def profile(self, sources: list[Source]) -> Profile:
+        made = Profile(sources, self.extra)
+        made.workers = self.workers
+        return made
+
+
+def _opened(
+    paths: Sequence[str | Path],
+    *,
+    cache: bool = True,
+    nsys: str | None = None,
+    taxonomy: str | Path | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
+) -> _Opened:
+    if not paths:
+        raise BadInput("no profile given", "name a trace, a directory or a glob")
+    extra = rules.load(Path(taxonomy)) if taxonomy is not None else None
+    sources = open_sources(paths, nsys=nsys, wrap=cached if cache else None)
+    return _Opened(sources, extra, Workers(jobs, cluster, Opening(cache, nsys, extra)))
+
+
+def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[list[Profile], str]:
+    """Files that hold one run of a job or several, each as a profile; and how they were understood, in words.
+
+    `runs` says how files make runs: `one`, a run per `folder`, one per `file`, or by what they hold (`auto`).
+    """
+    from stepscope.compare.grouping import held, runs_of
+
+    whole = _opened(paths, **opening)
+    groups, said = runs_of([held(s) for s in whole.sources], runs)
+    return [whole.profile([whole.sources[i] for i in group]) for group in groups], said

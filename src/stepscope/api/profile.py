@@ -1,0 +1,64 @@
+"""A profile that answers: every question is a method of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import polars as pl
+
+from stepscope.api.methods import Methods
+from stepscope.api.workers import Workers
+from stepscope.model import profile as model
+from stepscope.model.result import Result
+
+if TYPE_CHECKING:
+    from stepscope.api.comparing import Given
+
+T = TypeVar("T")
+
+
+class Profile(model.Profile, Methods):
+    """A profile that answers: `p.window()`, `p.overlap(by="stage", rank="0,3-5")`. `dir(p)` lists the questions."""
+
+    #: who reads the parts of a profile of many files
+    workers = Workers()
+
+    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
+        """As `model.Profile.map`, by the workers that the profile was opened with."""
+        used = sorted(set(self.ranks["source"].to_list()))
+        paths = [self.paths[i] for i in used]
+        if len(used) < 2 or self.workers.wanted(paths) < 2:
+            return super().map(function, *args)
+        parts = [(p, self.ranks.filter(pl.col("source") == i)) for i, p in zip(used, paths, strict=True)]
+        results = []
+        for i, (result, notes) in zip(used, self.workers.map(parts, function, args), strict=True):
+            results.append(result)
+            for note in notes:
+                self._sources[i].quality.note(note)
+        return results
+
+    def compare(self, to: Given, **options: Any) -> Result:
+        """This run (the base) against another, or several: a profile, paths, or a list of profiles.
+
+        Options: by, margin, top, rank, anchor, period, whole, warmup. `api.compare` takes repeated runs of both sides.
+        """
+        from stepscope.api.comparing import compare
+
+        return compare(self, to, **options)
+
+    def gate(self, base: Given, **options: Any) -> Result:
+        """Is this run within limits of `base`: a profile, paths, or the file of a baseline? See `api.gate`."""
+        from stepscope.api.comparing import gate
+
+        return gate(base, self, **options)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files (or directories) it was opened from."""
+        return [s.path for s in self._sources]
+
+    def __repr__(self) -> str:
+        files = ", ".join(Path(s.file).name for s in self.sources[:3]) + (", …" if len(self.sources) > 3 else "")
+        return f"<stepscope.Profile of {self.ranks.height} rank{'s' * (self.ranks.height != 1)}: {files}>"
