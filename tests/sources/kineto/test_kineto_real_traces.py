@@ -32,6 +32,8 @@ TABLE = {
     "memset": "ops",
     "cuda_runtime": "calls",
     "cuda_driver": "calls",
+    "runtime": "calls",
+    "operator": "host",
     "user_annotation": "ranges",
     "cpu_op": "host",
     "python_function": "host",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,32 +27,32 @@ class Change:
     """Nothing, by default. Factors divide time; `inf` makes it vanish."""
 
     #: the host's own time between calls is divided by this: per rank, and for all other ranks
-    host: Mapping[int, float] = field(default_factory=dict)
-    every_host: float = 1.0
+    host_factor: Mapping[int, float] = field(default_factory=dict)
+    every_host_factor: float = 1.0
     #: host time in these stretches (rank's own clock) never passes
-    cut: Mapping[int, Spans] = field(default_factory=dict)
+    host_time_cut: Mapping[int, Spans] = field(default_factory=dict)
     #: calls that no longer wait for the GPU, and take no time
-    unheld: Mapping[int, I64] = field(default_factory=dict)
+    calls_not_waiting: Mapping[int, I64] = field(default_factory=dict)
     #: rows of `syncs`: waits of streams for events that are not made
-    unwaited: Mapping[int, I64] = field(default_factory=dict)
+    stream_waits_dropped: Mapping[int, I64] = field(default_factory=dict)
     #: communication ops that get a stream of their own, after what was before them: ops, and which new stream of each
-    aside: Mapping[int, tuple[I64, I64]] = field(default_factory=dict)
+    own_stream: Mapping[int, tuple[I64, I64]] = field(default_factory=dict)
     #: the host begins the step so much earlier, by rank
-    earlier: Mapping[int, int] = field(default_factory=dict)
+    host_start_earlier_ns: Mapping[int, int] = field(default_factory=dict)
     #: durations of kernels: factor by rank and name, and by rank and op
-    kernels: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    ops: Mapping[int, tuple[I64, npt.NDArray[np.float64]]] = field(default_factory=dict)
+    kernel_factor: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    op_factor: Mapping[int, tuple[I64, npt.NDArray[np.float64]]] = field(default_factory=dict)
     #: ops that follow the one before them on their stream without a gap: as if they were one
-    fused: Mapping[int, I64] = field(default_factory=dict)
-    #: transfers take no time; with `stage`, only those of that stage
-    hide: bool = False
-    stage: str | None = None
+    ops_fused: Mapping[int, I64] = field(default_factory=dict)
+    #: transfers take no time; with `hidden_stage`, only those of that stage
+    transfers_hidden: bool = False
+    hidden_stage: str | None = None
     #: transfers that are shorter by so many ns, by meeting (row of `Across.meetings`)
-    shorter: Mapping[int, int] = field(default_factory=dict)
+    transfer_less_ns: Mapping[int, int] = field(default_factory=dict)
     #: ops whose rank leaves them so much sooner after the others: ops, and ns of each (the rank's own bytes are fewer)
-    sooner: Mapping[int, tuple[I64, I64]] = field(default_factory=dict)
+    departure_less_ns: Mapping[int, tuple[I64, I64]] = field(default_factory=dict)
     #: communication ops whose transfer takes no time
-    instant: Mapping[int, I64] = field(default_factory=dict)
+    transfers_instant: Mapping[int, I64] = field(default_factory=dict)
 
     def of(self, entries: Mapping[int, I64], rank: int) -> I64:
         """The rows of one rank."""
@@ -60,13 +61,13 @@ class Change:
     @property
     def local(self) -> set[int] | None:
         """Ranks whose own graph differs by this change; None: all of them. What transfers take is no rank's own."""
-        if self.every_host != 1.0 or self.hide:
+        if self.every_host_factor != 1.0 or self.transfers_hidden:
             return None
         return {rank for part in self._local_parts for rank in part}
 
     @property
     def _local_parts(self) -> tuple[Mapping[int, Any], ...]:
-        return self.host, self.cut, self.unheld, self.unwaited, self.aside, self.kernels, self.ops, self.fused
+        return tuple(getattr(self, name) for name in _LOCAL)
 
     def on(self, rank: int) -> tuple[Any, ...]:
         """What the change has for one rank's own graph: the same objects, the same graph."""
@@ -74,24 +75,26 @@ class Change:
 
     def __and__(self, other: Change) -> Change:
         """Both changes at once; of two factors for one thing, the product, of two cuts, their sum."""
-        hide = self.hide or other.hide
+        stages = {c.hidden_stage for c in (self, other) if c.transfers_hidden}
         return Change(
-            host=_merged(self.host, other.host, lambda a, b: a * b),
-            every_host=self.every_host * other.every_host,
-            cut=_merged(self.cut, other.cut, _spans),
-            unheld=_merged(self.unheld, other.unheld, np.union1d),
-            unwaited=_merged(self.unwaited, other.unwaited, np.union1d),
-            aside=_merged(self.aside, other.aside, _rows),
-            earlier=_merged(self.earlier, other.earlier, max),
-            kernels=_merged(self.kernels, other.kernels, lambda a, b: _merged(a, b, lambda x, y: x * y)),
-            ops=_merged(self.ops, other.ops, _factors),
-            fused=_merged(self.fused, other.fused, np.union1d),
-            hide=hide,
-            stage=self.stage if not other.hide else other.stage if not self.hide else None,
-            shorter=_merged(self.shorter, other.shorter, max),
-            sooner=_merged(self.sooner, other.sooner, _rows),
-            instant=_merged(self.instant, other.instant, np.union1d),
+            every_host_factor=self.every_host_factor * other.every_host_factor,
+            transfers_hidden=bool(stages),
+            hidden_stage=stages.pop() if len(stages) == 1 else None,
+            **{name: _merged(getattr(self, name), getattr(other, name), both) for name, both in _BOTH.items()},
         )
+
+
+#: Fields that change one rank's own graph.
+_LOCAL = (
+    "host_factor",
+    "host_time_cut",
+    "calls_not_waiting",
+    "stream_waits_dropped",
+    "own_stream",
+    "kernel_factor",
+    "op_factor",
+    "ops_fused",
+)
 
 
 def _merged(a: Mapping[K, V], b: Mapping[K, V], both: Callable[[V, V], V]) -> dict[K, V]:
@@ -114,3 +117,20 @@ def _factors(a: tuple[I64, F64], b: tuple[I64, F64]) -> tuple[I64, F64]:
     found = np.ones(len(ops))
     np.multiply.at(found, at, np.concatenate([a[1], b[1]]))
     return ops, found
+
+
+#: What two entries for the same rank or meeting become.
+_BOTH: dict[str, Callable[[Any, Any], Any]] = {
+    "host_factor": mul,
+    "host_time_cut": _spans,
+    "calls_not_waiting": np.union1d,
+    "stream_waits_dropped": np.union1d,
+    "own_stream": _rows,
+    "host_start_earlier_ns": max,
+    "kernel_factor": lambda a, b: _merged(a, b, mul),
+    "op_factor": _factors,
+    "ops_fused": np.union1d,
+    "transfer_less_ns": max,
+    "departure_less_ns": _rows,
+    "transfers_instant": np.union1d,
+}

@@ -66,4 +66,6 @@ def even_rank(profile: Profile, rank: int | None, steps: dict[int, tuple[int, in
     kernels = {name: other / mean for name, mean, other in mine.select("name", "mean", "other").iter_rows() if name}
     slow = mine.filter(pl.col("name").is_null())
     host = float(slow["mean"][0] / slow["other"][0]) if slow.height and slow["other"][0] else 1.0
-    return f"rank {rank} is as fast as the median of its peers", Change(host={rank: host}, kernels={rank: kernels})
+    return f"rank {rank} is as fast as the median of its peers", Change(
+        host_factor={rank: host}, kernel_factor={rank: kernels}
+    )

@@ -72,7 +72,7 @@ def _runs(part: Profile, data: RankData, begin: int, last: int, change: Change) 
     is_comm = data.role[ops] == COMM
     dur[is_comm] = 0.0
     lag_s = _lag(data, ops, stream, np.full(len(ops), found.latency.stream))
-    lag_s[np.isin(ops, change.of(change.fused, data.rank))] = 0
+    lag_s[np.isin(ops, change.of(change.ops_fused, data.rank))] = 0
     lag_e = _lag(data, ops, event, _event_latency(data, ops, found))
     step = dur + np.where(first, 0, lag_s)
     # From each op's start to the run's end, by sums from the back.
@@ -139,13 +139,13 @@ def _first(data: RankData, ops: I64, inner: tuple[I64, I64], epoch: I64, marked:
 def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDArray[np.float64]:
     """How much longer each kernel takes."""
     found = np.ones(len(ops))
-    by_name = change.kernels.get(data.rank)
+    by_name = change.kernel_factor.get(data.rank)
     if by_name:
         ids, of = np.unique(data.name[ops], return_inverse=True)
         factor = np.array([by_name.get(t, 1.0) for t in part.names.gather(ids).to_list()])
         found = np.where(data.role[ops] == COMPUTE, factor[of.reshape(-1)], 1.0)
-    if data.rank in change.ops:
-        some, by_op = change.ops[data.rank]
+    if data.rank in change.op_factor:
+        some, by_op = change.op_factor[data.rank]
         every = np.ones(len(data.start))
         every[some] = by_op
         found = found * every[ops]
@@ -153,9 +153,9 @@ def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDA
 
 
 def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
-    hidden: Mask = (comm != NONE) & change.hide
-    if change.hide and change.stage is not None and len(ops):
-        hidden &= (data.stage_of(ops) == change.stage).to_numpy()
+    hidden: Mask = (comm != NONE) & change.transfers_hidden
+    if change.transfers_hidden and change.hidden_stage is not None and len(ops):
+        hidden &= (data.stage_of(ops) == change.hidden_stage).to_numpy()
     return hidden
 
 

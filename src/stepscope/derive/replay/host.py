@@ -34,11 +34,11 @@ class Waits:
 
     def __init__(self, data: RankData, found: Releases, begin: int, change: Change) -> None:
         self._data, self._found, self._begin = data, found, begin
-        self._factor = change.host.get(data.rank, change.every_host)
+        self._factor = change.host_factor.get(data.rank, change.every_host_factor)
         start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
         w, self._wait_of = _all_waits(data)
-        unheld = change.of(change.unheld, data.rank)
-        self._lost = _lost(w, start, end, unheld, change.cut.get(data.rank, Spans.empty()))
+        unheld = change.of(change.calls_not_waiting, data.rank)
+        self._lost = _lost(w, start, end, unheld, change.host_time_cut.get(data.rank, Spans.empty()))
         counted = ~w.start & ~np.isin(w.call, unheld)
         rows = np.flatnonzero(counted & (end[w.call] > begin) if len(w.call) else counted)
         #: by wait of `w`: the last one, at or before it, that is for an end and in the step

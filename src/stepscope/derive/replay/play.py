@@ -30,7 +30,7 @@ _NEVER = float("-inf")
 
 def play(path: Path, nodes: Nodes, graphs: list[Runs], change: Change) -> int:
     """Length of the step, replayed. `nodes` are those of `graphs`."""
-    begin = [at - change.earlier.get(g.rank, 0) for at, g in zip(nodes.begin, graphs, strict=True)]
+    begin = [at - change.host_start_earlier_ns.get(g.rank, 0) for at, g in zip(nodes.begin, graphs, strict=True)]
     return round(_play(nodes, begin, _Meetings(path, nodes, graphs, change)) - path.begin)
 
 
@@ -94,7 +94,7 @@ class _Meetings:
         #: by run: its number among communications, NONE for all others
         self.number = np.full(len(comm), NONE, dtype=np.int64)
         self.number[rows] = np.arange(len(rows))
-        instant = [g.hidden | np.isin(g.comm, change.of(change.instant, g.rank)) for g in graphs]
+        instant = [g.hidden | np.isin(g.comm, change.of(change.transfers_instant, g.rank)) for g in graphs]
         hidden = np.concatenate(instant)[rows] if graphs else np.empty(0, bool)
         dur = np.concatenate([g.dur for g in graphs])[rows] if graphs else np.empty(0, np.int64)
         self.hidden: list[bool] = hidden.tolist()
@@ -115,7 +115,7 @@ class _Meetings:
             np.maximum.at(through, of, (met.last + met.transfer)[meeting])
             self.rest[of] = np.maximum(met.end[mine] - through[of], 0)
             took = met.transfer.copy()
-            for m, less in change.shorter.items():
+            for m, less in change.transfer_less_ns.items():
                 took[m] = max(int(took[m]) - less, 0)
             self.took = took.tolist()
         self._sooner(key, change)
@@ -123,7 +123,7 @@ class _Meetings:
         self.meeting: list[int] = meeting.tolist()
 
     def _sooner(self, key: I64, change: Change) -> None:
-        for rank, (ops, by) in change.sooner.items():
+        for rank, (ops, by) in change.departure_less_ns.items():
             order = np.argsort(key)
             wanted = (rank << 40) | ops
             at = order[np.minimum(np.searchsorted(key[order], wanted), len(order) - 1)] if len(order) else ops[:0]

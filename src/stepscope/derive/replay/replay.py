@@ -103,7 +103,9 @@ def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tu
     word, _, value = text.partition("=")
     if word == "hide-comm":
         which = f"transfers of {value}" if value else "all transfers"
-        return f"{which} take no time; ranks still wait for each other", Change(hide=True, stage=value or None)
+        return f"{which} take no time; ranks still wait for each other", Change(
+            transfers_hidden=True, hidden_stage=value or None
+        )
     if word == "host":
         try:
             factor = float(value)
@@ -111,7 +113,7 @@ def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tu
             factor = 0.0
         if factor <= 0:
             raise BadInput(f"--what-if {text}: how much faster?", "give a factor, as in host=2")
-        return f"the host is {factor:g} times as fast between its waits", Change(every_host=factor)
+        return f"the host is {factor:g} times as fast between its waits", Change(every_host_factor=factor)
     if word == "even-rank":
         if value and not (value.isdigit() and int(value) in steps):
             raise BadInput(f"--what-if {text}: no such rank in the step", f"give one of {', '.join(map(str, steps))}")

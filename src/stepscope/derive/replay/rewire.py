@@ -21,8 +21,8 @@ _NOTHING: I64 = np.empty(0, np.int64)
 
 def rewired(data: RankData, found: Releases, change: Change) -> tuple[I64, I64]:
     """By op: the op before it on its stream, and behind the events that it waits for."""
-    unwaited = change.of(change.unwaited, data.rank)
-    aside, lane = change.aside.get(data.rank, (_NOTHING, _NOTHING))
+    unwaited = change.of(change.stream_waits_dropped, data.rank)
+    aside, lane = change.own_stream.get(data.rank, (_NOTHING, _NOTHING))
     if len(unwaited) == 0 and len(aside) == 0:
         return found.stream_before, found.event_before
     syncs = data.syncs

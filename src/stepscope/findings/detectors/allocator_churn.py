@@ -29,7 +29,7 @@ def _found(case: Case) -> dict[int, tuple[Host, I64]]:
 
 def freed(case: Case) -> Change:
     """No such calls; nothing where there are none."""
-    return Change(unheld={r: calls for r, (_, calls) in case.once(_found).items()})
+    return Change(calls_not_waiting={r: calls for r, (_, calls) in case.once(_found).items()})
 
 
 def detect(case: Case) -> list[Finding]:

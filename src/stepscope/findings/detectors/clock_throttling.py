@@ -34,7 +34,7 @@ def detect(case: Case) -> list[Finding]:
     found = {r: f for r, h in hosts(case).items() if (f := _slowed(h, samples.filter(pl.col("rank") == r))) is not None}
     if not found:
         return []
-    change = Change(ops={r: (ops, factor) for r, (ops, factor, _) in found.items()})
+    change = Change(op_factor={r: (ops, factor) for r, (ops, factor, _) in found.items()})
     lost = {
         r: float(((1 - factor) * (hosts(case)[r].data.end - hosts(case)[r].data.start)[ops]).sum())
         for r, (ops, factor, _) in found.items()

@@ -75,7 +75,7 @@ def change(case: Case) -> Change:
             ops = ops[data.role[ops] == COMPUTE]
             mean = float(np.mean(list(amount.values())))
             factors[data.rank] = ops, np.full(len(ops), mean / amount[place[data.rank]])
-    return Change(ops=factors)
+    return Change(op_factor=factors)
 
 
 def _stages(case: Case) -> list[Finding]:
@@ -115,7 +115,7 @@ def _ranks(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"ranks {ranks_text(ranks)} have more to compute than others that do the same work",
-            case.saved(Change(kernels={r: c.factors() for r, c in more.items()})),
+            case.saved(Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
             f"rank {worst.rank} computes {ms(worst.excess_ns / case.steps)} per step beyond the median of its peers, "
             "in some of its kernels only",

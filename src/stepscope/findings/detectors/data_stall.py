@@ -55,7 +55,7 @@ def _between(case: Case) -> dict[int, Spans]:
 
 def fetched(case: Case) -> Change:
     """Input that is there when it is needed; nothing where it is."""
-    return Change(cut={r: s for r, (_, s, _) in case.once(_found).items()})
+    return Change(host_time_cut={r: s for r, (_, s, _) in case.once(_found).items()})
 
 
 def detect(case: Case) -> list[Finding]:

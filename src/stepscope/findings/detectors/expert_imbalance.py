@@ -82,7 +82,7 @@ def change(case: Case) -> Change:
         keep = case.once(kept)[rank]
         kernels[rank] = case.once(compared)[rank].factors(keep)
         sooner[rank] = mine["op"].to_numpy(), (mine["over"].to_numpy() * (1 - keep)).astype(np.int64)
-    return Change(kernels=kernels, sooner=sooner)
+    return Change(kernel_factor=kernels, departure_less_ns=sooner)
 
 
 def detect(case: Case) -> list[Finding]:

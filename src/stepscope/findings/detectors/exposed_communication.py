@@ -87,14 +87,14 @@ def _saved(case: Case, mine: dict[int, Part]) -> tuple[int, Confidence]:
 
     Where nothing tells what waits for what, it is what the middle rank exposes after the last rank has come.
     """
-    instant = Change(instant={r: p.ops for r, p in mine.items()})
+    instant = Change(transfers_instant={r: p.ops for r, p in mine.items()})
     try:
         if bool(case.path.steps["events"].all()):
             saved = case.saved(instant, max(p.wall_ns for p in mine.values()), beside=case.once(fixes))
             return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:
         pass
-    moved, known = exposed_transfers(case, {r: p.ops for r, p in mine.items()}, case.once(fixes).shorter)
+    moved, known = exposed_transfers(case, {r: p.ops for r, p in mine.items()}, case.once(fixes).transfer_less_ns)
     return int(np.median(moved)) // case.steps, "medium" if known else "low"
 
 

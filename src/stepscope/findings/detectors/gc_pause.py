@@ -41,7 +41,7 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"Python's garbage collector stops the host ({len(pauses)} times on rank {worst})",
-            case.saved(Change(cut={r: s for r, (_, s) in found.items()})),
+            case.saved(Change(host_time_cut={r: s for r, (_, s) in found.items()})),
             sure(case),
             f"collections take {ms(pauses.length() / case.steps)} of the step on rank {worst}, the longest "
             f"{ms(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "

@@ -32,7 +32,7 @@ def _found(case: Case) -> dict[int, tuple[Host, Compiled, Spans]]:
 
 def unbroken(case: Case) -> Change:
     """Whole graphs, compiled before; nothing where they are."""
-    return Change(cut={r: spans for r, (_, _, spans) in case.once(_found).items()})
+    return Change(host_time_cut={r: spans for r, (_, _, spans) in case.once(_found).items()})
 
 
 def detect(case: Case) -> list[Finding]:

@@ -131,14 +131,14 @@ def detect(case: Case) -> list[Finding]:
 
 def _change(every: dict[int, _Syncs], mine: dict[int, I64], kind: int) -> Change:
     if kind != ITEM:
-        return Change(unheld=mine)
+        return Change(calls_not_waiting=mine)
     copies = {r: every[r].numbers() for r in mine}
     calls = {r: np.union1d(mine[r], every[r].host.data.launch[copies[r]]) for r in mine}
     return Change(
-        unheld=calls,
-        cut={r: _handled(every[r].host, mine[r]) for r in mine},
-        fused=copies,
-        ops={r: (c, np.zeros(len(c))) for r, c in copies.items()},
+        calls_not_waiting=calls,
+        host_time_cut={r: _handled(every[r].host, mine[r]) for r in mine},
+        ops_fused=copies,
+        op_factor={r: (c, np.zeros(len(c))) for r, c in copies.items()},
     )
 
 

@@ -103,7 +103,7 @@ def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFram
     )
     first = rows.filter(pl.col("place") == 0).height == rows.height and rows.height > 0
     at = "at the beginning of the step" if first or not rows.height else "between launches"
-    return _Late(group, host, total, Change(cut=cut, earlier=earlier), where, at)
+    return _Late(group, host, total, Change(host_time_cut=cut, host_start_earlier_ns=earlier), where, at)
 
 
 def _begins(case: Case) -> dict[int, int]:

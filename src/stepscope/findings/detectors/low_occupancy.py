@@ -68,7 +68,7 @@ def detect(case: Case) -> list[Finding]:
     data, (ops, _) = hosts(case)[worst].data, found[worst]
     by_name = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]}).group_by("name").sum()
     top = short_names(case.profile.names.gather(by_name.sort("ns", "name", descending=True)["name"][:1]))[0]
-    saved = case.saved(Change(ops=found))
+    saved = case.saved(Change(op_factor=found))
     return [
         Finding(
             ID,

@@ -31,7 +31,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{'graphs are instantiated' if graphs else 'code is loaded'} in the step "
             f"({counted(names, case.steps)} on rank {worst})",
-            case.saved(Change(unheld={r: calls for r, (_, calls) in found.items()})),
+            case.saved(Change(calls_not_waiting={r: calls for r, (_, calls) in found.items()})),
             sure(case),
             f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, the GPU "
             f"waits for {ms(host.idle_ns('load') / case.steps)} of it",

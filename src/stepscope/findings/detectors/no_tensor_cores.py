@@ -39,7 +39,7 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
     host, ops = found[worst]
-    saved = case.saved(Change(ops={r: (o, np.full(len(o), 1 / _FASTER)) for r, (_, o) in found.items()}))
+    saved = case.saved(Change(op_factor={r: (o, np.full(len(o), 1 / _FASTER)) for r, (_, o) in found.items()}))
     by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
     by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
     top = short_names(host.profile.names.gather(by_name["name"][:1]))[0]

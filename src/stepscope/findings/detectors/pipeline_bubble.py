@@ -56,7 +56,7 @@ def detect(case: Case) -> list[Finding]:
         return []
     # A host of no cost of its own: what is left is neither the host's nor another finding's.
     even = case.once(fixes) & case.once(compute_imbalance.change) & _instant(case)
-    explained = case.replay.saved(even & Change(every_host=1e6))
+    explained = case.replay.saved(even & Change(every_host_factor=1e6))
     over = max(int(mean - least) - explained, 0) // case.steps
     worst = max(rows, key=lambda r: (r["bubble_ns"], -r["rank"]))
     shape = f"{found.summary.get('schedule')}, {found.summary.get('stages')} stages"
@@ -87,7 +87,7 @@ def _instant(case: Case) -> Change:
             (purpose_of(p, d, w.ops[d.role[w.ops] == COMM]) == PIPELINE).to_numpy()
         ]
     )
-    return Change(instant=ops)
+    return Change(transfers_instant=ops)
 
 
 def _where(case: Case, rank: int) -> tuple[Place, ...]:

@@ -50,7 +50,7 @@ def _forced(case: Case) -> dict[int, Forced]:
 
 def unforced(case: Case) -> Change:
     """The step without them."""
-    return Change(unheld={r: f.calls for r, f in forced(case).items()})
+    return Change(calls_not_waiting={r: f.calls for r, f in forced(case).items()})
 
 
 def detect(case: Case) -> list[Finding]:

@@ -47,8 +47,8 @@ def change(case: Case) -> Change:
     """The step with nothing serialized."""
     found = case.once(serialized)
     return Change(
-        unwaited={r: s.waits for r, s in found.items() if len(s.waits)},
-        aside={r: (s.inline, s.lane) for r, s in found.items() if len(s.inline)},
+        stream_waits_dropped={r: s.waits for r, s in found.items() if len(s.waits)},
+        own_stream={r: (s.inline, s.lane) for r, s in found.items() if len(s.inline)},
     )
 
 
@@ -85,9 +85,9 @@ def _bounded(case: Case) -> list[Finding]:
     names = said(keys[0]) if len(keys) == 1 else f"communication of {', '.join(keys)}"
     beside = case.once(change) & case.once(without_first_uses) & _usual_links(case)
     if bool(case.path.steps["events"].all()):
-        saved = case.saved(Change(instant=joined), sum(wall.values()), beside=beside)
+        saved = case.saved(Change(transfers_instant=joined), sum(wall.values()), beside=beside)
     else:  # nothing says what waits for what: what is exposed of the transfers
-        saved = int(np.median(exposed_transfers(case, joined, beside.shorter)[0])) // case.steps
+        saved = int(np.median(exposed_transfers(case, joined, beside.transfer_less_ns)[0])) // case.steps
     n = sum(map(len, joined.values())) // len(joined) // case.steps
     return [
         Finding(

@@ -123,12 +123,12 @@ def change(case: Case) -> Change:
     found = case.once(slow)
     if found is None or not case.material(int(found.table["over_ns"].sum())):
         return Change()
-    return Change(shorter=dict(found.table.select("meeting", "over_ns").iter_rows()))
+    return Change(transfer_less_ns=dict(found.table.select("meeting", "over_ns").iter_rows()))
 
 
 def detect(case: Case) -> list[Finding]:
     found, what = case.once(slow), case.once(change)
-    if found is None or not what.shorter:
+    if found is None or not what.transfer_less_ns:
         return []
     table = found.table
     slower = float((table["each_ns"] / table["usual_ns"]).median())  # type: ignore[arg-type]

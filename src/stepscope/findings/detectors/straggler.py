@@ -54,7 +54,7 @@ def change(case: Case) -> Change:
 def _as_peers(case: Case, group: dict[int, Compared]) -> Change:
     """Kernels of these ranks as long as their peers', and none that these do not launch."""
     cut = {r: spans for r, c in group.items() if len(spans := _launching(case, c))}
-    return Change(kernels={r: c.factors() for r, c in group.items()}, cut=cut)
+    return Change(kernel_factor={r: c.factors() for r, c in group.items()}, host_time_cut=cut)
 
 
 def _launching(case: Case, mine: Compared) -> Spans:

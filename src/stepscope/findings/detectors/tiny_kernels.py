@@ -101,7 +101,7 @@ def _found(case: Case) -> dict[int, _Stretches]:
 def fuse(case: Case) -> Change:
     """Tiny kernels launched together; nothing where there are none."""
     found = case.once(_found)
-    return Change(fused={r: s.fused for r, s in found.items()}, cut={r: s.cut for r, s in found.items()})
+    return Change(ops_fused={r: s.fused for r, s in found.items()}, host_time_cut={r: s.cut for r, s in found.items()})
 
 
 def detect(case: Case) -> list[Finding]:

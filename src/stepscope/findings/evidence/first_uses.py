@@ -39,7 +39,7 @@ def first_uses(case: Case) -> pl.DataFrame:
 
 def without_first_uses(case: Case) -> Change:
     """The step with every first transfer as long as those that follow."""
-    return Change(shorter=dict(case.once(first_uses).select("meeting", "over_ns").iter_rows()))
+    return Change(transfer_less_ns=dict(case.once(first_uses).select("meeting", "over_ns").iter_rows()))
 
 
 def first_use_notes(case: Case) -> list[str]:
