@@ -18,7 +18,7 @@ from stepscope import questions
 from stepscope.api.options import WINDOW_KEYWORDS
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
 from stepscope.model.schema import TABLES

@@ -17,7 +17,7 @@ from stepscope import api
 from stepscope.analyses.compile import compile
 from stepscope.cli.main import run
 from stepscope.derive.pytorch.log import parse
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 DATA = Path(__file__).parents[1] / "data" / "compile"

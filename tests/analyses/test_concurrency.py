@@ -16,7 +16,7 @@ from stepscope import api
 from stepscope.analyses.concurrency import concurrency
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.rank.data import ranks_of
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 
 WHOLE = WindowSpec()

@@ -13,7 +13,7 @@ import pytest
 from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.kernels import kernels
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 WHOLE = WindowSpec()

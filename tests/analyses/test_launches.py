@@ -17,7 +17,7 @@ from fake import call, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.launches import launches
 from stepscope.derive.host import launch_queue as _queue
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 
 WHOLE = WindowSpec()

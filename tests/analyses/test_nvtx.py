@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fake import call, comm, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.nvtx import nvtx as ask
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 TREE = {

@@ -17,7 +17,7 @@ from stepscope import api
 from stepscope.analyses.breakdown import breakdown
 from stepscope.analyses.exposed import exposed
 from stepscope.analyses.overlap import overlap
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 WHOLE = WindowSpec()

@@ -14,7 +14,7 @@ from random_profiles import Tables, cause, part, profiles
 from stepscope import api
 from stepscope.analyses.breakdown import breakdown
 from stepscope.analyses.idle import idle
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 
 WHOLE = WindowSpec()

@@ -15,7 +15,7 @@ import pytest
 import stepscope
 from fake import Row, call, make, nvtx, op
 from stepscope.analyses.source import NO_FRAME, source
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
 DATA = Path(__file__).parents[1] / "data" / "source"

@@ -8,7 +8,7 @@ import pytest
 from fake import call, comm, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.timeline import timeline
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 

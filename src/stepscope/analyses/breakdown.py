@@ -15,7 +15,9 @@ from stepscope.derive.accounting.tree import TREE_COLUMNS, tree_rows
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.windows.between import between_notes
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 

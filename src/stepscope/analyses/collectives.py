@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.comm.table import imbalance, inside, table_of
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

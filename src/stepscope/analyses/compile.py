@@ -27,7 +27,9 @@ from stepscope.derive.pytorch.compiled import INDUCTOR, Compiled, compiled
 from stepscope.derive.pytorch.log import LOG_COLUMNS, log_result
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
-from stepscope.derive.windows.windows import WHOLE, Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.model.nesting import NONE

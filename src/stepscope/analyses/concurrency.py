@@ -27,7 +27,9 @@ from stepscope.derive.graph.dependencies import Dependencies, dependencies
 from stepscope.derive.host.idle_causes import Calls
 from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.model.kernel_names import shorten

@@ -22,7 +22,8 @@ from stepscope.derive.comm.across import Align
 from stepscope.derive.graph.critical_path import Clock, Path, walk
 from stepscope.derive.graph.segments import KINDS
 from stepscope.derive.replay import replay as _replay
-from stepscope.derive.windows.windows import WHOLE, WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result

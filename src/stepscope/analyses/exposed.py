@@ -17,7 +17,8 @@ from stepscope.derive.accounting.exposure import CommOps, bare_notes, comm_ops, 
 from stepscope.derive.rank.data import COMPUTE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.pattern import check_pattern
-from stepscope.derive.windows.windows import WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import covered, gaps, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

@@ -19,7 +19,8 @@ from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.windows.between import between_notes
-from stepscope.derive.windows.windows import WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.derive.rank.data import ranks_of
-from stepscope.derive.windows.windows import WHOLE, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

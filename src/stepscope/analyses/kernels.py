@@ -18,7 +18,9 @@ from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.pattern import check_pattern
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names

@@ -22,7 +22,9 @@ from stepscope.derive.host.bound import verdict
 from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_launch, graph_notes
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered, union
 from stepscope.model.demangle import demangled

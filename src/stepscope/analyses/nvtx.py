@@ -23,7 +23,9 @@ from stepscope.derive.accounting.forest import Forest, Gpu, forest, launched
 from stepscope.derive.accounting.tree import NO_RANGE
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

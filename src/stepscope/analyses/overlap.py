@@ -17,7 +17,8 @@ from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.rank.data import NO_STAGE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.pattern import check_pattern
-from stepscope.derive.windows.windows import WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks

@@ -27,7 +27,8 @@ from stepscope.derive.pipelines import two_stages as _twostage
 from stepscope.derive.pipelines.chunks import CHUNKS, Work
 from stepscope.derive.pipelines.chunks import works as works_of
 from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
-from stepscope.derive.windows.windows import Windows, WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

@@ -26,7 +26,9 @@ from stepscope.derive.pytorch import torch_stacks as _callers
 from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE

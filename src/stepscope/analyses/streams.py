@@ -16,7 +16,9 @@ import polars as pl
 from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.comm.purpose import purpose_of, unanimous
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
-from stepscope.derive.windows.windows import Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 

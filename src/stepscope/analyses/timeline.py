@@ -25,8 +25,10 @@ from stepscope.derive.comm.across import Align
 from stepscope.derive.comm.common_clock import common_clock
 from stepscope.derive.rank.data import STAGE, RankData, ranks_of
 from stepscope.derive.rank.pattern import check_pattern
-from stepscope.derive.windows.step import step as step_of
-from stepscope.derive.windows.windows import WHOLE, Window, WindowSpec, windows
+from stepscope.derive.windows.choosing import step as step_of
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.intervals import Spans
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

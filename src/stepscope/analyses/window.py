@@ -6,7 +6,8 @@ when a figure surprises: the GPU often lags the host by more than a step.
 
 from __future__ import annotations
 
-from stepscope.derive.windows.windows import WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from stepscope import questions
 from stepscope.api.options import WINDOW_KEYWORDS, Ranks, check, keywords, parse_index, parse_ranks, takes_profile
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model.result import Result

@@ -11,8 +11,7 @@ from stepscope.compare import facts as about
 from stepscope.compare.run import Run, measure
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
-from stepscope.derive.windows.step import STEPS
-from stepscope.derive.windows.windows import CHUNK
+from stepscope.derive.windows.steps import CHUNK, STEPS
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 

@@ -18,11 +18,11 @@ from stepscope.compare.steps import Kind, StepSpec, steps_of
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
-from stepscope.derive.windows.windows import some_ranks
 from stepscope.errors import CannotAnswer
 from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
 from stepscope.model.taxonomy import COMMUNICATION
 
 I64 = npt.NDArray[np.int64]

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.step import STEPS
-from stepscope.derive.windows.windows import CHUNK, WHOLE, Anchors, WindowSpec, anchors_of, by_launch
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.steps import CHUNK, STEPS, Anchors, anchors_of
+from stepscope.derive.windows.window import WHOLE, by_launch
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 

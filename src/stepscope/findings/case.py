@@ -16,8 +16,10 @@ from stepscope.derive.graph.critical_path import Clock, Path, walk
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
-from stepscope.derive.windows.step import step
-from stepscope.derive.windows.windows import CHUNK, WHOLE, Window, WindowSpec
+from stepscope.derive.windows.choosing import step
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.steps import CHUNK
+from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, subtract, union
 from stepscope.model.profile import Profile

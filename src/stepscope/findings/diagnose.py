@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from stepscope.derive.comm.across import Align
 from stepscope.derive.comm.communicators import ranks_text
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Skipped, ranked

@@ -9,7 +9,9 @@ import polars as pl
 
 from stepscope.capture.spec import NVTX_TRIGGER
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.windows import WHOLE, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE
 from stepscope.model.profile import Profile
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
 

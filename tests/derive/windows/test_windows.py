@@ -12,7 +12,8 @@ from stepscope.analyses.info import info
 from stepscope.analyses.iterations import iterations
 from stepscope.analyses.streams import streams
 from stepscope.analyses.window import window
-from stepscope.derive.windows.windows import WHOLE, WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer
 
 

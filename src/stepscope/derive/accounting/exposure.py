@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
-from stepscope.derive.windows.windows import Window
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered
 from stepscope.model.profile import Profile

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import Partition
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.windows import Window
+from stepscope.derive.windows.window import Window
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col

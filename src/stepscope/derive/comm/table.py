@@ -12,7 +12,9 @@ from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.axes import axes_of
 from stepscope.derive.comm.communicators import AXIS_OF
 from stepscope.derive.comm.kinds import ALL_TO_ALL, bus_factors
-from stepscope.derive.windows.windows import WHOLE, WindowSpec, windows
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import WHOLE
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 

@@ -21,9 +21,9 @@ from stepscope.derive.graph.releases import nearest_comm, releases
 from stepscope.derive.graph.segments import Wanted, stretches
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_counts, notes_of_counts
+from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.cut_off import cut_off
-from stepscope.derive.windows.step import step
-from stepscope.derive.windows.windows import WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile

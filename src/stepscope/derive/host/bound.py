@@ -16,7 +16,7 @@ import numpy as np
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import API, CAUSES, HOST, Pieces, causes
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.windows import Window
+from stepscope.derive.windows.window import Window
 
 HOST_BOUND, OVERHEAD = "host-bound", "overhead-bound"
 #: Verdict by the part that is largest.

@@ -17,9 +17,10 @@ import polars as pl
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.schedules import LABEL, pieces
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.cut_off import cut_off
-from stepscope.derive.windows.step import step
-from stepscope.derive.windows.windows import Window, Windows, WindowSpec
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, gaps, union
 from stepscope.model.labels import parse_setup
 from stepscope.model.nesting import NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepscope.derive.rank.data import RankData, ranks_of
-from stepscope.derive.windows.windows import Window, Windows
+from stepscope.derive.windows.window import Window, Windows
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 

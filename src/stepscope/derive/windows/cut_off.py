@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.windows import anchors_of
+from stepscope.derive.windows.steps import anchors_of
 
 
 def cut_off(data: RankData) -> list[str]:

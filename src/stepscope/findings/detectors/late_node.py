@@ -19,7 +19,7 @@ from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.peers.lateness import DATA
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
-from stepscope.derive.windows.windows import WHOLE
+from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts, sure
 from stepscope.findings.evidence.launching import slow as slow_hosts

@@ -23,7 +23,7 @@ from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.rank.data import NO_STAGE, RankData
 from stepscope.derive.replay.change import Change
-from stepscope.derive.windows.windows import Window
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.detectors import slow_link

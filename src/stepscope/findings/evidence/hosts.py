@@ -17,7 +17,7 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
 from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
-from stepscope.derive.windows.windows import WHOLE
+from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.finding import Confidence, Place

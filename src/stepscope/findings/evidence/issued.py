@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
-from stepscope.derive.windows.windows import Window
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import reduces_gradients, sides

@@ -16,7 +16,7 @@ from stepscope.derive.accounting.exposure import comm_ops
 from stepscope.derive.comm.kinds import kinds
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
-from stepscope.derive.windows.windows import Window
+from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides

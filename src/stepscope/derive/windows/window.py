@@ -1,0 +1,99 @@
+"""A window on one rank: chosen on the host's timeline, measured on the GPU's (semantics §4)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.steps import Anchors
+
+#: Label of a window that is all that was captured.
+WHOLE = "(whole capture)"
+
+
+@dataclass(frozen=True)
+class Window:
+    """One instance on one rank. GPU times are null where nothing was launched in it."""
+
+    rank: int
+    pid: int | None
+    label: str
+    index: int
+    count: int
+    cpu_start_ns: int | None
+    cpu_end_ns: int | None
+    gpu_start_ns: int | None
+    gpu_end_ns: int | None
+    #: rows, within the rank's ops, of the ops that belong to it
+    ops: npt.NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
+    clipped: bool = False  # a --start/--end window: ops are cut at its edges
+
+    @property
+    def gpu_ns(self) -> int:
+        """Length of the GPU window."""
+        return 0 if self.gpu_start_ns is None or self.gpu_end_ns is None else self.gpu_end_ns - self.gpu_start_ns
+
+    def row(self) -> dict[str, Any]:
+        """The window as JSON's `window` shows it."""
+        data = asdict(self)
+        del data["ops"], data["clipped"]
+        return data
+
+
+@dataclass
+class Windows:
+    """The windows of a question, one per rank (more with `--index all`), and what was noted on the way."""
+
+    spans: list[Window]
+    notes: list[str]
+    #: rank -> instances of its anchor, where windows are instances
+    anchors: dict[int, Anchors] = field(default_factory=dict)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [w.row() for w in self.spans]
+
+    def of(self, rank: int) -> list[Window]:
+        return self._of_rank.get(rank, [])
+
+    @cached_property
+    def _of_rank(self) -> dict[int, list[Window]]:
+        found: dict[int, list[Window]] = {}
+        for w in self.spans:
+            found.setdefault(w.rank, []).append(w)
+        return found
+
+
+def by_launch(data: RankData, anchors: Anchors, k: int, period: bool) -> Window:
+    """The window of the k-th instance: its own ops, or with `period` all up to the next one's first."""
+    if period and k + 1 < len(anchors.label):
+        return _by_period(data, anchors, k)
+    lo, hi = int(anchors.start[k]), int(anchors.end[k])
+    ops, gpu = data.launched_between(lo, hi)
+    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, hi, gpu[0], gpu[1], ops)
+
+
+def _by_period(data: RankData, anchors: Anchors, k: int) -> Window:
+    """From the first op launched in the instance to the first op launched in the next one."""
+    lo, then, hi = int(anchors.start[k]), int(anchors.start[k + 1]), int(anchors.end[k + 1])
+    ops, (first, last) = data.launched_between(lo, then)
+    following = data.launched_between(then, hi)[1][0]
+    if first is not None and following is not None and following > first:
+        last = following
+    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, then, first, last, ops)
+
+
+def whole_capture(data: RankData) -> Window:
+    every = np.arange(len(data.start), dtype=np.int64)
+    lo, hi = data.host_span()
+    gpu = (int(data.start.min()), int(data.end.max())) if len(every) else (None, None)
+    return Window(data.rank, data.pid, WHOLE, 0, 1, lo, hi, gpu[0], gpu[1], every)
+
+
+def by_gpu_time(data: RankData, start: int, end: int) -> Window:
+    ops = np.flatnonzero((data.start < end) & (data.end > start))
+    return Window(data.rank, data.pid, f"[{start}, {end})", 0, 1, None, None, start, end, ops, clipped=True)
