@@ -6,16 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
+from fake import Row, make
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
-from stepscope.model.columns import Part
+from stepscope.model.profile import Profile
 from stepscope.model.result import Result
-from stepscope.model.schema import PROCESSES, empty
-from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.detect import kind_of
 
 Line = dict[str, Any]
@@ -194,6 +192,11 @@ def test_logs_are_told_from_traces(tmp_path):
     assert kind_of(tmp_path / "pretty.json") == "kineto"
 
 
+def of_ranges(ranges: list[Row]) -> Profile:
+    """A profile of ranges alone."""
+    return make(ranges=[{"tid": 1, "kind": "startend", "closed": True} | r for r in ranges])
+
+
 def test_ranges_of_a_profile_give_the_same(tmp_path):
     """The same chunks as NVTX ranges, numbered or not, with and without an emitting range."""
     ms = 1_000_000
@@ -206,33 +209,9 @@ def test_ranges_of_a_profile_give_the_same(tmp_path):
             {"name": "pp:stage0:decode", "start_ns": (at + 8) * ms, "end_ns": (at + 9) * ms},
             {"name": f"pp:emit k={k}", "start_ns": int(emit * ms), "end_ns": int(emit * ms), "kind": "mark"},
         ]
-    source = RangeSource(ranges)
-    rows = api.analyse(api.Profile([source]), "pipeline").rows
+    rows = api.analyse(of_ranges(ranges), "pipeline").rows
     assert rows.equals(ask(log(tmp_path, [0, 4, 9, 16.5])).rows)
-    quiet = RangeSource([r for r in ranges if "emit" not in r["name"]])
-    result = api.analyse(api.Profile([quiet]), "pipeline")
+    quiet = of_ranges([r for r in ranges if "emit" not in r["name"]])
+    result = api.analyse(quiet, "pipeline")
     assert result.rows["period_ns"].to_list() == [None, 20 * ms, 20 * ms, 20 * ms]
     assert any("no emitting" in n for n in result.notes)
-
-
-class RangeSource:
-    """A profile of ranges alone."""
-
-    def __init__(self, ranges: list[dict[str, Any]]) -> None:
-        self.path, self.info, self.quality = Path("r.sqlite"), SourceInfo("r.sqlite", "nsys-sqlite"), Quality()
-        self._names = list(dict.fromkeys(r["name"] for r in ranges))
-        common = {"proc": 0, "tid": 1, "kind": "startend", "closed": True}
-        self._rows = [common | r | {"name": self._names.index(r["name"])} for r in ranges]
-
-    def processes(self) -> pl.DataFrame:
-        rows = [{"proc": p, "pid": p, "host": "h", "rank": p, "rank_from": "setup label"} for p in (0, 1)]
-        return pl.DataFrame(rows, schema=PROCESSES)
-
-    def tables(self) -> frozenset[str]:
-        return frozenset({"ranges"})
-
-    def read(self, table: str, part: Part = "core") -> Chunk:
-        if table != "ranges":
-            return Chunk(empty(table, part))
-        frame = conform(pl.DataFrame(self._rows, infer_schema_length=None), table, part)
-        return Chunk(canonical(frame, table), pl.Series("name", self._names))

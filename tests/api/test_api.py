@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import stepscope
-from memory_source import MemorySource
+from fake import three_steps
 from stepscope import api
 from stepscope.api import opening
 
 
 @pytest.fixture
 def profile(monkeypatch: pytest.MonkeyPatch) -> api.Profile:
-    monkeypatch.setattr(opening, "open_sources", lambda *_, **__: [MemorySource()])
+    monkeypatch.setattr(opening, "open_sources", lambda *_, **__: [three_steps()])
     return stepscope.open("x.sqlite")
 
 
@@ -21,7 +21,7 @@ def test_an_analysis_is_a_method(profile):
     assert result.rows["rank"].to_list() == [1]
     assert result.rows["label"].to_list() == ["step 0"]
     assert (result.command, result.ranks) == ("window", 1)
-    assert result.sources[0].file == "memory.sqlite"
+    assert result.sources[0].file == "fake.sqlite"
     assert result.notes[0] == "the recording began late"
     assert "step 0" in result._repr_html_()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_source import MemorySource
+from fake import FakeSource, three_steps
 from stepscope.api import opening
 from stepscope.cli.main import run
 
@@ -23,15 +23,15 @@ class Ran:
 
 
 @pytest.fixture
-def sources(monkeypatch: pytest.MonkeyPatch) -> list[MemorySource]:
+def sources(monkeypatch: pytest.MonkeyPatch) -> list[FakeSource]:
     """What `stepscope.open` finds, whatever paths are given."""
-    found = [MemorySource()]
+    found = [three_steps()]
     monkeypatch.setattr(opening, "open_sources", lambda *_, **__: found)
     return found
 
 
 @pytest.fixture
-def stepscope(capfd: pytest.CaptureFixture[str], sources: list[MemorySource]) -> Callable[..., Ran]:
+def stepscope(capfd: pytest.CaptureFixture[str], sources: list[FakeSource]) -> Callable[..., Ran]:
     def call(*arguments: str | Path) -> Ran:
         status = run([str(a) for a in arguments])
         out, err = capfd.readouterr()

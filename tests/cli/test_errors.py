@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_source import MemorySource
+from fake import three_steps
 from stepscope import questions
 from stepscope.api import opening
 from stepscope.errors import BadInput, GateFailed
@@ -53,7 +53,7 @@ def test_what_the_profile_lacks_is_three(stepscope):
 
 
 def test_no_gpu_activity_is_three(stepscope, sources):
-    sources[:] = [MemorySource(tables=("calls", "ranges"))]
+    sources[:] = [three_steps(tables=("calls", "ranges"))]
     ran = stepscope("streams", "x")
     assert ran.status == 3
     assert "--trace=cuda" in ran.err
@@ -99,7 +99,7 @@ def test_traceback_only_on_request(stepscope, monkeypatch):
 def test_an_input_is_never_overwritten(stepscope, sources, tmp_path: Path):
     trace = tmp_path / "trace.json"
     trace.write_text("precious")
-    sources[:] = [MemorySource(trace)]
+    sources[:] = [three_steps(trace)]
     for given in (trace, tmp_path):  # named, and found in a directory
         ran = stepscope("info", given, "-o", trace)
         assert (ran.status, trace.read_text()) == (2, "precious")
@@ -111,7 +111,7 @@ def test_an_input_is_never_overwritten(stepscope, sources, tmp_path: Path):
 def test_a_part_of_a_parquet_export_is_never_overwritten(stepscope, sources, tmp_path: Path):
     part = tmp_path / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
     part.write_text("precious")
-    sources[:] = [MemorySource(tmp_path)]
+    sources[:] = [three_steps(tmp_path)]
     assert stepscope("info", tmp_path, "-o", part).status == 2
     assert part.read_text() == "precious"
 

@@ -20,7 +20,7 @@ def test_json_follows_the_contract(stepscope, command):
     answer = json.loads(ran.out)
     assert list(answer) == ["schema", "command", "profile", "window", "rows", "summary", "notes"]
     assert (answer["schema"], answer["command"]) == ("stepscope/1", command)
-    source = {"file": "memory.sqlite", "format": "nsys-sqlite", "tool": "2025.3.1", "schema": "3.20.3"}
+    source = {"file": "fake.sqlite", "format": "nsys-sqlite", "tool": "2025.3.1", "schema": "3.20.3"}
     assert answer["profile"] == {"sources": [source], "ranks": 2}
     assert answer["notes"][0] == "the recording began late"
     for row in answer["rows"]:

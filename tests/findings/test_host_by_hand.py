@@ -136,21 +136,16 @@ def test_products_without_tensor_cores() -> None:
         assert "no-tensor-cores" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700)))
 
 
-def test_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fake
-
-    processes = fake.FakeSource.processes
-    monkeypatch.setattr(
-        fake.FakeSource, "processes", lambda self: processes(self).with_columns(gpu=fake.pl.lit("NVIDIA H200"))
-    )
+def test_few_blocks() -> None:
+    gpu = [{"gpu": "NVIDIA H200"}]
     # 33 blocks on 132 multiprocessors: at half of what spreading them gives, they would take half as long.
     shape = {"grid_x": 33, "grid_y": 1, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
     ops, calls = loop(20, 30, **shape)
-    row = found(diagnose(ops=ops, calls=calls, ranges=steps(700)))["low-occupancy"]
+    row = found(diagnose(ops=ops, calls=calls, ranges=steps(700), processes=gpu))["low-occupancy"]
     assert row["recoverable_ns"] == pytest.approx(20 * 15 * US, rel=0.02)
     assert row["confidence"] == "low"
     ops, calls = loop(20, 30, **{**shape, "grid_x": 132})
-    assert "low-occupancy" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700)))
+    assert "low-occupancy" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700), processes=gpu))
 
 
 def test_a_clock_below_what_it_was() -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_source import FakeSource, Log, Open
+from stored import Open, text_source
 
+from fake import Log
 from stepscope.store import CachedSource, Disk
 
 
@@ -34,6 +35,6 @@ def reopen(trace: Path, cache_dir: Path, log: Log) -> Open:
     def opener(path: Path = trace, max_bytes: int | None = None) -> CachedSource:
         store = Disk(cache_dir, max_bytes)
         store.usable()
-        return CachedSource(path, lambda: FakeSource(path, log), store)
+        return CachedSource(path, lambda: text_source(path, log), store)
 
     return opener

@@ -6,15 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
-from fake_source import FakeSource, Log, Open, assert_same, entries, everything
+from stored import Open, assert_same, entries, everything, text_source
 
+from fake import Log
 from stepscope.errors import BadInput
 from stepscope.model.source import Source
 from stepscope.store import CachedSource, Disk, content, flush
 
 
 def test_a_warm_open_does_not_open_the_profile(reopen: Open, trace: Path, log: Log) -> None:
-    plain = everything(FakeSource(trace, Log()))
+    plain = everything(text_source(trace))
     assert_same(everything(reopen()), plain)
     assert log.opened == 1
     assert_same(everything(reopen()), plain)

@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fake_source import Log, Open, assert_same, entries, everything, keys
+from stored import Open, assert_same, entries, everything, keys
+
+from fake import Log
 
 
 def truncate(path: Path) -> None:

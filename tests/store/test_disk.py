@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_source import FakeSource, Log, Open, assert_same, entries, everything, keys
+from stored import Open, assert_same, entries, everything, keys, text_source
 
+from fake import Log
 from stepscope.store import cached
 
 
@@ -47,7 +48,7 @@ def test_an_entry_in_use_is_not_thrown_out(reopen: Open, trace: Path, cache_dir:
 
 
 def test_what_is_larger_than_the_bound_is_not_kept(reopen: Open, trace: Path, cache_dir: Path, log: Log) -> None:
-    plain = everything(FakeSource(trace, Log()))
+    plain = everything(text_source(trace))
     assert_same(everything(reopen(max_bytes=10)), plain)
     assert entries(cache_dir) == []
     assert_same(everything(reopen(max_bytes=10)), plain)
@@ -87,7 +88,7 @@ def test_a_full_disk_is_no_error(reopen: Open, trace: Path, cache_dir: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(container, "write", full)
-    assert_same(everything(reopen()), everything(FakeSource(trace, Log())))
+    assert_same(everything(reopen()), everything(text_source(trace)))
     assert entries(cache_dir) == []
 
 
@@ -107,8 +108,8 @@ def test_a_folder_that_cannot_be_used(
             (folder / "tables").write_text("in the way")
     monkeypatch.setenv("STEPSCOPE_CACHE_DIR", str(folder))
     for _ in range(2):
-        source = cached(trace, lambda: FakeSource(trace, log))
-        assert_same(everything(source), everything(FakeSource(trace, Log())))
+        source = cached(trace, lambda: text_source(trace, log))
+        assert_same(everything(source), everything(text_source(trace)))
     if blocked == "readonly":
         folder.chmod(0o700)
 
@@ -132,18 +133,20 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert disk.default_max_bytes() == 8 << 30
 
 
-WORKER = """
+#: Where this test's helpers lie, for programs of their own.
+HERE = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+WORKER = f"""
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from fake_source import FakeSource, Log
+sys.path[:0] = {HERE}
+from stored import text_source
 from stepscope.store import CachedSource, Disk, flush
-path, folder = Path(sys.argv[2]), Path(sys.argv[3])
+path, folder = Path(sys.argv[1]), Path(sys.argv[2])
 for _ in range(15):
     store = Disk(folder, 20_000)
     store.usable()
-    source = CachedSource(path, lambda: FakeSource(path, Log()), store)
-    assert source.read("ops").names.to_list() == sys.argv[4].split(), source.read("ops").names
+    source = CachedSource(path, lambda: text_source(path), store)
+    assert source.read("ops").names.to_list() == sys.argv[3].split(), source.read("ops").names
     source.read("ops", "detail")
     flush()
     for file in (folder / "tables").glob(source._key + "*"):  # the next round writes again
@@ -154,9 +157,8 @@ for _ in range(15):
 def test_processes_at_once(trace: Path, cache_dir: Path) -> None:
     other = trace.with_name("other.txt")
     other.write_text("1 2 foreign\n")
-    here = str(Path(__file__).parent)
     jobs = [
-        subprocess.Popen([sys.executable, "-c", WORKER, here, str(p), str(cache_dir), names], stderr=subprocess.PIPE)
+        subprocess.Popen([sys.executable, "-c", WORKER, str(p), str(cache_dir), names], stderr=subprocess.PIPE)
         for p, names in ((trace, "gemm nccl"), (trace, "gemm nccl"), (other, "foreign"))
     ]
     for job in jobs:
@@ -166,12 +168,12 @@ def test_processes_at_once(trace: Path, cache_dir: Path) -> None:
 
 def test_the_cache_is_written_by_a_process_that_just_ends(trace: Path, cache_dir: Path, reopen: Open, log: Log) -> None:
     program = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from fake_source import *\n"
+        f"import sys; from pathlib import Path; sys.path[:0] = {HERE}; from stored import *\n"
         "from stepscope.store import cached\n"
-        "p = Path(sys.argv[2]); cached(p, lambda: FakeSource(p, Log())).read('ops')"
+        "p = Path(sys.argv[1]); cached(p, lambda: text_source(p)).read('ops')"
     )
     subprocess.run(
-        [sys.executable, "-c", program, str(Path(__file__).parent), str(trace)],
+        [sys.executable, "-c", program, str(trace)],
         check=True,
         env={**os.environ, "STEPSCOPE_CACHE_DIR": str(cache_dir)},
     )

@@ -2,57 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_source import MemorySource
-from stepscope.model.columns import Part
+from fake import call, make, nvtx, op
 from stepscope.model.profile import Profile
-from stepscope.model.schema import empty
-from stepscope.model.source import Chunk, canonical, conform
 from stepscope.nsys.reports import report
 from stepscope.nsys.reports.attribution import NONE
 from stepscope.nsys.reports.view import View
 
 Spans = list[tuple[int, int, int, int]]
+#: Of ranges, then of kernels.
+NAMES = ("a", "b", "c", "k1", "k2")
 #: (thread, start, length, name)
 spans = st.lists(st.tuples(st.integers(1, 2), st.integers(0, 60), st.integers(1, 40), st.integers(0, 2)), max_size=14)
 calls = st.lists(st.tuples(st.integers(1, 2), st.integers(0, 80), st.integers(1, 12), st.integers(3, 4)), max_size=10)
 
 
-class Drawn(MemorySource):
+def drawn(ranges: Spans, launches: Spans) -> Profile:
     """One rank with the ranges and calls drawn; each call launches one kernel, later."""
-
-    def __init__(self, ranges: Spans, launches: Spans) -> None:
-        super().__init__(Path("drawn.sqlite"), ranks=1)
-        self.ranges, self.launches = ranges, launches
-
-    def read(self, table: str, part: Part = "core") -> Chunk:
-        times = {"proc": 0}
-        rows = {
-            "ranges": [
-                times | {"tid": t, "start_ns": s, "end_ns": s + d, "name": n, "kind": "pushpop", "row": i + 1}
-                for i, (t, s, d, n) in enumerate(self.ranges)
-            ],
-            "calls": [
-                times | {"tid": t, "start_ns": s, "end_ns": s + d, "name": 5, "correlation": i + 1}
-                for i, (t, s, d, _) in enumerate(self.launches)
-            ],
-            "ops": [
-                times
-                | {"kind": "kernel", "name": n, "device": 0, "stream": 7, "copy_kind": "none", "correlation": i + 1}
-                | {"start_ns": s + 100 + i, "end_ns": s + 100 + i + d}
-                for i, (_, s, d, n) in enumerate(self.launches)
-            ],
-        }[table]
-        if not rows:
-            return Chunk(empty(table, part))
-        frame = canonical(pl.DataFrame(rows, infer_schema_length=None), table)
-        return Chunk(conform(frame, table, part), pl.Series("name", ["a", "b", "c", "k1", "k2", "launch"]))
+    return make(
+        ranges=[nvtx(s, s + d, NAMES[n], tid=t, row=i + 1) for i, (t, s, d, n) in enumerate(ranges)],
+        calls=[call(s, s + d, i + 1, "launch", tid=t) for i, (t, s, d, _) in enumerate(launches)],
+        ops=[op(s + 100 + i, s + 100 + i + d, NAMES[n], call=i + 1) for i, (_, s, d, n) in enumerate(launches)],
+    )
 
 
 def containing(ranges: Spans, call: tuple[int, int, int, int]) -> list[int]:
@@ -64,15 +39,15 @@ def containing(ranges: Spans, call: tuple[int, int, int, int]) -> list[int]:
 def test_kernels_are_credited_to_every_range_that_contains_their_launch(ranges, launches):
     if not launches:
         return
-    found = report(Profile([Drawn(ranges, launches)]), "nvtx_kern_sum")
+    found = report(drawn(ranges, launches), "nvtx_kern_sum")
     expected: dict[tuple[str | None, int, str], tuple[set[int], set[int], list[int]]] = {}
-    for i, call in enumerate(launches):
-        for r in containing(ranges, call) or [None]:
+    for i, launch in enumerate(launches):
+        for r in containing(ranges, launch) or [None]:
             name = None if r is None else "abc"[ranges[r][3]]
-            seen, kernels, durations = expected.setdefault((name, call[0], f"k{call[3] - 2}"), (set(), set(), []))
+            seen, kernels, durations = expected.setdefault((name, launch[0], f"k{launch[3] - 2}"), (set(), set(), []))
             seen |= set() if r is None else {r}
             kernels.add(i)
-            durations.append(call[2])
+            durations.append(launch[2])
     got = {
         (row["NVTX Range"], row["TID"], row["Kernel Name"]): (
             row["NVTX Inst"],
@@ -88,10 +63,10 @@ def test_kernels_are_credited_to_every_range_that_contains_their_launch(ranges, 
 def test_projection_spans_what_was_launched_inside(ranges, launches):
     if not launches or not ranges:
         return
-    found = report(Profile([Drawn(ranges, launches)]), "nvtx_gpu_proj_trace")
+    found = report(drawn(ranges, launches), "nvtx_gpu_proj_trace")
     inside: dict[int, list[int]] = {}
-    for i, call in enumerate(launches):
-        for r in containing(ranges, call):
+    for i, launch in enumerate(launches):
+        for r in containing(ranges, launch):
             inside.setdefault(r + 1, []).append(i)
     starts = [s + 100 + i for i, (_, s, _, _) in enumerate(launches)]
     ends = [s + d for s, (_, _, d, _) in zip(starts, launches, strict=True)]
@@ -108,7 +83,7 @@ def test_projection_spans_what_was_launched_inside(ranges, launches):
 def test_innermost_is_the_latest_started(ranges, launches):
     if not launches or not ranges:
         return
-    view = View(Profile([Drawn(ranges, launches)]))
+    view = View(drawn(ranges, launches))
     found = view.attribution
     start = found.ranges["start_ns"].to_numpy()
     for row, innermost in zip(found.calls.tolist(), found.innermost.tolist(), strict=True):

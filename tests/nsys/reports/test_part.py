@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from memory_source import STEP_NS, MemorySource
+from fake import STEP_NS, three_steps
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports import report
@@ -38,7 +38,7 @@ def test_a_record_that_touches_belongs_to_the_part_as_in_nsys():
 
 
 def test_nvtx_range_by_name_and_index():
-    profile = Profile([MemorySource()])
+    profile = Profile([three_steps()])
     found = nvtx_range(profile, "step 1")
     assert (found.start, found.end, found.rank, found.tid) == (STEP_NS, 2 * STEP_NS, 0, 1)
     assert nvtx_range(profile, "step 1/1").rank == 1
@@ -49,7 +49,7 @@ def test_nvtx_range_by_name_and_index():
 
 
 def test_a_part_leaves_the_rest_out():
-    profile = Profile([MemorySource()])
+    profile = Profile([three_steps()])
     whole = report(profile, "cuda_gpu_kern_sum")
     part = report(profile, f"cuda_gpu_kern_sum:start=0:end={STEP_NS}")
     step = report(profile, "cuda_gpu_kern_sum:nvtx=step 0")
