@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.model.labels import SETUP_PATTERN, Setup, parse_setup
+from stepscope.model.labels import SETUP_PATTERN, Setup, axis_sizes, label_groups, parse_setup, setups
 
 
 def test_the_trainers_label() -> None:
@@ -50,3 +51,35 @@ def test_round_trip(rank: int, axes: dict[str, tuple[int, int]], extra: dict[str
     pairs = (f"{k}={v}" for k, v in extra.items())
     text = f"rank={rank}; " + " ".join(f"{a}={r}/{s}" for a, (r, s) in axes.items()) + "; " + " ".join(pairs)
     assert parse_setup(text) == Setup(rank, axes, extra)
+
+
+def labelled(*texts: str) -> dict[int, Setup]:
+    return setups(pl.DataFrame({"rank": range(len(texts)), "setup": list(texts)}))
+
+
+def test_labels_of_a_profile_skip_ranks_without_one() -> None:
+    ranks = pl.DataFrame({"rank": [0, 1, 2], "setup": ["rank=0; pp=0/2", None, "no label"]})
+    assert setups(ranks) == {0: Setup(0, {"pp": (0, 2)})}
+
+
+def test_a_coordinate_that_a_label_does_not_name() -> None:
+    setup = Setup(0, {"pp": (1, 4)})
+    assert (setup.at("pp"), setup.size("pp"), setup.at("ep"), setup.size("ep")) == (1, 4, 0, 1)
+
+
+def test_groups_along_an_axis() -> None:
+    labels = labelled(*(f"rank={r}; pp={r // 2}/2 dp=0/1 ep={1 - r % 2}/2" for r in range(4)))
+    assert axis_sizes(labels) == {"pp": 2, "ep": 2}
+    assert label_groups(labels, "ep") == [(1, 0), (3, 2)]  # in the order of coordinates
+    assert label_groups(labels, "pp") == [(0, 2), (1, 3)]
+    assert label_groups(labels, "dp") == []
+
+
+def test_coordinates_of_experts_and_data_may_overlap() -> None:
+    """Experts are spread over data-parallel ranks: dp and ep count the same ranks."""
+    labels = labelled(*(f"rank={r}; pp={r // 2}/2 dp={r % 2}/2 ep={r % 2}/2" for r in range(4)))
+    assert label_groups(labels, "ep") == label_groups(labels, "dp") == [(0, 1), (2, 3)]
+
+
+def test_ranks_that_stand_at_the_same_place_are_not_a_group() -> None:
+    assert label_groups(labelled("rank=0; ep=0/2", "rank=1; ep=0/2"), "ep") == []

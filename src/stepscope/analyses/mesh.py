@@ -13,9 +13,10 @@ import polars as pl
 
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.comm.axes import WORLD, axes_of, pipelines
-from stepscope.derive.comm.communicators import label_groups, missing_ranks, setups
+from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.errors import CannotAnswer
+from stepscope.model.labels import axis_sizes, label_groups, setups
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
@@ -64,9 +65,8 @@ def _about(size: int | None) -> dict[str, Any]:
 
 def _labelled(ranks: pl.DataFrame) -> _Groups:
     labels = setups(ranks)
-    sizes = {a: n for s in labels.values() for a, (_, n) in s.axes.items() if n > 1}
     groups: _Groups = {}
-    for axis, size in sizes.items():
+    for axis, size in axis_sizes(labels).items():
         for members in label_groups(labels, axis):
             about = groups[((axis,), members)] = _about(size)
             about["known_by"].append("labels")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from stepscope.derive.comm.communicators import ranks_text, setups
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
+from stepscope.model.labels import setups
+from stepscope.model.ranks import ranks_text
 
 
 def statement(case: Case, f: Finding) -> str:

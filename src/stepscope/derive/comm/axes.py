@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.derive.comm.communicators import AXIS_OF, Communicator, label_groups, setups
+from stepscope.derive.comm.communicators import AXIS_OF, Communicator
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.derive.comm.purpose import GROUP_WORDS
-from stepscope.model.labels import Setup
+from stepscope.model.labels import axis_sizes, label_groups, setups
 
 WORLD = "world"
 
@@ -26,7 +26,7 @@ class Axis:
 def axes_of(communicators: dict[str, Communicator], meetings: pl.DataFrame, ranks: pl.DataFrame) -> dict[str, Axis]:
     """The axis of each communicator, where anything tells. Several may serve one axis, and one several."""
     labels = setups(ranks)
-    groups = {axis: label_groups(labels, axis) for axis in _axes(labels)}
+    groups = {axis: label_groups(labels, axis) for axis in sorted(axis_sizes(labels))}
     told = meetings.group_by("communicator").agg(
         pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String).drop_nulls().unique(),
         pl.col("kind").unique(),
@@ -69,11 +69,6 @@ def _axis(
     if kinds == {SEND_RECV}:
         return Axis("pp", "communication")
     return Axis("ep", "communication") if kinds == {ALL_TO_ALL} else None
-
-
-def _axes(labels: dict[int, Setup]) -> list[str]:
-    sizes = {a for s in labels.values() for a, (_, n) in s.axes.items() if n > 1}
-    return sorted(sizes)
 
 
 def _named(name: str) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from math import prod
 
 import polars as pl
 
-from stepscope.model.labels import Setup, parse_setup
+from stepscope.model.labels import Setup, axis_sizes, label_groups, setups
 from stepscope.model.ranks import ranks_text as ranks_text
 from stepscope.model.ranks import some_ranks
 
@@ -31,7 +32,7 @@ class Communicator:
 
 
 def communicators(groups: pl.DataFrame, sides: pl.DataFrame, ranks: pl.DataFrame) -> dict[str, Communicator]:
-    """All communicators, from what the ranks say (`_commlink.GROUPS`) and from who used them.
+    """All communicators, from what the ranks say (`calls.GROUPS`) and from who used them.
 
     NCCL states a size only where it makes a communicator. Without, it has the ranks that used it, if the profile lacks
     none of the job's, or they are a whole group of the setup labels, of the axis that ranges say it serves; else nobody
@@ -67,8 +68,8 @@ def communicators(groups: pl.DataFrame, sides: pl.DataFrame, ranks: pl.DataFrame
 
 def _whole_groups(labels: dict[int, Setup]) -> set[tuple[str, frozenset[int]]]:
     """Groups of the setup labels that have all their members, with their axis."""
-    sizes = {a: n for s in labels.values() for a, (_, n) in s.axes.items() if n > 1}
-    return {(axis, frozenset(g)) for axis, n in sizes.items() for g in label_groups(labels, axis) if len(g) == n}
+    sizes = axis_sizes(labels).items()
+    return {(axis, frozenset(g)) for axis, n in sizes for g in label_groups(labels, axis) if len(g) == n}
 
 
 def _communicator(
@@ -110,30 +111,6 @@ def _listed(text: str) -> tuple[int, ...]:
     return tuple(found) if isinstance(found, list) and all(isinstance(r, int) for r in found) else ()
 
 
-def setups(ranks: pl.DataFrame) -> dict[int, Setup]:
-    """The setup label of every rank that has one."""
-    rows = ranks.select("rank", "setup").drop_nulls().iter_rows()
-    return {rank: setup for rank, text in rows if (setup := parse_setup(text)) is not None}
-
-
-def label_groups(labels: dict[int, Setup], axis: str) -> list[tuple[int, ...]]:
-    """Groups along an axis, by coordinate; none where the labels do not give whole ones.
-
-    Members differ in that axis alone; or, where coordinates of ep and dp overlap, in those two. A group counts if its
-    coordinates are distinct; it is whole if all are there, and shorter where ranks are missing.
-    """
-    mine = {rank: s for rank, s in labels.items() if s.axes.get(axis, (0, 1))[1] > 1}
-    for free in ({axis}, {axis, "dp"}, {axis, "ep"}):
-        groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
-        for rank, s in sorted(mine.items()):
-            key = tuple((a, at) for a, (at, _) in sorted(s.axes.items()) if a not in free)
-            groups.setdefault(key, []).append(rank)
-        found = [tuple(sorted(g, key=lambda r: mine[r].axes[axis][0])) for g in groups.values()]
-        if all(len({mine[r].axes[axis][0] for r in g}) == len(g) for g in found) and any(len(g) > 1 for g in found):
-            return sorted(found)
-    return []
-
-
 def missing_ranks(ranks: pl.DataFrame) -> list[str]:
     """Notes on ranks of the job that the profile does not hold."""
     have = set(ranks["rank"].to_list())
@@ -142,12 +119,7 @@ def missing_ranks(ranks: pl.DataFrame) -> list[str]:
     if gone:
         return [f"{len(gone)} of the job's {world} ranks are not in the profile ({some_ranks(gone)})"]
     labels = setups(ranks)
-    sizes: dict[str, int] = {}
-    for s in labels.values():
-        sizes |= {a: n for a, (_, n) in s.axes.items()}
-    product = 1
-    for n in sizes.values():
-        product *= n
+    product = prod(axis_sizes(labels).values())
     if labels and product > len(have):
         return [f"the setup labels describe {product} ranks, the profile has {len(have)} (axes may also overlap)"]
     return []

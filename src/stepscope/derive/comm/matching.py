@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.comm.communicators import AXIS_OF, Communicator, communicators, label_groups, setups
+from stepscope.derive.comm.communicators import AXIS_OF, Communicator, communicators
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
+from stepscope.model.labels import label_groups, setups
 from stepscope.model.ranks import ranks_text, some_ranks
 
 I64 = npt.NDArray[np.int64]
@@ -87,7 +88,7 @@ def _by_labels(
     taken = []
     for name in sorted(sides["axis"].drop_nulls().unique().to_list()):
         for members in label_groups(labels, name):
-            size = labels[members[0]].axes[name][1]
+            size = labels[members[0]].size(name)
             mine = sides.filter((pl.col("axis") == name) & pl.col("rank").is_in(members))
             if mine.height == 0:
                 continue

@@ -46,7 +46,7 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
         return pl.Series([None] * len(ops), dtype=pl.String)
     names = profile.names  # after the ranges were read: reading adds names
     setup = parse_setup(data.setup) if data.setup else None
-    has_ring = setup is not None and setup.axes.get("cp", (0, 1))[1] > 1
+    has_ring = setup is not None and setup.size("cp") > 1
     digit = names.str.extract_all(STAGE).list.last().str.extract(STAGE, 1)
     per_name = pl.select(
         pl.when(names.str.contains(_PIPELINE))

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
-from stepscope.derive.comm.communicators import setups
 from stepscope.derive.comm.kinds import SEND_RECV
+from stepscope.model.labels import setups
 from stepscope.model.ranks import ranks_text
 
 I64 = npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ def alike(a: Across, ranks: list[int]) -> dict[int, str]:
     """Which ranks do the same work: the same pipeline coordinate, else the same communication."""
     labels = setups(a.ranks)
     if len(labels) == len(ranks):
-        return {r: str(labels[r].axes.get("pp", (0, 1))[0]) for r in ranks}
+        return {r: str(labels[r].at("pp")) for r in ranks}
     sizes = a.meetings.select("meeting", "kind", "size")
     counts = (
         a.matched.sides.select("rank", "meeting")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.comm.communicators import ranks_text, setups
 from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -20,6 +19,8 @@ from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.peers import Compared, compared, kernels
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms
+from stepscope.model.labels import setups
+from stepscope.model.ranks import ranks_text
 
 ID = "compute-imbalance"
 
@@ -49,7 +50,7 @@ def _by_stage(case: Case) -> dict[int, list[int]]:
     labels = setups(case.profile.ranks)
     found: dict[int, list[int]] = {}
     for rank in case.ranks if len(labels) == len(case.ranks) else ():
-        found.setdefault(labels[rank].axes.get("pp", (0, 1))[0], []).append(rank)
+        found.setdefault(labels[rank].at("pp"), []).append(rank)
     return found
 
 

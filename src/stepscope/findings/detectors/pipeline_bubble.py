@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.analyses.pipeline import pipeline
-from stepscope.derive.comm.communicators import setups
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.chunks import PIPELINE
 from stepscope.derive.pipelines.schedules import Shape, ideal
@@ -25,6 +24,7 @@ from stepscope.findings.detectors import compute_imbalance
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.order import fixes
 from stepscope.findings.words import ms
+from stepscope.model.labels import setups
 from stepscope.model.result import Result
 
 ID = "pipeline-bubble"
@@ -37,7 +37,7 @@ _EXACT = ("gpipe", "1f1b", "interleaved")
 def bubble(case: Case) -> Result | None:
     """What `pipeline` says of the step; None where there is no pipeline."""
     labels = setups(case.profile.ranks)
-    if not any(s.axes.get("pp", (0, 1))[1] > 1 for s in labels.values()):
+    if not any(s.size("pp") > 1 for s in labels.values()):
         return None
     try:
         return case.ask(pipeline, by="rank")

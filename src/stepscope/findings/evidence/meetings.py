@@ -7,11 +7,11 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
-from stepscope.derive.comm.communicators import setups
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Place
+from stepscope.model.labels import setups
 
 I64 = npt.NDArray[np.int64]
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.derive.comm.communicators import setups
 from stepscope.derive.peers.excess import alike
 from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.model.labels import setups
 
 #: Kernels of one name that take no more than this beyond their peers' are as long: clocks of like GPUs differ.
 ALIKE = 1.03
@@ -71,14 +71,13 @@ def stages(case: Case) -> dict[int, str]:
     if met is not None:
         return alike(met, ranks)
     labels = setups(case.profile.ranks)
-    return {r: str(labels[r].axes.get("pp", (0, 1))[0]) if r in labels else "" for r in ranks}
+    return {r: str(labels[r].at("pp")) if r in labels else "" for r in ranks}
 
 
 def pipeline_stage(case: Case, rank: int) -> str | None:
     """`pipeline stage 1`, where there is a pipeline."""
     setup = setups(case.profile.ranks).get(rank)
-    at, size = setup.axes.get("pp", (0, 1)) if setup else (0, 1)
-    return f"pipeline stage {at}" if size > 1 else None
+    return f"pipeline stage {setup.at('pp')}" if setup and setup.size("pp") > 1 else None
 
 
 def kernels(case: Case) -> pl.DataFrame:
