@@ -1,18 +1,39 @@
-"""Which axis a communicator serves: by the setup labels, by its name, or by what it carries."""
+"""Which axis a communicator serves: by the setup labels, by its name, or by what it carries.
+
+The one place that reads axes out of names, and that says which purpose belongs to which axis.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from stepscope.derive.comm.communicators import AXIS_OF, Communicator
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
-from stepscope.derive.comm.purpose import GROUP_WORDS
 from stepscope.model.labels import axis_sizes, label_groups, setups
 
+if TYPE_CHECKING:
+    from stepscope.derive.comm.communicators import Communicator
+
 WORLD = "world"
+#: Axis that a purpose serves.
+AXIS_OF = {"ep_a2a": "ep", "ep_meta": "ep", "cp_ring": "cp", "pp_p2p": "pp", "tp": "tp", "dp": "dp"}
+#: What communication along an axis is for, as far as the axis alone tells.
+PURPOSE_OF = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp", "dp": "dp"}
+#: What frameworks call the groups of an axis: whole words of the group's name.
+_WORDS = {
+    "ep": ("ep", "expert", "moe"),
+    "pp": ("pp", "pipeline", "pipe"),
+    "cp": ("cp", "context"),
+    "tp": ("tp", "tensor"),
+    "dp": ("dp", "data", "ddp", "fsdp", "hsdp"),
+}
+_PATTERNS = {axis: re.compile(rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)") for axis, words in _WORDS.items()}
+#: Axes over which gradients are reduced.
+_DATA_AXES = {"dp", "cp", "ep"}
 
 
 @dataclass(frozen=True)
@@ -60,8 +81,8 @@ def _axis(
         return Axis(fitting[0], "labels")
     if len(purposes & set(fitting)) == 1:
         return Axis((purposes & set(fitting)).pop(), "labels")
-    if comm.name and (named := _named(comm.name)):
-        return Axis(named, "name")
+    if comm.name and (named := named_axes(comm.name)):
+        return Axis("+".join(named), "name")
     if comm.size is not None and comm.size >= world > 1:
         return Axis(WORLD, "communication")
     if len(purposes) == 1:
@@ -71,11 +92,34 @@ def _axis(
     return Axis("ep", "communication") if kinds == {ALL_TO_ALL} else None
 
 
-def _named(name: str) -> str | None:
-    """The axes that a group's name speaks of: `mesh_dp+ep` is both."""
-    lower = name.lower()
-    found = [a for a, words in GROUP_WORDS.items() if re.search(rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)", lower)]
-    return "+".join(sorted(found)) if found else None
+@cache
+def named_axes(name: str) -> tuple[str, ...]:
+    """The axes that a group's name speaks of, sorted: `mesh_dp+ep` is both."""
+    return tuple(sorted(axis for axis, pattern in _PATTERNS.items() if pattern.search(name.lower())))
+
+
+def purpose_by_name(name: str) -> str | None:
+    """What a group is for by its name; nothing where that speaks of several axes, unless one is dp.
+
+    A group over data and other axes (`dp_cp`, `EXPERT_DATA_PARALLEL_GROUP`) keeps replicas in step.
+    """
+    axes = named_axes(name)
+    if "dp" in axes:
+        return PURPOSE_OF["dp"]
+    return PURPOSE_OF[axes[0]] if len(axes) == 1 else None
+
+
+def gradient_groups(communicators: dict[str, Communicator], ranks: pl.DataFrame) -> set[str]:
+    """Communicators that reduce gradients: by name, or as their members differ in data-parallel coordinates alone."""
+    labels = setups(ranks)
+    chosen = set()
+    for text, comm in communicators.items():
+        members = [labels[r] for r in comm.members if r in labels]
+        axes = {axis for setup in members for axis in setup.axes}
+        differ = {axis for axis in axes if len({setup.axes.get(axis) for setup in members}) > 1}
+        if "dp" in named_axes(comm.name or "") or (len(members) > 1 and bool(differ) and differ <= _DATA_AXES):
+            chosen.add(text)
+    return chosen
 
 
 def pipelines(meetings: pl.DataFrame) -> list[tuple[int, ...]]:

@@ -9,13 +9,12 @@ from math import prod
 
 import polars as pl
 
+from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.model.labels import Setup, axis_sizes, label_groups, setups
 from stepscope.model.ranks import ranks_text as ranks_text
 from stepscope.model.ranks import some_ranks
 
 _HASH = re.compile("0x[0-9a-f]{1,16}")
-#: Axis that a purpose serves.
-AXIS_OF = {"ep_a2a": "ep", "ep_meta": "ep", "cp_ring": "cp", "pp_p2p": "pp", "tp": "tp", "dp": "dp"}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.comm.communicators import AXIS_OF, Communicator, communicators
+from stepscope.derive.comm.axes import AXIS_OF
+from stepscope.derive.comm.communicators import Communicator, communicators
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.model.labels import label_groups, setups
 from stepscope.model.ranks import ranks_text, some_ranks

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.derive.rank.data import STAGE, RankData
@@ -17,15 +18,6 @@ I64 = npt.NDArray[np.int64]
 
 UNKNOWN, MIXED = "unknown", "mixed"
 _PIPELINE = r"pipeline send/recv"
-#: What frameworks call the groups of an axis: whole words of the group's description.
-GROUP_WORDS = {
-    "ep": ("ep", "expert", "moe"),
-    "pp": ("pp", "pipeline", "pipe"),
-    "cp": ("cp", "context"),
-    "tp": ("tp", "tensor"),
-    "dp": ("dp", "data", "ddp", "fsdp", "hsdp"),
-}
-_GROUP_PURPOSE = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp", "dp": "dp"}
 
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
@@ -73,11 +65,8 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     if found.height == 0 or len(ops) == 0:
         return pl.Series([None] * len(ops), dtype=pl.String)
     groups = groups_of(profile, data)
-    axis = pl.lit(None, dtype=pl.String)
-    for name, words in GROUP_WORDS.items():
-        pattern = rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)"
-        named = pl.col("name").str.to_lowercase().str.contains(pattern).fill_null(False)
-        axis = pl.when(named).then(pl.lit(_GROUP_PURPOSE[name])).otherwise(axis)
+    purposes = {name: purpose_by_name(name) for name in groups["name"].drop_nulls().unique().to_list()}
+    by_name = pl.col("name").replace_strict(purposes, default=None, return_dtype=pl.String)
     world = profile.ranks.filter(pl.col("rank") == data.rank)["world_size"][0] or groups["comm_size"].max()
     some = pl.col("comm_size") < pl.lit(world)
     by_operation = (
@@ -87,6 +76,6 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
         .then(pl.lit("ep_a2a"))
     )
     known = found.unique("op", keep="first").join(groups.select("communicator", "name", "comm_size"), on="communicator")
-    known = known.select("op", pl.coalesce(axis, by_operation).alias("purpose"))
+    known = known.select("op", pl.coalesce(by_name, by_operation).alias("purpose"))
     wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
     return wanted.join(known, on="op", how="left", maintain_order="left")["purpose"]

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
-from stepscope.derive.comm.axes import axes_of
-from stepscope.derive.comm.communicators import AXIS_OF
+from stepscope.derive.comm.axes import AXIS_OF, axes_of
 from stepscope.derive.comm.kinds import ALL_TO_ALL, bus_factors
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
@@ -29,7 +28,9 @@ def table_of(a: Across) -> pl.DataFrame:
     alone = pl.Series(a.count < 2)
     label = {c: comm.label for c, comm in a.matched.communicators.items()}
     members = {c: ranks_text(comm.members) for c, comm in a.matched.communicators.items()}
-    axes = {c: axis.name for c, axis in axes_of(a.matched.communicators, a.meetings, a.ranks).items()}
+    known = axes_of(a.matched.communicators, a.meetings, a.ranks)
+    axes = {c: axis.name for c, axis in known.items()}
+    told = {c: axis.name for c, axis in known.items() if axis.known_by in ("labels", "name")}
     waits = a.count * a.last - np.add.reduceat(a.start, a.first)
     n = pl.col("size").cast(pl.Float64)
     only = pl.lit(alone)
@@ -47,7 +48,9 @@ def table_of(a: Across) -> pl.DataFrame:
         pl.when(~only).then(pl.Series(last_end - first_end)).alias("skew_ns"),
         pl.when(~only).then(pl.Series(waits)).alias("wait_ns"),
         pl.col("kind").alias("op"),
+        # What labels or the name say is the group's axis, as in `mesh`; of other groups each op may serve another.
         pl.coalesce(
+            pl.col("communicator").replace_strict(told, default=None, return_dtype=pl.String),
             pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String),
             pl.col("communicator").replace_strict(axes, default=None, return_dtype=pl.String),
         ).alias("axis"),

@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.derive.comm.axes import gradient_groups
 from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.meetings import reduces_gradients, sides
+from stepscope.findings.evidence.meetings import met, sides
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 
@@ -52,10 +53,10 @@ def serialized(case: Case) -> dict[int, Serialized]:
 def _groups(case: Case) -> dict[int, pl.DataFrame]:
     """By rank: op, a number of its communicator and operation, and whether it is a reduction of gradients."""
     try:
-        table, gradient = case.once(sides), reduces_gradients(case)
+        table, across = case.once(sides), met(case)
     except CannotAnswer:
         return {}
-    names = [c for c, yes in gradient.items() if yes]
+    names = sorted(gradient_groups(across.matched.communicators, case.profile.ranks))
     table = table.select(
         "rank",
         "op",

@@ -11,12 +11,8 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Place
-from stepscope.model.labels import setups
 
 I64 = npt.NDArray[np.int64]
-
-#: Axes over which gradients are reduced.
-_DATA_AXES = {"dp", "cp", "ep"}
 
 
 def met(case: Case) -> Across:
@@ -56,21 +52,6 @@ def sides(case: Case) -> pl.DataFrame:
     table = table.with_columns(several).filter(pl.Series(inside))
     columns = ("meeting", "kind", "bytes", "size", "present", "communicator", "src", "dst", "purpose")
     return table.join(a.meetings.select(columns), on="meeting", maintain_order="left")
-
-
-def reduces_gradients(case: Case) -> dict[str, bool]:
-    """By communicator: whether its members differ in data-parallel coordinates alone, so that it reduces gradients."""
-    a = met(case)
-    labels = setups(case.profile.ranks)
-    found = {}
-    for text, comm in a.matched.communicators.items():
-        members = [labels[r] for r in comm.members if r in labels]
-        axes = {axis for s in members for axis in s.axes}
-        differ = {axis for axis in axes if len({s.axes.get(axis) for s in members}) > 1}
-        named = (comm.name or "").lower()
-        by_name = any(word in named.split("_") for word in ("dp", "data", "fsdp", "ddp"))
-        found[text] = by_name or (len(members) > 1 and bool(differ) and differ <= _DATA_AXES)
-    return found
 
 
 def places_of(case: Case, ops: list[tuple[int, int]]) -> tuple[Place, ...]:
