@@ -124,7 +124,7 @@ def test_two_of_128_ranks_without_metadata_is_no_answer(shared):
 def test_a_capture_that_ended_early_answers_for_what_is_there(shared):
     result = ask(shared / "traces/h200/moe4mps/cut_off.sqlite")
     assert result.rows.height and set(result.rows["ranks"]) == {"0-1", "1>3", "3>1"}
-    assert any("differ in number or name between its ranks: not matched" in n for n in result.notes)
+    assert any("differ in number, name or direction between its ranks: not matched" in n for n in result.notes)
 
 
 @pytest.mark.parametrize("command", ["collectives", "stragglers", "clocks", "critical-path", "pipeline", "mesh"])

@@ -154,3 +154,32 @@ def test_labels_say_whose_all_to_all_it_is():
     found = match(table, groups([]), told)
     assert pairs(found) == {(0, 2), (1, 3), (4, 6), (5, 7)}
     assert found.meetings.select("kind", "known_by").unique().rows() == [("all_to_all", "labels")]
+
+
+def staged(*rows: dict[str, Any]):
+    """Transfers of a pipeline of two, without communicators: labels alone say who is on the other side."""
+    told = ranks(2).with_columns(pl.Series("setup", [f"rank={r}; pp={r}/2; mbs=1 seq=8" for r in range(2)]))
+    return match(sides(*rows), groups([]), told)
+
+
+BARE = {"comm": None, "known_by": None, "purpose": "pp_p2p"}
+
+
+def test_what_one_stage_sends_the_other_receives():
+    found = staged(
+        transfer(0, True, 1, 0, 0, **BARE),
+        transfer(0, False, 1, 0, 10, **BARE),
+        transfer(0, True, 1, 1, 20, **BARE),
+        transfer(1, False, 0, 0, 1, **BARE),
+        transfer(1, False, 0, 1, 21, **BARE),  # in another order than its peer: ordinals are by direction
+        transfer(1, True, 0, 0, 22, **BARE),
+    )
+    assert pairs(found) == {(0, 3), (1, 5), (2, 4)}
+    assert set(found.meetings.select("src", "dst", "seq").rows()) == {(0, 1, 0), (1, 0, 0), (0, 1, 1)}
+
+
+def test_stages_that_both_send_are_not_matched():
+    """As many ops of the same name on both, but nobody receives what the other sends."""
+    found = staged(*(transfer(r, True, 1 - r, k, 10 * k, **BARE) for r in range(2) for k in range(2)))
+    assert found.meetings.height == 0
+    assert "differ in number, name or direction" in found.notes[0]

@@ -96,7 +96,9 @@ def _by_labels(
             text = f"{name}:{ranks_text(members)}"
             found = _pipeline_pairs(mine, members, size) if name == "pp" else _collectives(mine)
             if found is None or not _agree(found, members):
-                notes.append(f"{mine.height} ops of {text} differ in number or name between its ranks: not matched")
+                notes.append(
+                    f"{mine.height} ops of {text} differ in number, name or direction between its ranks: not matched"
+                )
                 continue
             known[text] = Communicator(text, text, members, size, dict(enumerate(members)), "labels", name)
             taken.append(found.with_columns(pl.lit(text).alias("communicator"), pl.lit("labels").alias("known_by")))
@@ -132,12 +134,16 @@ def _pipeline_pairs(sides: pl.DataFrame, members: tuple[int, ...], size: int) ->
 
 
 def _agree(sides: pl.DataFrame, members: tuple[int, ...]) -> bool:
-    """Whether all members have as many ops, of the same names in the same order (what one sends the other gets)."""
-    key = pl.when(pl.col("send").is_null()).then(pl.lit("")).otherwise(pl.lit("x"))
-    lists = sides.group_by("rank").agg(pl.col("kind"), key.alias("way"), pl.col("send").sum().alias("sent"))
-    if set(lists["rank"].to_list()) != set(members):
+    """Whether all members have as many ops, of the same names in the same order; and what one sends the other gets.
+
+    Only two members have transfers here. In which order a rank sends and receives within a batch is its own affair.
+    """
+    lists = sides.group_by("rank").agg(
+        pl.col("kind"), pl.col("send").sum().alias("sent"), pl.col("send").not_().sum().alias("received")
+    )
+    if set(lists["rank"].to_list()) != set(members) or lists["kind"].n_unique() > 1:
         return False
-    return lists["kind"].n_unique() == 1
+    return lists["sent"].to_list() == lists["received"].to_list()[::-1]
 
 
 def _by_order(
