@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability reliability-compare page docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability page docs clean
 
 setup: $(STAMP)
 
@@ -55,13 +55,10 @@ bench-tools:
 bench-across: setup
 	$(BIN)/python bench/across.py $(ARGS)
 
-# The planted straggler is named, and nobody else, in 220 seeded jobs of 8 to 512 ranks.
+# Many simulated jobs with a known truth: every script of tests/reliability in turn, about half an hour.
+# ARGS=quick takes a part of each, two minutes; ARGS="full compare" is one script.
 reliability: setup
-	$(BIN)/python tests/reliability/stragglers.py $(ARGS)
-
-# 200 pairs of simulated runs without a change, and 200 with one of 3 %: what `compare` claims.
-reliability-compare: setup
-	$(BIN)/python tests/reliability/compare.py $(ARGS)
+	$(BIN)/python tests/reliability $(ARGS)
 
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:
@@ -70,7 +67,7 @@ page:
 # What is generated from the code: pages of docs/, the tables of the README, the pinned columns.
 docs: setup
 	$(BIN)/python docs/generate.py
-	$(BIN)/pytest tests/test_columns.py tests/recipes/test_recipe_columns.py --update-golden
+	$(BIN)/pytest tests/test_columns.py tests/nsys/recipes/test_recipe_columns.py --update-golden
 
 clean:
 	rm -rf page/node_modules .venv .venv-torch .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

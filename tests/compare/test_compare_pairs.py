@@ -1,4 +1,4 @@
-"""200 pairs of runs with no change, and 200 with one of 3 %: what is claimed. `make reliability-compare` does it apart.
+"""200 pairs of runs with no change, and 200 with one of 3 %: what is claimed. `make reliability` does it through files.
 
 Runs are simulated once and paired several times, which keeps it quick; every one is written and read as a file.
 """

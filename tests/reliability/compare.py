@@ -1,6 +1,6 @@
-"""`make reliability-compare`: pairs of runs that share nothing, with no change and with one of 3 %.
+"""Pairs of runs that share nothing, with no change and with one of 3 %: how often `compare` claims a difference.
 
-python tests/reliability/compare.py [PAIRS]
+python tests/reliability/compare.py [quick|full|PAIRS]
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ KINDS: tuple[dict[str, object], ...] = (
     {"schedule": "1f1b", "pp": 2, "layers": 2, "micro_batches": 2},
     {"schedule": "dualpipev", "pp": 1, "ep": 2, "layers": 2, "micro_batches": 2},
 )
+PAIRS = {"quick": 20, "full": 200}
 
 
 def main(pairs: int) -> int:
@@ -60,4 +61,5 @@ def _verdict(base: Path, new: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200))
+    given = sys.argv[1] if len(sys.argv) > 1 else "full"
+    sys.exit(main(PAIRS[given] if given in PAIRS else int(given)))
