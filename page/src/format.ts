@@ -1,4 +1,4 @@
-// Values with their units, as the command line writes them (src/stepscope/render/units.py).
+// Values with their units, as the command line writes them (src/stepscope/model/units.py).
 
 const TIMES: [number, string][] = [
   [1e9, "s"],

@@ -1,4 +1,4 @@
-// What a reader does with a report, in a real Chromium. tests/render/test_report_browser.py makes the reports.
+// What a reader does with a report, in a real Chromium. tests/report/test_report_browser.py makes the reports.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { expected, launch, moved, open, serve, settled, visible } from "./browser.mjs";

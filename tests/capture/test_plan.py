@@ -27,7 +27,7 @@ def test_the_trainer_s_meshes(pp, ep, world, nodes):
 
 
 def test_chunks_of_dualpipev():
-    # trainer-labels.md: about 59 at p = 2 with 32 micro-batches; 17 on rank 0 of 16
+    # semantics §14: about 59 at p = 2 with 32 micro-batches; 17 on rank 0 of 16
     assert schedule.overlapped_chunks(32, 2, 0) == 59
     assert schedule.overlapped_chunks(32, 16, 0) == 17
 

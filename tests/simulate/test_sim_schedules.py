@@ -1,4 +1,4 @@
-"""Schedules: orders, labels, and the numbers of chunks that trainer-labels.md gives."""
+"""Schedules: orders, labels, and the numbers of chunks that semantics §14 gives."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Profile(model.Profile, Methods):
     workers = Workers()
 
     def map(self, function: Callable[..., T], *args: Any) -> list[T]:
-        """As `model.Profile.map`, by the workers that the profile was opened with."""
+        """As the model's profile does, by the workers that the profile was opened with."""
         used = sorted(set(self.ranks["source"].to_list()))
         paths = [self.paths[i] for i in used]
         if len(used) < 2 or self.workers.wanted(paths) < 2:

@@ -57,7 +57,7 @@ cli = Commands(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The entry point: run, and exit with the status that interface.md promises."""
+    """The entry point: run, and exit with the status that docs/cli.md promises."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

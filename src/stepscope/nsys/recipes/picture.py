@@ -1,4 +1,4 @@
-"""Pictures as data: what `render.svg` draws. Nothing here knows how."""
+"""Pictures as data: what `html.svg` draws. Nothing here knows how."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The answers: per command, the rows that it must give for a simulated job.
 
-`truth(job)` is a plain dictionary for JSON. Every command has `rows` in the columns of interface.md, and `total`, the
+`truth(job)` is a plain dictionary for JSON. Every command has `rows` in its columns (docs/cli.md), and `total`, the
 number of rows before a very long table was cut (`idle` and `exposed` then keep the longest). What the documents leave
 open is fixed by the docstrings of this package: the pieces of a gap in `idle`, the passing on of blame in `stragglers`,
 the segments of a critical path in `path`, the bubble in `pipeline`.

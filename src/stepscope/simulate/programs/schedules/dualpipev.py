@@ -1,7 +1,7 @@
 """DualPipeV, as the trainer runs and labels it.
 
 The model is folded: rank r holds stage r (phase 0) and stage 2p-1-r (phase 1), so micro-batches go down the pipeline in
-phase 0 and come back in phase 1; gradients take the same way back. Steps, stages and labels: trainer-labels.md.
+phase 0 and come back in phase 1; gradients take the same way back. Stages and labels: semantics §14.
 """
 
 from __future__ import annotations
