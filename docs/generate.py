@@ -1,4 +1,7 @@
-"""Write cli.md, model.md, recipes.md, parts of README.md and the stub of the methods. `--check` only looks at them."""
+"""Write cli.md, model.md, recipes.md, parts of diagnoses.md and README.md, and the stub of the methods.
+
+`--check` only looks at them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from stepscope.api.options import WINDOW_KEYWORDS
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
 from stepscope.derive.windows.spec import WindowSpec
+from stepscope.findings.order import ORDER, After
 from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
 from stepscope.model.schema import TABLES
@@ -181,6 +185,19 @@ def _default(value: object) -> str:
     return "" if value is None or isinstance(value, bool) else f"`{value}`"
 
 
+# -- diagnoses.md ------------------------------------------------------------------------------------------------------
+
+
+def diagnoses_md() -> str:
+    text = (HERE / "diagnoses.md").read_text("utf-8")
+    rows = ((_finding(row), ", ".join(f"`{cause}`" for cause in row.causes), row.why) for row in ORDER)
+    return _between(text, "order", "\n".join(table(("finding", "after", "because"), rows)).rstrip())
+
+
+def _finding(row: After) -> str:
+    return f"`{row.finding}`" + (f" ({row.kind})" if row.kind else "")
+
+
 # -- README.md ---------------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +274,7 @@ PAGES = {
     "cli.md": cli_md,
     "model.md": model_md,
     "recipes.md": recipes_md,
+    "diagnoses.md": diagnoses_md,
     "../README.md": readme_md,
     "../src/stepscope/api/methods.pyi": methods_pyi,
 }

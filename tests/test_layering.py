@@ -48,24 +48,7 @@ FORBIDDEN = {
 #: Packages whose files are one thing each, and do not import each other.
 APART = ("analyses", "findings.detectors")
 #: Debts: (importer, imported) modules that break the rule and are known to. Keep it empty.
-DEBTS: set[tuple[str, str]] = {
-    ("findings.detectors.compute_imbalance", "findings.detectors.expert_imbalance"),
-    ("findings.detectors.compute_imbalance", "findings.detectors.straggler"),
-    ("findings.detectors.exposed_communication", "findings.detectors.serialized_communication"),
-    ("findings.detectors.host_sync", "findings.detectors.allocator_churn"),
-    ("findings.detectors.host_sync", "findings.detectors.data_stall"),
-    ("findings.detectors.host_sync", "findings.detectors.profiler_distortion"),
-    ("findings.detectors.host_sync", "findings.detectors.tiny_kernels"),
-    ("findings.detectors.launch_bound", "findings.detectors.allocator_churn"),
-    ("findings.detectors.launch_bound", "findings.detectors.data_stall"),
-    ("findings.detectors.launch_bound", "findings.detectors.graph_breaks"),
-    ("findings.detectors.launch_bound", "findings.detectors.host_sync"),
-    ("findings.detectors.launch_bound", "findings.detectors.profiler_distortion"),
-    ("findings.detectors.launch_bound", "findings.detectors.tiny_kernels"),
-    ("findings.detectors.pipeline_bubble", "findings.detectors.compute_imbalance"),
-    ("findings.detectors.serialized_communication", "findings.detectors.slow_link"),
-    ("findings.detectors.straggler", "findings.detectors.expert_imbalance"),
-}
+DEBTS: set[tuple[str, str]] = set()
 
 
 def modules(root: Path = ROOT) -> Iterator[tuple[str, str]]:

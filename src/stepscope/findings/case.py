@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from inspect import signature
+from operator import and_
 from typing import Any, TypeVar
 
 import polars as pl
@@ -21,6 +22,8 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import CHUNK
 from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import CannotAnswer
+from stepscope.findings.order import credited_before
+from stepscope.findings.registry import remedy
 from stepscope.intervals import Spans, subtract, union
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
@@ -62,6 +65,7 @@ class Case:
         self.profile, self.spec, self.align = whole(profile), spec, align
         self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
         self._known: dict[Callable[[Case], Any], Any] = {}
+        self._before: dict[tuple[str, str], Change] = {}
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
@@ -181,12 +185,27 @@ class Case:
 
     # -- what it would give ------------------------------------------------------------------------------------------
 
-    def saved(self, change: Change, at_most: int | None = None, beside: Change | None = None) -> int:
-        """Time per step that the change gives back by replaying; never more than `at_most`, the exposure it rests on.
+    def remedy(self, cause: str) -> Change:
+        """The step without a cause; a cause that could not be looked for has nothing to take out."""
+        try:
+            return self.once(remedy(cause))
+        except CannotAnswer:
+            return Change()
 
-        `at_most` is of the whole window, as `change` is. With `beside`, what it gives back once that is done.
+    def before(self, finding: str, kind: str = "") -> Change:
+        """The step without all causes that are credited before this finding (`order.ORDER`)."""
+        key = finding, kind
+        if key not in self._before:
+            self._before[key] = reduce(and_, map(self.remedy, credited_before(finding, kind)), Change())
+        return self._before[key]
+
+    def credit(self, finding: str, change: Change | None = None, at_most: int | None = None, *, kind: str = "") -> int:
+        """Time per step that a finding's remedy, or a part of it, gives back once what comes before it is gone.
+
+        Never more than `at_most`, the exposure that it rests on: of the whole window, as `change` is.
         """
-        saved = self.replay.saved(change, beside)
+        beside = self.before(finding, kind) if credited_before(finding, kind) else None
+        saved = self.replay.saved(self.remedy(finding) if change is None else change, beside)
         return (saved if at_most is None else min(saved, at_most)) // self.steps
 
     def share(self, ns: int) -> float:

@@ -1,26 +1,99 @@
-"""Causes that explain waiting: what is left of communication and bubbles once they are gone is told apart from them."""
+"""Who gets the time first: which remedies are in place when what a finding could give back is worked out.
+
+A wait, a slow launch and a short kernel can all be blamed for the same idle GPU, and ranks wait for a straggler inside
+their communication. What is named more closely is credited first; the others get what is left without it. A finding
+that has no row here is credited with what its remedy gives back alone.
+"""
 
 from __future__ import annotations
 
-from stepscope.derive.replay.change import Change
-from stepscope.errors import CannotAnswer
-from stepscope.findings.case import Case
-from stepscope.findings.detectors import (
-    expert_imbalance,
-    late_node,
-    serialized_communication,
-    slow_link,
-    straggler,
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class After:
+    """A finding (of several kinds of one id, the `kind`), the causes that are credited before it, and why."""
+
+    finding: str
+    causes: tuple[str, ...]
+    why: str
+    kind: str = ""
+
+
+#: Causes are ids of findings; `first-use` alone has a remedy and no finding (`registry.WITHOUT_FINDING`).
+ORDER: tuple[After, ...] = (
+    After(
+        "data-stall",
+        ("launch-bound",),
+        "a machine that is slow at launching is slow at fetching too",
+    ),
+    After(
+        "host-sync",
+        ("launch-bound", "tiny-kernels", "data-stall", "allocator-churn"),
+        "a wait costs the time until the GPU is fed again: what makes the host slow at that has its own finding",
+    ),
+    After(
+        "host-sync",
+        ("profiler-distortion",),
+        "where a measurement makes the host wait behind every block, other waits come on top",
+    ),
+    After(
+        "launch-bound",
+        ("launch-bound", "tiny-kernels", "graph-breaks"),
+        "slow machines, repeated kernels and broken graphs say more closely why launches are late",
+        kind="framework",
+    ),
+    After(
+        "launch-bound",
+        ("data-stall", "allocator-churn", "profiler-distortion", "host-sync"),
+        "while the host fetches, allocates or waits, it is not the framework that keeps launches back",
+        kind="framework",
+    ),
+    After(
+        "serialized-communication",
+        ("serialized-communication",),
+        "waits that are certainly too early are credited before those that may be needed",
+        kind="bound",
+    ),
+    After(
+        "serialized-communication",
+        ("slow-link", "first-use"),
+        "what a slow link or making connections adds to a transfer is not the fault of how it was issued",
+        kind="bound",
+    ),
+    After(
+        "compute-imbalance",
+        ("expert-imbalance", "straggler"),
+        "a rank with more tokens or a slow GPU makes its stage look larger than it is",
+    ),
+    After(
+        "exposed-communication",
+        ("slow-link", "first-use"),
+        "what a slow link or making connections adds to a transfer would not have to be hidden",
+    ),
+    After(
+        "exposed-communication",
+        ("late-node", "expert-imbalance", "straggler"),
+        "waiting for a late or slow rank is not the network's time",
+    ),
+    After(
+        "exposed-communication",
+        ("serialized-communication",),
+        "what was only issued badly can be hidden by issuing it well",
+    ),
+    After(
+        "pipeline-bubble",
+        ("slow-link", "first-use", "late-node", "serialized-communication"),
+        "a stage that waits for late transfers idles for them, not for its schedule",
+    ),
+    After(
+        "pipeline-bubble",
+        ("expert-imbalance", "straggler", "compute-imbalance"),
+        "the ideal bubble is that of even stages: unevenness has its own findings",
+    ),
 )
-from stepscope.findings.evidence.first_uses import without_first_uses
 
 
-def fixes(case: Case) -> Change:
-    """The step without the causes that have a finding of their own."""
-    found = case.once(without_first_uses)
-    for detector in (slow_link, late_node, serialized_communication, expert_imbalance, straggler):
-        try:
-            found = found & case.once(detector.change)
-        except CannotAnswer:
-            continue
-    return found
+def credited_before(finding: str, kind: str = "") -> tuple[str, ...]:
+    """The causes that are gone when this finding's time is worked out."""
+    return tuple(cause for row in ORDER if (row.finding, row.kind) == (finding, kind) for cause in row.causes)

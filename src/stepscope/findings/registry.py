@@ -1,17 +1,46 @@
-"""Every detector, found by its file in `findings/detectors`."""
+"""Every detector by its id. They are imported when first asked for: Python starts faster without them."""
 
 from __future__ import annotations
 
 import inspect
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from stepscope.findings.case import Case
+from stepscope.derive.replay.change import Change
 from stepscope.findings.finding import Finding
+
+if TYPE_CHECKING:
+    from stepscope.findings.case import Case
+
+#: The detector of an id is the file of that name in `findings/detectors`.
+DETECTORS = (
+    "allocator-churn",
+    "clock-throttling",
+    "compute-imbalance",
+    "data-stall",
+    "expert-imbalance",
+    "exposed-communication",
+    "gc-pause",
+    "graph-breaks",
+    "host-sync",
+    "late-node",
+    "launch-bound",
+    "low-occupancy",
+    "module-loading",
+    "no-tensor-cores",
+    "pipeline-bubble",
+    "profiler-distortion",
+    "serialized-communication",
+    "slow-link",
+    "straggler",
+    "tiny-kernels",
+)
+#: Causes that are no finding, but are taken out of what findings give back: the file in `findings/evidence`.
+WITHOUT_FINDING = {"first-use": "first_uses"}
 
 
 @dataclass(frozen=True)
@@ -22,6 +51,8 @@ class Detector:
     question: str
     doc: str
     detect: Callable[[Case], list[Finding]]
+    #: the step without the cause; none where a finding has no single one
+    remedy: Callable[[Case], Change] | None = None
     #: what is worth a word though it is no finding
     notes: Callable[[Case], list[str]] = lambda _: []
 
@@ -29,11 +60,22 @@ class Detector:
 @cache
 def detectors() -> tuple[Detector, ...]:
     """All detectors, by id."""
-    folder = Path(__file__).parent / "detectors"
-    found = []
-    for module in sorted(m.name for m in pkgutil.iter_modules([str(folder)]) if not m.name.startswith("_")):
-        loaded = import_module(f"stepscope.findings.detectors.{module}")
-        doc = inspect.cleandoc(loaded.__doc__ or "")
-        words = {"notes": loaded.notes} if hasattr(loaded, "notes") else {}
-        found.append(Detector(loaded.ID, doc.split("\n", 1)[0], doc, loaded.detect, **words))
-    return tuple(sorted(found, key=lambda d: d.id))
+    return tuple(_detector(_module(id)) for id in DETECTORS)
+
+
+def _detector(module: ModuleType) -> Detector:
+    doc = inspect.cleandoc(module.__doc__ or "")
+    parts = {name: getattr(module, name) for name in ("remedy", "notes") if hasattr(module, name)}
+    return Detector(module.ID, doc.split("\n", 1)[0], doc, module.detect, **parts)
+
+
+def remedy(cause: str) -> Callable[[Case], Change]:
+    """What takes a cause out of the step."""
+    function: Callable[[Case], Change] = _module(cause).remedy
+    return function
+
+
+def _module(cause: str) -> ModuleType:
+    if cause in WITHOUT_FINDING:
+        return import_module(f"stepscope.findings.evidence.{WITHOUT_FINDING[cause]}")
+    return import_module(f"stepscope.findings.detectors.{cause.replace('-', '_')}")

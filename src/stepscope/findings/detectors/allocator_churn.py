@@ -12,7 +12,8 @@ import numpy.typing as npt
 from stepscope.derive.host.idle_causes import ALLOC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, stage_of, sure
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted, ms
 
@@ -21,32 +22,32 @@ I64 = npt.NDArray[np.int64]
 ID = "allocator-churn"
 
 
-def _found(case: Case) -> dict[int, tuple[Host, I64]]:
+def _allocations(case: Case) -> dict[int, tuple[Host, I64]]:
     """By rank: the calls; nothing where they cannot matter."""
-    found = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(ALLOC))}
-    return found if case.material(max((h.length(calls) for h, calls in found.values()), default=0)) else {}
+    allocations = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(ALLOC))}
+    longest_ns = max((h.length(calls) for h, calls in allocations.values()), default=0)
+    return allocations if case.material(longest_ns) else {}
 
 
-def freed(case: Case) -> Change:
-    """No such calls; nothing where there are none."""
-    return Change(calls_not_waiting={r: calls for r, (_, calls) in case.once(_found).items()})
+def remedy(case: Case) -> Change:
+    """No such calls."""
+    return Change(calls_not_waiting={r: calls for r, (_, calls) in case.once(_allocations).items()})
 
 
 def detect(case: Case) -> list[Finding]:
-    found = case.once(_found)
-    if not found:
+    allocations = case.once(_allocations)
+    if not allocations:
         return []
-    spent = {r: h.length(calls) for r, (h, calls) in found.items()}
-    saved = case.saved(freed(case))
+    spent = {r: h.length(calls) for r, (h, calls) in allocations.items()}
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
-    host, calls = found[worst]
+    host, calls = allocations[worst]
     names = host.names(calls)
     return [
         Finding(
             ID,
             f"memory is allocated and freed in the step ({counted(names, case.steps)} on rank {worst})",
-            saved,
+            case.credit(ID),
             sure(case),
             f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, and a "
             "cudaFree leaves the GPU empty behind it: it has nothing to do for "
@@ -58,7 +59,7 @@ def detect(case: Case) -> list[Finding]:
             ("idle", "--by cause"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in found[r][0].longest(found[r][1])),
+            where=longest(p for r in ranks for p in allocations[r][0].longest(allocations[r][1])),
         )
     ]
 

@@ -6,54 +6,80 @@ give back is the step replayed with kernels as much faster as the clock could be
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 
 ID = "clock-throttling"
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 _CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"
 #: Clocks vary by a few per cent; less is not throttled.
 _BELOW = 0.95
 
 
-def detect(case: Case) -> list[Finding]:
+@dataclass(frozen=True)
+class _Throttled:
+    """Kernels of one rank that ran at a lower clock, at which share of the highest, and that clock."""
+
+    data: RankData
+    ops: I64
+    factor: F64
+    highest: float
+
+    @property
+    def lost_ns(self) -> float:
+        """What the clock costs, if all of them are bound by it."""
+        return float(((1 - self.factor) * (self.data.end - self.data.start)[self.ops]).sum())
+
+
+def _throttled(case: Case) -> dict[int, _Throttled]:
+    """By rank; nothing where it cannot matter."""
     if not case.profile.has("counters"):
         raise _unknown()
     samples = case.profile.counters
     samples = samples.filter(case.profile.names.gather(samples["name"]).str.contains(_CLOCK) & (samples["value"] > 0))
     if samples.height == 0:
         raise _unknown()
-    found = {r: f for r, h in hosts(case).items() if (f := _slowed(h, samples.filter(pl.col("rank") == r))) is not None}
-    if not found:
+    slowed = {r: _slowed(h, samples.filter(pl.col("rank") == r)) for r, h in hosts(case).items()}
+    throttled = {r: t for r, t in slowed.items() if t is not None}
+    return throttled if case.material(int(max((t.lost_ns for t in throttled.values()), default=0.0))) else {}
+
+
+def remedy(case: Case) -> Change:
+    """Kernels as much faster as the clock could be."""
+    return Change(op_factor={r: (t.ops, t.factor) for r, t in case.once(_throttled).items()})
+
+
+def detect(case: Case) -> list[Finding]:
+    throttled = case.once(_throttled)
+    if not throttled:
         return []
-    change = Change(op_factor={r: (ops, factor) for r, (ops, factor, _) in found.items()})
-    lost = {
-        r: float(((1 - factor) * (hosts(case)[r].data.end - hosts(case)[r].data.start)[ops]).sum())
-        for r, (ops, factor, _) in found.items()
-    }
-    if not case.material(int(max(lost.values()))):
-        return []
-    ranks = guilty(lost)
-    worst = max(ranks, key=lambda r: (lost[r], -r))
-    ops, factor, most = found[worst]
-    data = hosts(case)[worst].data
+    ranks = guilty({r: t.lost_ns for r, t in throttled.items()})
+    worst = max(ranks, key=lambda r: (throttled[r].lost_ns, -r))
+    slowest = throttled[worst]
+    data, ops = slowest.data, slowest.ops
     return [
         Finding(
             ID,
             f"the GPU of rank {worst} runs below its clock",
-            case.saved(change),
+            case.credit(ID),
             "low",
-            f"while kernels run, the clock is at {100 * float(np.median(factor)):.0f} % of the {most:g} it reaches in "
-            f"the capture; {len(ops) // case.steps:,} kernels, {ms(lost[worst] / case.steps)} if all of them are bound "
-            "by the clock",
+            f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
+            f"{slowest.highest:g} it reaches in the capture; {len(ops) // case.steps:,} kernels, "
+            f"{ms(slowest.lost_ns / case.steps)} if all of them are bound by the clock",
             "nvidia-smi -q -d PERFORMANCE tells why: power cap, temperature, or clocks locked by someone; compare with "
             "the other GPUs of the machine",
             ("breakdown", f"--rank {worst}"),
@@ -70,14 +96,14 @@ def _unknown() -> CannotAnswer:
     )
 
 
-def _slowed(host: Host, samples: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Kernels that ran at a lower clock than the highest of the capture, the factor of it, and the highest."""
+def _slowed(host: Host, samples: pl.DataFrame) -> _Throttled | None:
+    """Kernels that ran at a lower clock than the highest of the capture."""
     if samples.height < 2:
         return None
     at, value = samples.sort("start_ns")["start_ns"].to_numpy(), samples.sort("start_ns")["value"].to_numpy()
-    most = float(np.quantile(value, 0.99))
+    highest = float(np.quantile(value, 0.99))
     data = host.data
     ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))
-    clock = value[np.clip(np.searchsorted(at, data.start[ops], side="right") - 1, 0, None)] / most
+    clock = value[np.clip(np.searchsorted(at, data.start[ops], side="right") - 1, 0, None)] / highest
     slow = clock < _BELOW
-    return (ops[slow], np.minimum(clock[slow], 1.0), most) if slow.any() else None
+    return _Throttled(data, ops[slow], np.minimum(clock[slow], 1.0), highest) if slow.any() else None

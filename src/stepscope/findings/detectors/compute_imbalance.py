@@ -14,9 +14,10 @@ import polars as pl
 from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.detectors import expert_imbalance, straggler
 from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.peers import Compared, compared, kernels
+from stepscope.findings.evidence.stragglers import guilty, suspects
+from stepscope.findings.evidence.tokens import kept, loads
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms
 from stepscope.model.labels import setups
@@ -38,9 +39,9 @@ def _amounts(case: Case) -> dict[int, float]:
     """Compute of each rank in the window, without what other findings explain."""
     table = case.once(kernels)
     total = {int(r): float(ns) for r, ns in table.group_by("rank").agg(pl.col("ns").sum()).iter_rows()}
-    for rank in case.once(expert_imbalance.loads):  # the others of the group may have less for it
-        total[rank] -= (1 - case.once(expert_imbalance.kept)[rank]) * case.once(compared)[rank].excess_ns
-    for rank, c in case.once(straggler.guilty).items():
+    for rank in case.once(loads):  # the others of the group may have less for it
+        total[rank] -= (1 - case.once(kept)[rank]) * case.once(compared)[rank].excess_ns
+    for rank, c in case.once(guilty).items():
         total[rank] -= c.excess_ns
     return total
 
@@ -65,7 +66,7 @@ def uneven(case: Case) -> dict[int, float]:
     return amount if most > _EVEN * mean and case.material(int(most - mean)) else {}
 
 
-def change(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with as much to compute on every pipeline stage."""
     amount, stages = case.once(uneven), case.once(_by_stage)
     place = {r: s for s, ranks in stages.items() for r in ranks}
@@ -85,7 +86,6 @@ def _stages(case: Case) -> list[Finding]:
         return []
     mean = float(np.mean(list(amount.values())))
     heavy = [s for s, ns in amount.items() if ns > _EVEN * mean]
-    beside = case.once(expert_imbalance.change) & case.once(straggler.change)
     worst = max(heavy, key=lambda s: amount[s])
     ranks = tuple(sorted(r for s in heavy for r in stages[s]))
     texts = ", ".join(f"stage {s} {ms(amount[s] / case.steps)}" for s in sorted(amount))
@@ -93,7 +93,7 @@ def _stages(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"pipeline stage {worst} has {100 * (amount[worst] / mean - 1):.0f} % more to compute than the mean stage",
-            case.saved(case.once(change), beside=beside),
+            case.credit(ID),
             sure(case),
             f"compute of a rank per step: {texts}; the others wait for the longest with every micro-batch",
             "move layers between stages (the first and the last also hold embedding and head), or split finer with "
@@ -107,7 +107,7 @@ def _stages(case: Case) -> list[Finding]:
 
 
 def _ranks(case: Case) -> list[Finding]:
-    more = {r: c for r, c in case.once(straggler.suspects).items() if r not in case.once(straggler.guilty)}
+    more = {r: c for r, c in case.once(suspects).items() if r not in case.once(guilty)}
     if len(more) < 2:
         return []
     worst: Compared = max(more.values(), key=lambda c: (c.excess_ns, -c.rank))
@@ -116,7 +116,7 @@ def _ranks(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"ranks {ranks_text(ranks)} have more to compute than others that do the same work",
-            case.saved(Change(kernel_factor={r: c.factors() for r, c in more.items()})),
+            case.credit(ID, Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
             f"rank {worst.rank} computes {ms(worst.excess_ns / case.steps)} per step beyond the median of its peers, "
             "in some of its kernels only",

@@ -17,8 +17,8 @@ from stepscope.derive.peers.lateness import data_ranges, host_late
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of, sure
-from stepscope.findings.evidence.launching import quick
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, intersect, union
@@ -31,43 +31,43 @@ _FILES = r"(?i)(^|[^a-z])(io|i/o|disk)([^a-z]|$)|sav(e|ing)[ _](checkpoint|model
 _USUAL_NS = 200_000
 
 
-def _found(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
+def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
     """By rank: when its host was getting input, and whether ranges say so. Nothing where it cannot matter."""
-    found: dict[int, tuple[Host, Spans, bool]] = {}
+    fetching: dict[int, tuple[Host, Spans, bool]] = {}
     for rank, host in hosts(case).items():
-        spans, named = _fetching(case, host)
+        spans, named = _fetching(host)
         spans = spans.clip(host.begin, host.end)
         if host.idle_in(spans):
-            found[rank] = host, spans, named
-    most = max((h.idle_in(s) for h, s, _ in found.values()), default=0)
-    if not case.material(most - _USUAL_NS * case.steps) or _late_together(case, found):
+            fetching[rank] = host, spans, named
+    most = max((h.idle_in(s) for h, s, _ in fetching.values()), default=0)
+    if not case.material(most - _USUAL_NS * case.steps) or _late_together(case, fetching):
         return {}
-    return found
+    return fetching
 
 
 def _between(case: Case) -> dict[int, Spans]:
     """By rank: the same between the step before and this one; nothing where it cannot matter."""
     if not case.between_ns:
         return {}
-    found = {r: intersect(_fetching(case, hosts(case)[r])[0], spans) for r, spans in case.between.items()}
-    return found if case.material(min(s.length() for s in found.values())) else {}
+    fetching = {r: intersect(_fetching(hosts(case)[r])[0], spans) for r, spans in case.between.items()}
+    return fetching if case.material(min(s.length() for s in fetching.values())) else {}
 
 
-def fetched(case: Case) -> Change:
-    """Input that is there when it is needed; nothing where it is."""
-    return Change(host_time_cut={r: s for r, (_, s, _) in case.once(_found).items()})
+def remedy(case: Case) -> Change:
+    """Input that is there when it is needed."""
+    return Change(host_time_cut={r: spans for r, (_, spans, _) in case.once(_in_step).items()})
 
 
 def detect(case: Case) -> list[Finding]:
     between = case.once(_between)
-    fetching = case.once(_found) or {r: (hosts(case)[r], Spans.empty(), True) for r in between}
+    fetching = case.once(_in_step) or {r: (hosts(case)[r], Spans.empty(), True) for r in between}
     if not fetching:
         return []
     # Between steps all ranks fetch at once: the shortest is what all of them wait for.
     apart = min((s.length() for s in between.values()), default=0)
     fetching = {r: (h, _joined(s, between.get(r)), named) for r, (h, s, named) in fetching.items()}
     lost = {r: h.idle_in(s) + _length(between.get(r)) for r, (h, s, _) in fetching.items()}
-    saved = case.saved(fetched(case), beside=quick(case)) + apart  # a slow host is slow in this too
+    saved = case.credit(ID) + apart
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
@@ -100,7 +100,7 @@ def _length(spans: Spans | None) -> int:
     return 0 if spans is None else spans.length()
 
 
-def _fetching(case: Case, host: Host) -> tuple[Spans, bool]:
+def _fetching(host: Host) -> tuple[Spans, bool]:
     """When the host was getting input or writing output, and whether ranges say so."""
     ranges = host.data.ranges[host.data.own_ranges]
     files = ranges.filter(host.profile.names.str.contains(_FILES).gather(ranges["name"]))
@@ -117,8 +117,8 @@ def _longest_range(host: Host, spans: Spans) -> str | None:
     """The text of the range that the longest stretch is."""
     k = int(np.argmax(spans.end - spans.start))
     ranges = host.data.ranges[host.data.own_ranges]
-    mine = ranges.filter(pl.col("end_ns") == int(spans.end[k]))
-    return str(host.profile.names[int(mine["name"][0])]) if mine.height else None
+    ending = ranges.filter(pl.col("end_ns") == int(spans.end[k]))
+    return str(host.profile.names[int(ending["name"][0])]) if ending.height else None
 
 
 def _late_together(case: Case, fetching: dict[int, tuple[Host, Spans, bool]]) -> bool:

@@ -13,61 +13,22 @@ import polars as pl
 
 from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.comm.kinds import ALL_TO_ALL
-from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.replay.change import Change
-from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.peers import compared, pipeline_stage
-from stepscope.findings.finding import Finding, Place
+from stepscope.findings.evidence.places import longest_kernels
+from stepscope.findings.evidence.tokens import kept, loads
+from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 
 ID = "expert-imbalance"
 
-#: More bytes than its peers by this factor is an imbalance.
-_MORE = 1.05
 #: Experts' kernels, where bytes are not recorded.
 _EXPERTS = r"(?i)group(ed)?_?gemm|gemm_?grouped|\bmoe|expert"
 
 
-def loads(case: Case) -> dict[int, float]:
-    """By rank: the bytes of its all-to-alls as a multiple of those of the others, where it has more."""
-    try:
-        table = case.once(sides)
-    except CannotAnswer:
-        return {}
-    a2a = table.filter((pl.col("kind") == ALL_TO_ALL) & (pl.col("present") > 1) & (pl.col("own_bytes") > 0))
-    if a2a.height == 0:
-        return {}
-    a2a = a2a.with_columns(
-        ((pl.col("own_bytes").sum() - pl.col("own_bytes")) / (pl.len() - 1)).over("meeting").alias("others")
-    )
-    # Bytes weigh by size: counts of tokens, sent ahead, are as long everywhere.
-    more = a2a.group_by("rank").agg((pl.col("own_bytes").sum() / pl.col("others").sum()).alias("more"))
-    return {int(r): float(x) for r, x in more.iter_rows() if x >= _MORE}
-
-
-def kept(case: Case) -> dict[int, float]:
-    """By rank with too many tokens: the share of its excess over the others that is left to it in an even group.
-
-    Tokens do not vanish: where the group has as many in all as other groups have, an even share is the mean. Where the
-    rank has them on top, an even share is what ranks of other groups have.
-    """
-    a2a = case.once(sides).filter((pl.col("kind") == ALL_TO_ALL) & (pl.col("present") > 1) & (pl.col("own_bytes") > 0))
-    groups = a2a.group_by("communicator").agg(pl.col("own_bytes").mean().alias("mean"), pl.col("rank").unique())
-    own = dict(a2a.group_by("rank").agg(pl.col("own_bytes").mean()).iter_rows())
-    found = {}
-    for rank, more in case.once(loads).items():
-        mine = groups.filter(pl.col("rank").list.contains(rank)).row(0, named=True)
-        rest = groups.filter(pl.col("communicator") != mine["communicator"])["mean"]
-        low, high = own[rank] / more, own[rank]
-        even = float(rest.median()) if len(rest) else mine["mean"]  # type: ignore[arg-type]
-        even = even if low / _MORE <= even < high else mine["mean"]
-        found[rank] = min(max((even - low) / (high - low), 0.0), 1.0)
-    return found
-
-
-def change(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with an even share of tokens on every rank."""
     more = case.once(loads)
     if not more:
@@ -86,7 +47,7 @@ def change(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    more, what = case.once(loads), case.once(change)
+    more = case.once(loads)
     if not more:
         return []
     ranks = tuple(sorted(more))
@@ -101,7 +62,7 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"{who} {more[worst]:.2f} times as many tokens as the others of the expert group",
-            case.saved(what),
+            case.credit(ID),
             "high",
             f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group; its "
             f"{which} take {ms(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step "
@@ -114,13 +75,3 @@ def detect(case: Case) -> list[Finding]:
             where=longest_kernels(case, worst, [str(n) for n in over["name"].to_list()]),
         )
     ]
-
-
-def longest_kernels(case: Case, rank: int, names: list[str], most: int = 10) -> tuple[Place, ...]:
-    """The longest kernels of these names on a rank."""
-    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
-    ops = case.windows[rank].ops
-    wanted = case.profile.names.is_in(names).to_numpy()
-    ops = ops[wanted[data.name[ops]]]
-    ops = ops[np.argsort(data.start[ops] - data.end[ops], kind="stable")[:most]]
-    return tuple(Place(rank, int(data.start[i]), int(data.end[i]), int(data.stream[i])) for i in ops.tolist())

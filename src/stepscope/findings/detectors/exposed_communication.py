@@ -17,13 +17,13 @@ from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.detectors.serialized_communication import at_once
 from stepscope.findings.evidence.first_uses import first_use_notes
 from stepscope.findings.evidence.hosts import guilty
-from stepscope.findings.evidence.meetings import places_of, sides
+from stepscope.findings.evidence.issued import at_once
+from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
+from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Confidence, Finding
-from stepscope.findings.order import fixes
 from stepscope.findings.words import ms
 
 ID = "exposed-communication"
@@ -90,11 +90,11 @@ def _saved(case: Case, mine: dict[int, Part]) -> tuple[int, Confidence]:
     instant = Change(transfers_instant={r: p.ops for r, p in mine.items()})
     try:
         if bool(case.path.steps["events"].all()):
-            saved = case.saved(instant, max(p.wall_ns for p in mine.values()), beside=case.once(fixes))
+            saved = case.credit(ID, instant, max(p.wall_ns for p in mine.values()))
             return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:
         pass
-    moved, known = exposed_transfers(case, {r: p.ops for r, p in mine.items()}, case.once(fixes).transfer_less_ns)
+    moved, known = exposed_transfers(case, {r: p.ops for r, p in mine.items()}, case.before(ID).transfer_less_ns)
     return int(np.median(moved)) // case.steps, "medium" if known else "low"
 
 

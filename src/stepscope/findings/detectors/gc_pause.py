@@ -11,7 +11,8 @@ import numpy as np
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of, sure
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
@@ -22,26 +23,36 @@ ID = "gc-pause"
 _NAMES = r"(?i)(^|[^a-z])(gc|python[ _]?gc|gc[._ ]?collect\w*|garbage[ _-]?collect\w*)([^a-z]|$)"
 
 
+def _collections(case: Case) -> dict[int, Spans]:
+    """By rank: when its host collected garbage."""
+    return {r: pauses for r, h in hosts(case).items() if len(pauses := _pauses(h))}
+
+
+def remedy(case: Case) -> Change:
+    """No such pauses."""
+    return Change(host_time_cut=case.once(_collections))
+
+
 def detect(case: Case) -> list[Finding]:
-    found = {r: (h, s) for r, h in hosts(case).items() if len(s := _pauses(h))}
-    if not found:
+    collections = case.once(_collections)
+    if not collections:
         if not any(h.data.host.height or len(h.data.own_ranges) for h in hosts(case).values()):
             raise CannotAnswer(
                 "nothing recorded says what Python did",
                 "capture with torch.profiler, or name collections with a range (gc.callbacks)",
             )
         return []
-    lost = {r: h.idle_in(s) for r, (h, s) in found.items()}
+    lost = {r: hosts(case)[r].idle_in(pauses) for r, pauses in collections.items()}
     if not case.material(max(lost.values())):
         return []
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
-    _, pauses = found[worst]
+    pauses = collections[worst]
     return [
         Finding(
             ID,
             f"Python's garbage collector stops the host ({len(pauses)} times on rank {worst})",
-            case.saved(Change(host_time_cut={r: s for r, (_, s) in found.items()})),
+            case.credit(ID),
             sure(case),
             f"collections take {ms(pauses.length() / case.steps)} of the step on rank {worst}, the longest "
             f"{ms(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
@@ -51,7 +62,7 @@ def detect(case: Case) -> list[Finding]:
             ("idle", "--by range"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in places(r, found[r][1].start, found[r][1].end)),
+            where=longest(p for r in ranks for p in places(r, collections[r].start, collections[r].end)),
         )
     ]
 

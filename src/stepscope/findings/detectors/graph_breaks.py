@@ -12,7 +12,8 @@ from stepscope.analyses.compile import compile as compile_
 from stepscope.derive.pytorch.compiled import Compiled, compiled
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of, sure
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
@@ -20,31 +21,31 @@ from stepscope.intervals import Spans, union
 ID = "graph-breaks"
 
 
-def _found(case: Case) -> dict[int, tuple[Host, Compiled, Spans]]:
+def _outside(case: Case) -> dict[int, tuple[Host, Compiled, Spans]]:
     """By rank: when its host was between graphs or compiling; nothing where that cannot matter."""
-    found = {}
+    outside = {}
     for rank, host in hosts(case).items():
         marks = compiled(host.profile, host.data)
-        found[rank] = host, marks, _spans(host, marks)
-    most = max((host.idle_in(spans) for host, _, spans in found.values()), default=0)
-    return found if case.material(most) else {}
+        outside[rank] = host, marks, _spans(host, marks)
+    most = max((host.idle_in(spans) for host, _, spans in outside.values()), default=0)
+    return outside if case.material(most) else {}
 
 
-def unbroken(case: Case) -> Change:
-    """Whole graphs, compiled before; nothing where they are."""
-    return Change(host_time_cut={r: spans for r, (_, _, spans) in case.once(_found).items()})
+def remedy(case: Case) -> Change:
+    """Whole graphs, compiled before."""
+    return Change(host_time_cut={r: spans for r, (_, _, spans) in case.once(_outside).items()})
 
 
 def detect(case: Case) -> list[Finding]:
-    found = case.once(_found)
-    if not found:
+    outside = case.once(_outside)
+    if not outside:
         case.ask(compile_, window=case.whole_step)  # raises where nothing says what was compiled
         return []
-    lost = {r: spans for r, (_, _, spans) in found.items()}
-    idle = {r: host.idle_in(spans) for r, (host, _, spans) in found.items()}
+    lost = {r: spans for r, (_, _, spans) in outside.items()}
+    idle = {r: host.idle_in(spans) for r, (host, _, spans) in outside.items()}
     ranks = guilty(idle)
     worst = max(ranks, key=lambda r: (idle[r], -r))
-    host, marks, _ = found[worst]
+    host, marks, _ = outside[worst]
     inside = marks.regions.begun(host.begin, host.end)
     breaks, compiles = int((inside & marks.breaks).sum()), int(marks.compiles.begun(host.begin, host.end).sum())
     frames = len(np.unique(marks.regions.frame[inside & (marks.regions.compile > 0)]))
@@ -55,7 +56,7 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"{' and '.join(what) or 'Python between compiled graphs'} in the step on rank {worst}",
-            case.saved(unbroken(case), sum(idle.values())),
+            case.credit(ID, at_most=sum(idle.values())),
             sure(case),
             f"the host of rank {worst} spends {ms(lost[worst].length() / case.steps)} of the step between graphs and "
             f"compiling, the GPU has nothing to do for {ms(idle[worst] / case.steps)} of it{again}",

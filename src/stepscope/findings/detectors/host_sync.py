@@ -9,6 +9,8 @@ its own: a wait is blamed only for what it costs without them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +19,9 @@ import polars as pl
 from stepscope.derive.host.idle_causes import SYNC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.detectors.allocator_churn import freed
-from stepscope.findings.detectors.data_stall import fetched
-from stepscope.findings.detectors.profiler_distortion import forced, unforced
-from stepscope.findings.detectors.tiny_kernels import fuse
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, stage_of, sure
-from stepscope.findings.evidence.launching import quick
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.measurement import measured
+from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
@@ -82,61 +81,57 @@ class _Syncs:
     copy: I64
 
     def of(self, kind: int) -> I64:
-        found: I64 = self.calls[self.kind == kind]
-        return found
+        calls: I64 = self.calls[self.kind == kind]
+        return calls
 
     def numbers(self) -> I64:
         """Copies that exist only for the number."""
-        found: I64 = self.copy[(self.kind == ITEM) & (self.copy != NONE)]
-        return found
+        copies: I64 = self.copy[(self.kind == ITEM) & (self.copy != NONE)]
+        return copies
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Waits of one kind that matter, by rank, and what they cost."""
+class _Costly:
+    """Waits of one kind that cost something, by rank: all waits of the rank, and the calls of this kind."""
 
     kind: int
-    every: dict[int, _Syncs]
-    mine: dict[int, I64]
+    syncs: dict[int, _Syncs]
+    calls: dict[int, I64]
     change: Change
     saved: int
 
 
-def _found(case: Case) -> list[_Found]:
-    measured = {r: f.calls for r, f in forced(case).items()}
-    every = {r: s for r, h in hosts(case).items() if len((s := _syncs(h, measured.get(r))).calls)}
-    others = quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case)
-    found = []
+def _costly(case: Case) -> list[_Costly]:
+    """Kinds of waits without which the step is shorter."""
+    measuring = {r: m.calls for r, m in case.once(measured).items()}
+    syncs = {r: s for r, h in hosts(case).items() if len((s := _syncs(h, measuring.get(r))).calls)}
+    costly = []
     for kind in range(len(_KINDS)):
-        mine = {r: calls for r, s in every.items() if len(calls := s.of(kind))}
+        calls = {r: of_kind for r, s in syncs.items() if len(of_kind := s.of(kind))}
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
-        if case.material(max((every[r].host.length(calls) for r, calls in mine.items()), default=0)):
-            change = _change(every, mine, kind)
-            idle = sum(every[r].host.idle_ns("sync", "host", "api") for r in mine)
-            found.append(_Found(kind, every, mine, change, case.saved(change, idle, beside=others)))
-    return [f for f in found if f.saved]
+        if case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
+            change = _change(syncs, calls, kind)
+            idle = sum(syncs[r].host.idle_ns("sync", "host", "api") for r in calls)
+            costly.append(_Costly(kind, syncs, calls, change, case.credit(ID, change, idle)))
+    return [c for c in costly if c.saved]
 
 
-def unsynced(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """None of the waits that cost something."""
-    change = Change()
-    for found in case.once(_found):
-        change = change & found.change
-    return change
+    return reduce(and_, (c.change for c in case.once(_costly)), Change())
 
 
 def detect(case: Case) -> list[Finding]:
-    return [_finding(case, f) for f in case.once(_found)]
+    return [_finding(case, c) for c in case.once(_costly)]
 
 
-def _change(every: dict[int, _Syncs], mine: dict[int, I64], kind: int) -> Change:
+def _change(syncs: dict[int, _Syncs], calls: dict[int, I64], kind: int) -> Change:
     if kind != ITEM:
-        return Change(calls_not_waiting=mine)
-    copies = {r: every[r].numbers() for r in mine}
-    calls = {r: np.union1d(mine[r], every[r].host.data.launch[copies[r]]) for r in mine}
+        return Change(calls_not_waiting=calls)
+    copies = {r: syncs[r].numbers() for r in calls}
     return Change(
-        calls_not_waiting=calls,
-        host_time_cut={r: _handled(every[r].host, mine[r]) for r in mine},
+        calls_not_waiting={r: np.union1d(calls[r], syncs[r].host.data.launch[copies[r]]) for r in calls},
+        host_time_cut={r: _handled(syncs[r].host, calls[r]) for r in calls},
         ops_fused=copies,
         op_factor={r: (c, np.zeros(len(c))) for r, c in copies.items()},
     )
@@ -154,26 +149,26 @@ def _handled(host: Host, calls: I64) -> Spans:
     return union(begin[short], end[short])
 
 
-def _finding(case: Case, found: _Found) -> Finding:
-    (what, advice), every, mine = _KINDS[found.kind], found.every, found.mine
-    ranks = guilty({r: float(len(calls)) for r, calls in mine.items()})
-    worst = max(ranks, key=lambda r: (len(mine[r]), -r))
-    host = every[worst].host
-    n = len(mine[worst]) / case.steps
-    inside = _ranges(host, mine[worst])
+def _finding(case: Case, costly: _Costly) -> Finding:
+    (what, advice), calls = _KINDS[costly.kind], costly.calls
+    ranks = guilty({r: float(len(c)) for r, c in calls.items()})
+    worst = max(ranks, key=lambda r: (len(calls[r]), -r))
+    host = costly.syncs[worst].host
+    n = len(calls[worst]) / case.steps
+    inside = _ranges(host, calls[worst])
     return Finding(
         ID,
         f"{round(n):,} {what} make the host wait",
-        found.saved,
+        costly.saved,
         sure(case),
-        f"rank {worst} spends {ms(host.length(mine[worst]) / case.steps)} of the step in them"
+        f"rank {worst} spends {ms(host.length(calls[worst]) / case.steps)} of the step in them"
         f"{f', most in {inside}' if inside else ''}; the GPU is without work for "
         f"{ms(host.idle_ns('sync', 'host', 'api') / case.steps)} of the step",
         advice,
         ("idle", "--by cause"),
         ranks=ranks,
         stage=stage_of(case, ranks),
-        where=longest(p for r in ranks for p in every[r].host.longest(mine[r])),
+        where=longest(p for r in ranks for p in costly.syncs[r].host.longest(calls[r])),
     )
 
 
@@ -187,12 +182,12 @@ def _ranges(host: Host, calls: I64) -> str | None:
     return f"`{top['text'][0]}`"
 
 
-def _syncs(host: Host, measured: I64 | None) -> _Syncs:
+def _syncs(host: Host, measuring: I64 | None) -> _Syncs:
     """The rank's synchronizing calls, less those that are a measurement's (`profiler-distortion`)."""
     data = host.data
     calls = host.of_cause(SYNC)
-    if measured is not None:
-        calls = np.setdiff1d(calls, measured)
+    if measuring is not None:
+        calls = np.setdiff1d(calls, measuring)
     texts = host.profile.names.gather(data.calls["name"].gather(calls)).str.to_lowercase()
     stream, event = (texts.str.contains(f"{word}synchronize").to_numpy() for word in ("stream", "event"))
     device = texts.str.contains("(device|ctx|context)synchronize").to_numpy()

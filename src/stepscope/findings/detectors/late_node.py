@@ -10,6 +10,8 @@ slowly throughout (`launch-bound`) are other faults.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import numpy as np
 import numpy.typing as npt
@@ -182,12 +184,9 @@ def _excused(case: Case, data: RankData) -> Spans:
     return union(np.concatenate([p.start for p in parts]), np.concatenate([p.end for p in parts]))
 
 
-def change(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with nobody late."""
-    found = Change()
-    for one in case.once(late):
-        found = found & one.change
-    return found
+    return reduce(and_, (one.change for one in case.once(late)), Change())
 
 
 def detect(case: Case) -> list[Finding]:
@@ -199,7 +198,7 @@ def _finding(case: Case, one: _Late) -> Finding:
     who = f"rank{'s' * several} {ranks_text(one.ranks)}"
     who = f"host {one.host} ({who})" if one.host else who
     # Cutting a stretch cannot give back more than its length.
-    saved = case.saved(one.change, one.ns)
+    saved = case.credit(ID, one.change, one.ns)
     return Finding(
         ID,
         f"{who} come{'s' * (not several or one.host is not None)} {ms(one.ns / case.steps)} late {one.at}",

@@ -9,67 +9,62 @@ between them, without a quarter of that time.
 from __future__ import annotations
 
 from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.detectors.allocator_churn import freed
-from stepscope.findings.detectors.data_stall import fetched
-from stepscope.findings.detectors.graph_breaks import unbroken
-from stepscope.findings.detectors.host_sync import unsynced
-from stepscope.findings.detectors.profiler_distortion import unforced
-from stepscope.findings.detectors.tiny_kernels import fuse
-from stepscope.findings.evidence.hosts import hosts, longest, stage_of
-from stepscope.findings.evidence.launching import quick, quicker, slow
+from stepscope.findings.evidence.hosts import hosts, stage_of
+from stepscope.findings.evidence.launching import quicker, slow
+from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms, us
 
 ID = "launch-bound"
 
 
+def remedy(case: Case) -> Change:
+    """Every slow machine as fast as it should be. What a framework takes between calls is not in it."""
+    return quicker(case, slow(case).beside, slow(case).machine)
+
+
 def detect(case: Case) -> list[Finding]:
     which = slow(case)
-    found = []
+    findings = []
     saved = 0
     if which.beside:
-        saved = case.saved(quicker(case, which.beside))
-        found.append(_of_some(case, which.beside, saved))
+        saved = case.credit(ID, quicker(case, which.beside))
+        findings.append(_of_some(case, which.beside, saved))
     if which.machine:
-        found.append(_of_all(case, which.machine, max(case.saved(quick(case)) - saved, 0)))
+        findings.append(_of_all(case, which.machine, max(case.credit(ID) - saved, 0)))
     if which.framework:
-        # What is named more closely comes first: this is what remains.
-        named = (
-            quick(case) & fuse(case) & fetched(case) & freed(case) & unforced(case) & unsynced(case) & unbroken(case)
-        )
         most = sum(hosts(case)[r].idle_ns("host", "api") for r in which.framework)
-        saved = case.saved(quicker(case, which.framework), most, beside=named)
-        found.append(_of_all(case, which.framework, saved))
-    return found
+        saved = case.credit(ID, quicker(case, which.framework), most, kind="framework")
+        findings.append(_of_all(case, which.framework, saved))
+    return findings
 
 
 def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
-    every = hosts(case)
     worst = max(ranks, key=lambda r: (factors[r], -r))
-    mine = every[worst].pace_ns or 0.0
+    pace = hosts(case)[worst].pace_ns or 0.0
     return Finding(
         ID,
         f"the host of rank {ranks_text(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
         saved,
         "high",
-        f"rank {worst} takes {us(mine)} of host time per launch, its peers {us(mine / factors[worst])}; its GPU has "
+        f"rank {worst} takes {us(pace)} of host time per launch, its peers {us(pace / factors[worst])}; its GPU has "
         f"nothing to do for {ms(_starved(case, worst))} of the step because launches come late",
         "look at that machine's CPU: other processes, pinning (NUMA node of the GPU), frequency governor, debug "
         "settings (CUDA_LAUNCH_BLOCKING, a tracer) on this rank alone",
         ("launches", f"--rank {worst}"),
         ranks=ranks,
         stage=stage_of(case, ranks),
-        where=longest(p for r in ranks for p in every[r].longest_idle("host", "api")),
+        where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
     )
 
 
 def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
-    every = hosts(case)
     worst = max(ranks, key=lambda r: (_starved(case, r), -r))
-    host = every[worst]
+    host = hosts(case)[worst]
     if worst in slow(case).machine:
         usual = f"{factors[worst]:.1f} times what is usual"
         machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
@@ -88,7 +83,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         ("launches", "--by rank"),
         ranks=ranks,
         stage=stage_of(case, ranks),
-        where=longest(p for r in ranks for p in every[r].longest_idle("host", "api")),
+        where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
     )
 
 

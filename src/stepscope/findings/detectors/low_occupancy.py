@@ -14,7 +14,8 @@ from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms
 from stepscope.intervals import covered, union
@@ -22,6 +23,7 @@ from stepscope.model.kernel_names import short_names
 
 ID = "low-occupancy"
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 #: Shorter kernels are bound by latency, and are another matter (`tiny-kernels`).
 _LEAST_NS = 20_000
@@ -45,7 +47,8 @@ _UNITS = (
 )
 
 
-def detect(case: Case) -> list[Finding]:
+def _sparse(case: Case) -> dict[int, tuple[I64, F64]]:
+    """By rank: kernels that leave most of the GPU empty, and the factor by which they would be shorter."""
     if _shared(case):
         raise CannotAnswer(
             "ranks share a GPU, or may share one: what runs beside a kernel is not known",
@@ -55,34 +58,39 @@ def detect(case: Case) -> list[Finding]:
     if not any(units.values()):
         raise CannotAnswer("the trace does not say how many multiprocessors the GPU has", "`stepscope info` names it")
     shapes = dict(case.profile.by_rank("ops", detail=True))
-    found = {}
-    for rank, host in hosts(case).items():
-        some = _sparse(host, shapes[rank], units[rank])
-        if len(some[0]):
-            found[rank] = some
-    spent = {r: int((hosts(case)[r].data.end - hosts(case)[r].data.start)[ops].sum()) for r, (ops, _) in found.items()}
+    sparse = {r: _few_blocks(h, shapes[r], units[r]) for r, h in hosts(case).items()}
+    return {r: (ops, factor) for r, (ops, factor) in sparse.items() if len(ops)}
+
+
+def remedy(case: Case) -> Change:
+    """Their blocks spread half as well as they could."""
+    return Change(op_factor=case.once(_sparse))
+
+
+def detect(case: Case) -> list[Finding]:
+    sparse = case.once(_sparse)
+    spent = {r: int((hosts(case)[r].data.end - hosts(case)[r].data.start)[ops].sum()) for r, (ops, _) in sparse.items()}
     if not case.material(max(spent.values(), default=0)):
         return []
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
-    data, (ops, _) = hosts(case)[worst].data, found[worst]
+    data, (ops, _) = hosts(case)[worst].data, sparse[worst]
     by_name = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]}).group_by("name").sum()
     top = short_names(case.profile.names.gather(by_name.sort("ns", "name", descending=True)["name"][:1]))[0]
-    saved = case.saved(Change(op_factor=found))
     return [
         Finding(
             ID,
             f"{len(ops) // case.steps:,} kernels leave most of the GPU empty (on rank {worst})",
-            saved,
+            case.credit(ID),
             "low",
             f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}, alone, with fewer blocks than "
-            f"half of its {units[worst]} multiprocessors; most of it `{top}`",
+            f"half of its {_units(case, worst)} multiprocessors; most of it `{top}`",
             "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
             "small problems, or another stream beside them",
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in _longest(case, r, found[r][0])),
+            where=longest(p for r in ranks for p in _longest(case, r, sparse[r][0])),
         )
     ]
 
@@ -106,7 +114,7 @@ def _units(case: Case, rank: int) -> int:
     return next((n for pattern, n in _UNITS if gpu.str.contains(pattern).any()), 0)
 
 
-def _sparse(host: Host, shapes: pl.DataFrame, units: int) -> tuple[I64, npt.NDArray[np.float64]]:
+def _few_blocks(host: Host, shapes: pl.DataFrame, units: int) -> tuple[I64, F64]:
     """Kernels of few blocks with nothing beside them, and the factor by which they would be shorter."""
     data = host.data
     grid = shapes.select(pl.col("grid_x") * pl.col("grid_y") * pl.col("grid_z")).to_series().fill_null(0).to_numpy()

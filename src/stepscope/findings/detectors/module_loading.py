@@ -6,24 +6,39 @@ the warm-up. What it could give back is the step replayed with those calls takin
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from stepscope.derive.host.idle_causes import LOAD
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import guilty, hosts, longest, stage_of, sure
+from stepscope.findings.evidence.hosts import guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted, ms
 
 ID = "module-loading"
+I64 = npt.NDArray[np.int64]
+
+
+def _loading(case: Case) -> dict[int, I64]:
+    """By rank: the calls."""
+    return {r: calls for r, h in hosts(case).items() if len(calls := h.of_cause(LOAD))}
+
+
+def remedy(case: Case) -> Change:
+    """No such calls."""
+    return Change(calls_not_waiting=case.once(_loading))
 
 
 def detect(case: Case) -> list[Finding]:
-    found = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(LOAD))}
-    spent = {r: h.length(calls) for r, (h, calls) in found.items()}
+    loading = case.once(_loading)
+    spent = {r: hosts(case)[r].length(calls) for r, calls in loading.items()}
     if not case.material(max(spent.values(), default=0)):
         return []
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
-    host, calls = found[worst]
+    host, calls = hosts(case)[worst], loading[worst]
     names = host.names(calls)
     graphs = any("raph" in n for n in names)
     return [
@@ -31,7 +46,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{'graphs are instantiated' if graphs else 'code is loaded'} in the step "
             f"({counted(names, case.steps)} on rank {worst})",
-            case.saved(Change(calls_not_waiting={r: calls for r, (_, calls) in found.items()})),
+            case.credit(ID),
             sure(case),
             f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, the GPU "
             f"waits for {ms(host.idle_ns('load') / case.steps)} of it",
@@ -42,6 +57,6 @@ def detect(case: Case) -> list[Finding]:
             ("idle", "--by cause"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in found[r][0].longest(found[r][1])),
+            where=longest(p for r in ranks for p in hosts(case)[r].longest(loading[r])),
         )
     ]

@@ -14,7 +14,8 @@ import polars as pl
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, longest, places, stage_of
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.model.kernel_names import short_names
@@ -31,15 +32,25 @@ _OTHER = r"(?i)[dz]gemm|double|f64|gemv|dot_kernel|gemmSN_|gemmk1_|splitk_?reduc
 _FAMILIES = ["gemm", "convolution"]
 
 
+def _slow_products(case: Case) -> dict[int, tuple[Host, I64]]:
+    """By rank: products without tensor cores."""
+    return {r: (h, ops) for r, h in hosts(case).items() if len(ops := _products(case, h))}
+
+
+def remedy(case: Case) -> Change:
+    """These products on tensor cores."""
+    products = case.once(_slow_products)
+    return Change(op_factor={r: (ops, np.full(len(ops), 1 / _FASTER)) for r, (_, ops) in products.items()})
+
+
 def detect(case: Case) -> list[Finding]:
-    found = {r: (h, ops) for r, h in hosts(case).items() if len(ops := _products(case, h))}
-    spent = {r: int((h.data.end - h.data.start)[ops].sum()) for r, (h, ops) in found.items()}
+    products = case.once(_slow_products)
+    spent = {r: int((h.data.end - h.data.start)[ops].sum()) for r, (h, ops) in products.items()}
     if not case.material(max(spent.values(), default=0)):
         return []
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
-    host, ops = found[worst]
-    saved = case.saved(Change(op_factor={r: (o, np.full(len(o), 1 / _FASTER)) for r, (_, o) in found.items()}))
+    host, ops = products[worst]
     by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
     by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
     top = short_names(host.profile.names.gather(by_name["name"][:1]))[0]
@@ -47,7 +58,7 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"{len(ops) // case.steps:,} matrix products do not use tensor cores (on rank {worst})",
-            saved,
+            case.credit(ID),
             "medium",
             f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
             f"{_FASTER:g} times as fast on tensor cores",
@@ -56,13 +67,12 @@ def detect(case: Case) -> list[Finding]:
             ("kernels", "--by family"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in places(r, *_times(found[r]))),
+            where=longest(p for r in ranks for p in places(r, *_times(*products[r]))),
         )
     ]
 
 
-def _times(found: tuple[Host, I64]) -> tuple[I64, I64]:
-    host, ops = found
+def _times(host: Host, ops: I64) -> tuple[I64, I64]:
     return host.data.start[ops], host.data.end[ops]
 
 

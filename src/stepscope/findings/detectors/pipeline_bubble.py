@@ -20,9 +20,7 @@ from stepscope.derive.rank.data import COMM
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.detectors import compute_imbalance
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.order import fixes
 from stepscope.findings.words import ms
 from stepscope.model.labels import setups
 from stepscope.model.result import Result
@@ -55,8 +53,7 @@ def detect(case: Case) -> list[Finding]:
     if not case.material(int(max(mean - least, 0)), 2.0):
         return []
     # A host of no cost of its own: what is left is neither the host's nor another finding's.
-    even = case.once(fixes) & case.once(compute_imbalance.change) & _instant(case)
-    explained = case.replay.saved(even & Change(every_host_factor=1e6))
+    explained = case.replay.saved(case.before(ID) & _instant(case) & Change(every_host_factor=1e6))
     over = max(int(mean - least) - explained, 0) // case.steps
     worst = max(rows, key=lambda r: (r["bubble_ns"], -r["rank"]))
     shape = f"{found.summary.get('schedule')}, {found.summary.get('stages')} stages"

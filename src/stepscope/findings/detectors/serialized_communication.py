@@ -24,48 +24,26 @@ from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.rank.data import NO_STAGE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.window import Window
-from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.detectors import slow_link
-from stepscope.findings.evidence.first_uses import without_first_uses
 from stepscope.findings.evidence.hosts import sure
-from stepscope.findings.evidence.issued import Serialized, serialized
-from stepscope.findings.evidence.meetings import places_of
+from stepscope.findings.evidence.issued import Serialized, at_once, serialized
 from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said
+from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.model.profile import Profile
 
 ID = "serialized-communication"
 I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-#: Ops of a kind are waited for at once if more than this share of them are.
-_NEARLY = 0.9
 
 
-def change(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with nothing serialized."""
-    found = case.once(serialized)
+    issued = case.once(serialized)
     return Change(
-        stream_waits_dropped={r: s.waits for r, s in found.items() if len(s.waits)},
-        own_stream={r: (s.inline, s.lane) for r, s in found.items() if len(s.inline)},
+        stream_waits_dropped={r: s.waits for r, s in issued.items() if len(s.waits)},
+        own_stream={r: (s.inline, s.lane) for r, s in issued.items() if len(s.inline)},
     )
-
-
-def at_once(case: Case) -> set[str]:
-    """Kinds of communication (`parts`) that are waited for at once on all ranks."""
-    known = case.once(serialized)
-    found: dict[str, bool] = {}
-    for rank, mine in case.once(parts).items():
-        for key, part in mine.items():
-            s = known.get(rank)
-            issued = s is not None and _most(np.isin(part.ops, s.at_once))
-            found[key] = found.get(key, True) and issued and 2 * int(part.exposed.sum()) > part.comm_ns
-    return {key for key, yes in found.items() if yes and key != "pp_p2p"}
-
-
-def _most(mask: Mask) -> bool:
-    return bool(mask.mean() > _NEARLY) if len(mask) else False
 
 
 def detect(case: Case) -> list[Finding]:
@@ -83,11 +61,11 @@ def _bounded(case: Case) -> list[Finding]:
     joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in mine.items() if ps}
     ranks = tuple(sorted(joined))
     names = said(keys[0]) if len(keys) == 1 else f"communication of {', '.join(keys)}"
-    beside = case.once(change) & case.once(without_first_uses) & _usual_links(case)
     if bool(case.path.steps["events"].all()):
-        saved = case.saved(Change(transfers_instant=joined), sum(wall.values()), beside=beside)
+        saved = case.credit(ID, Change(transfers_instant=joined), sum(wall.values()), kind="bound")
     else:  # nothing says what waits for what: what is exposed of the transfers
-        saved = int(np.median(exposed_transfers(case, joined, beside.transfer_less_ns)[0])) // case.steps
+        shorter = case.before(ID, "bound").transfer_less_ns
+        saved = int(np.median(exposed_transfers(case, joined, shorter)[0])) // case.steps
     n = sum(map(len, joined.values())) // len(joined) // case.steps
     return [
         Finding(
@@ -106,13 +84,6 @@ def _bounded(case: Case) -> list[Finding]:
             where=places_of(case, most_exposed({r: p for r, ps in mine.items() for p in ps[:1]})),
         )
     ]
-
-
-def _usual_links(case: Case) -> Change:
-    try:
-        return case.once(slow_link.change)
-    except CannotAnswer:
-        return Change()
 
 
 def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
@@ -141,7 +112,7 @@ def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
         Finding(
             ID,
             f"{name} is {issued}, so that nothing runs beside it",
-            case.saved(case.once(change), sum(ns for ns, _, _, _ in measured.values())),
+            case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values())),
             sure(case),
             f"{per_step} communications per step on {who}: {'; '.join(how)}; {ms(longest / case.steps)} of them per "
             "step have no compute beside them",

@@ -16,7 +16,8 @@ from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.comm.kinds import SEND_RECV, bus_factors
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.meetings import met, places_of, sides
+from stepscope.findings.evidence.meetings import met, sides
+from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms
 
@@ -118,7 +119,7 @@ def _guilty(case: Case, over: pl.DataFrame, table: pl.DataFrame) -> tuple[tuple[
     return tuple(sorted(r for r, n in ranks.items() if n == most)), None
 
 
-def change(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with transfers over slow links as long as usual."""
     found = case.once(slow)
     if found is None or not case.material(int(found.table["over_ns"].sum())):
@@ -127,8 +128,8 @@ def change(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    found, what = case.once(slow), case.once(change)
-    if found is None or not what.transfer_less_ns:
+    found = case.once(slow)
+    if found is None or not case.remedy(ID).transfer_less_ns:
         return []
     table = found.table
     slower = float((table["each_ns"] / table["usual_ns"]).median())  # type: ignore[arg-type]
@@ -140,7 +141,7 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"transfers {'of' if found.host else 'between'} {who} take {slower:.1f} times as long as over like links",
-            case.saved(what, int(table["over_ns"].sum())),
+            case.credit(ID, at_most=int(table["over_ns"].sum())),
             "high",
             f"{table.height // case.steps} transfers per step over {table['link'].n_unique()} links, "
             f"{ms(float(table['over_ns'].sum()) / case.steps)} longer in all than usual: a {worst['kind']} of "

@@ -13,9 +13,10 @@ import polars as pl
 from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.detectors import expert_imbalance
 from stepscope.findings.evidence.hosts import hosts
-from stepscope.findings.evidence.peers import ALIKE, Compared, compared, pipeline_stage
+from stepscope.findings.evidence.peers import ALIKE, Compared, pipeline_stage
+from stepscope.findings.evidence.places import longest_kernels
+from stepscope.findings.evidence.stragglers import BUT, guilty
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
@@ -24,29 +25,11 @@ from stepscope.model.nesting import NONE
 
 ID = "straggler"
 
-#: A GPU is slow where all but this share of its compute takes longer.
-_BUT = 0.2
 #: Launches beyond the peers' by this factor are extra ones; no more Python than this goes with a launch.
 _MORE, _AROUND_NS = 1.5, 100_000
 
 
-def suspects(case: Case) -> dict[int, Compared]:
-    """Ranks with more compute than their peers, for no reason that another finding has."""
-    heavy = case.once(expert_imbalance.loads)
-    every = case.once(compared).items()
-    found = {r: c for r, c in every if r not in heavy and c.clear and case.material(c.excess_ns)}
-    # Kernels of other stages have other shapes: only a rank that is slow in all of them stands out.
-    return {r: c for r, c in found.items() if not c.alone or c.ratio_at(_BUT) >= ALIKE}
-
-
-def guilty(case: Case) -> dict[int, Compared]:
-    """The stragglers: slow GPUs, and a single rank that has more to do (several are a `compute-imbalance`)."""
-    every = case.once(suspects)
-    slow = {r: c for r, c in every.items() if c.ratio_at(_BUT) >= ALIKE}
-    return every if len(every) - len(slow) <= 1 else slow
-
-
-def change(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with stragglers as fast as their peers."""
     return _as_peers(case, case.once(guilty))
 
@@ -80,16 +63,16 @@ def detect(case: Case) -> list[Finding]:
     if not found:
         return []
     # Slow ranks hide each other: one alone made faster gives nothing back. They are one finding.
-    slow = {r: c for r, c in found.items() if c.ratio_at(_BUT) >= ALIKE}
+    slow = {r: c for r, c in found.items() if c.ratio_at(BUT) >= ALIKE}
     more = {r: c for r, c in found.items() if r not in slow}
     groups = [g for g in (slow, more) if g]
-    return [_finding(case, g, case.saved(_as_peers(case, g))) for g in groups]
+    return [_finding(case, g, case.credit(ID, _as_peers(case, g))) for g in groups]
 
 
 def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     ranks = tuple(sorted(group))
     mine = max(group.values(), key=lambda c: (c.excess_ns, -c.rank))
-    over, ratio = mine.slower, mine.ratio_at(_BUT)
+    over, ratio = mine.slower, mine.ratio_at(BUT)
     stages = {pipeline_stage(case, r) for r in ranks}
     stage = stages.pop() if len(stages) == 1 else None
     who = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}" + (f" ({stage})" if stage else "")
@@ -117,7 +100,7 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
         ("stragglers", ""),
         ranks=ranks,
         stage=stage,
-        where=expert_imbalance.longest_kernels(case, mine.rank, [str(n) for n in over["name"].head(5).to_list()]),
+        where=longest_kernels(case, mine.rank, [str(n) for n in over["name"].head(5).to_list()]),
     )
 
 

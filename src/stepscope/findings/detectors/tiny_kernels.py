@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import PLACES, Host, guilty, hosts, longest, stage_of
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.launching import USUAL_PACE_NS, slow
+from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
@@ -87,47 +88,49 @@ def _means(dur: I64, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
     return np.repeat(np.add.reduceat(dur, at) / count, count) if len(at) else np.empty(0)
 
 
-def _found(case: Case) -> dict[int, _Stretches]:
+def _repeats(case: Case) -> dict[int, _Stretches]:
     """By rank whose host launches as it should: its tiny stretches, if they can matter."""
     which = slow(case)
-    found = {
+    stretches = {
         r: s
         for r, h in hosts(case).items()
         if r not in {**which.beside, **which.machine} and len((s := _Stretches(h)).kernels)
     }
-    return found if case.material(max((s.bound() for s in found.values()), default=0)) else {}
+    return stretches if case.material(max((s.bound() for s in stretches.values()), default=0)) else {}
 
 
-def fuse(case: Case) -> Change:
-    """Tiny kernels launched together; nothing where there are none."""
-    found = case.once(_found)
-    return Change(ops_fused={r: s.fused for r, s in found.items()}, host_time_cut={r: s.cut for r, s in found.items()})
+def remedy(case: Case) -> Change:
+    """Tiny kernels launched together."""
+    repeats = case.once(_repeats)
+    return Change(
+        ops_fused={r: s.fused for r, s in repeats.items()}, host_time_cut={r: s.cut for r, s in repeats.items()}
+    )
 
 
 def detect(case: Case) -> list[Finding]:
-    found = case.once(_found)
-    if not found:
+    repeats = case.once(_repeats)
+    if not repeats:
         return []
-    saved = case.saved(fuse(case))
-    ranks = guilty({r: len(s.kernels) for r, s in found.items()})
-    worst = max(ranks, key=lambda r: (len(found[r].kernels), -r))
-    mine = found[worst]
-    pace = mine.host.pace_ns
+    saved = case.credit(ID)
+    ranks = guilty({r: len(s.kernels) for r, s in repeats.items()})
+    worst = max(ranks, key=lambda r: (len(repeats[r].kernels), -r))
+    most = repeats[worst]
+    pace = most.host.pace_ns
     launched = f"; a launch takes {us(pace)} of host time" if pace is not None else ""
     return [
         Finding(
             ID,
-            f"{len(mine.kernels) // case.steps:,} kernels of {us(mine.mean_ns)} only repeat those before them",
+            f"{len(most.kernels) // case.steps:,} kernels of {us(most.mean_ns)} only repeat those before them",
             saved,
             "high" if saved and pace is not None else "medium",
-            f"on rank {worst} the same few kernels come again, {len(mine.kernels) / max(mine.count, 1):,.0f} launches "
-            f"in a row{' on average' if mine.count > 1 else ''}{launched}; the GPU waits for launches for "
-            f"{ms(mine.host.idle_ns('host', 'api') / case.steps)} of the step",
+            f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
+            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU waits for launches for "
+            f"{ms(most.host.idle_ns('host', 'api') / case.steps)} of the step",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in found[r].places()),
+            where=longest(p for r in ranks for p in repeats[r].places()),
         )
     ]

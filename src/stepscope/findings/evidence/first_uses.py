@@ -37,7 +37,7 @@ def first_uses(case: Case) -> pl.DataFrame:
     return slow.select(nothing.columns) if slow.height else nothing
 
 
-def without_first_uses(case: Case) -> Change:
+def remedy(case: Case) -> Change:
     """The step with every first transfer as long as those that follow."""
     return Change(transfer_less_ns=dict(case.once(first_uses).select("meeting", "over_ns").iter_rows()))
 

@@ -5,7 +5,7 @@ Detectors of host faults share this: one cause must not be reported twice, so al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
+from stepscope.findings.evidence.places import places
 from stepscope.findings.finding import Confidence, Place
 from stepscope.intervals import Spans, intersect, union
 from stepscope.model.nesting import NONE
@@ -34,8 +35,6 @@ _ENOUGH = 16
 _LONG = 50
 #: Calls that keep launches before and after them apart.
 _APART = r"(?i)event(record|wait)|waitevent|graphlaunch|streambegincapture|streamendcapture"
-#: Moments to look at, per finding.
-PLACES = 10
 
 
 @dataclass(frozen=True)
@@ -206,17 +205,6 @@ def _hosts(case: Case) -> dict[int, Host]:
         for d in ranks_of(case.profile)
         if d.rank in steps
     }
-
-
-def places(rank: int, start: I64, end: I64) -> list[Place]:
-    """The longest stretches, longest first."""
-    order = np.argsort(start - end, kind="stable")[:PLACES]
-    return [Place(rank, int(s), int(e)) for s, e in zip(start[order].tolist(), end[order].tolist(), strict=True)]
-
-
-def longest(found: Iterable[Place]) -> tuple[Place, ...]:
-    """The longest of all ranks' places."""
-    return tuple(sorted(found, key=lambda p: (p.start_ns - p.end_ns, p.rank, p.start_ns))[:PLACES])
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:

@@ -20,9 +20,12 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
+from stepscope.findings.evidence.parts import parts
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 
+#: Ops of a kind are waited for at once if more than this share of them are.
+_NEARLY = 0.9
 #: The call that makes a stream wait.
 _WAIT = r"(?i)streamwaitevent"
 I64 = npt.NDArray[np.int64]
@@ -48,6 +51,22 @@ def serialized(case: Case) -> dict[int, Serialized]:
     group = _groups(case)
     found = case.each_rank(lambda _, d, w: _of_rank(d, w, group.get(d.rank)))
     return {rank: mine for rank, mine in found.items() if mine is not None}
+
+
+def at_once(case: Case) -> set[str]:
+    """Kinds of communication (`parts`) that are waited for at once on all ranks."""
+    issued = case.once(serialized)
+    kinds: dict[str, bool] = {}
+    for rank, of_rank in case.once(parts).items():
+        for kind, part in of_rank.items():
+            s = issued.get(rank)
+            early = s is not None and _most(np.isin(part.ops, s.at_once))
+            kinds[kind] = kinds.get(kind, True) and early and 2 * int(part.exposed.sum()) > part.comm_ns
+    return {kind for kind, early in kinds.items() if early and kind != "pp_p2p"}
+
+
+def _most(mask: Mask) -> bool:
+    return bool(mask.mean() > _NEARLY) if len(mask) else False
 
 
 def _groups(case: Case) -> dict[int, pl.DataFrame]:

@@ -68,8 +68,3 @@ def quicker(case: Case, *factors: dict[int, float]) -> Change:
     """Hosts that launch so many times as fast."""
     both = {r: float(np.prod([f.get(r, 1.0) for f in factors])) for r in {r for f in factors for r in f}}
     return Change(host_time_cut={r: hosts(case)[r].quicker(f) for r, f in both.items()})
-
-
-def quick(case: Case) -> Change:
-    """Every slow machine as fast as it should be; nothing where none is slow."""
-    return quicker(case, slow(case).beside, slow(case).machine)

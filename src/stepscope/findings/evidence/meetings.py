@@ -7,10 +7,8 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
-from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.finding import Place
 
 I64 = npt.NDArray[np.int64]
 
@@ -52,9 +50,3 @@ def sides(case: Case) -> pl.DataFrame:
     table = table.with_columns(several).filter(pl.Series(inside))
     columns = ("meeting", "kind", "bytes", "size", "present", "communicator", "src", "dst", "purpose")
     return table.join(a.meetings.select(columns), on="meeting", maintain_order="left")
-
-
-def places_of(case: Case, ops: list[tuple[int, int]]) -> tuple[Place, ...]:
-    """Ops, each a rank and a row, as places."""
-    data = {d.rank: d for d in ranks_of(case.profile) if d.rank in {r for r, _ in ops}}
-    return tuple(Place(r, int(data[r].start[o]), int(data[r].end[o]), int(data[r].stream[o])) for r, o in ops)

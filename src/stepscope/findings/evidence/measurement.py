@@ -1,0 +1,79 @@
+"""Synchronizations that only a measurement needs: one behind every block, so that it can be timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.derive.host.idle_causes import SYNC
+from stepscope.derive.rank.data import COMPUTE
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, hosts
+from stepscope.model.nesting import NONE
+
+I64 = npt.NDArray[np.int64]
+
+#: So many device synchronizations in a step are no accident ...
+_LEAST = 8
+#: ... where kernels with such a share of the compute are each followed by one, or nearly all ranges that launch are.
+_OF_COMPUTE, _OF_RANGES = 0.5, 0.9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The synchronizations of one rank that a measurement makes, and what each of them follows."""
+
+    host: Host
+    calls: I64
+    behind: str
+
+
+def measured(case: Case) -> dict[int, Measured]:
+    """By rank: device synchronizations behind every block; nothing where there are none."""
+    return {r: m for r, h in hosts(case).items() if (m := _of(h)) is not None}
+
+
+def _of(host: Host) -> Measured | None:
+    data = host.data
+    calls = host.of_cause(SYNC)
+    texts = host.profile.names.gather(data.calls["name"].gather(calls))
+    calls = calls[texts.str.contains("(?i)(device|ctx|context)synchronize").to_numpy()]
+    if len(calls) < _LEAST:
+        return None
+    behind = _behind_kernels(host, calls) or _behind_ranges(host, calls)
+    return Measured(host, calls, behind) if behind else None
+
+
+def _behind_kernels(host: Host, calls: I64) -> str | None:
+    """Whether one of the calls follows most kernels, by their time, before the next is launched."""
+    data = host.data
+    ops = np.flatnonzero((data.launch != NONE) & (data.role == COMPUTE))
+    ops = ops[(data.start[ops] >= host.begin) & (data.start[ops] < host.end)]
+    ops = ops[np.argsort(data.launch[ops], kind="stable")]
+    if len(ops) == 0:
+        return None
+    n = np.searchsorted(calls, data.launch[ops])
+    followed = np.r_[n[1:] > n[:-1], n[-1] < len(calls)]
+    time = data.end[ops] - data.start[ops]
+    return "nearly every large kernel" if time[followed].sum() >= _OF_COMPUTE * time.sum() else None
+
+
+def _behind_ranges(host: Host, calls: I64) -> str | None:
+    """Whether nearly all innermost ranges that launch kernels end with one of the calls."""
+    data = host.data
+    ops, _ = host.stretches
+    kernels = ops[data.role[ops] == COMPUTE]
+    within = data.enclosing(kernels)
+    in_range = within != NONE
+    if not in_range.any():
+        return None
+    ranges = np.unique(within[in_range])
+    last = np.zeros(data.ranges.height, np.int64)
+    np.maximum.at(last, within[in_range], data.launch[kernels[in_range]])
+    after = np.searchsorted(calls, last[ranges], side="right")
+    end = data.ranges["end_ns"].to_numpy()[ranges]
+    there = after < len(calls)
+    ended = there & (host.start[calls[np.minimum(after, len(calls) - 1)]] < end)
+    return "every range" if len(ranges) >= _LEAST and ended.mean() >= _OF_RANGES else None
