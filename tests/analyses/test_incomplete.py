@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from jobs import written
@@ -73,7 +74,7 @@ def cut(source: Path, target: Path, pid: int, begin: int = 0, end: int = 1 << 62
 def test_a_rank_that_died_or_came_late(job, tmp_path, dead):
     """Rank 5 has half of the capture. Its collectives are paired with the same ones as before, the rest lack it."""
     moment = 40_000_000
-    pid = api.open(job / "node1.sqlite", cache=False).ranks.filter(api.model.pl.col("rank") == 5)["pid"][0]
+    pid = api.open(job / "node1.sqlite", cache=False).ranks.filter(pl.col("rank") == 5)["pid"][0]
     span = {"end": moment} if dead else {"begin": moment}
     cut(job / "node1.sqlite", tmp_path / "node1.sqlite", pid, **span)
     result = ask([job / "node0.sqlite", tmp_path / "node1.sqlite"])
@@ -92,7 +93,7 @@ def test_a_rank_that_died_or_came_late(job, tmp_path, dead):
 @pytest.mark.parametrize("dead", [True, False])
 def test_nobody_is_blamed_for_working_while_another_was_not_recorded(job, tmp_path, dead):
     """Rank 5 has half of the capture: its peers computed more, which makes none of them a straggler; the path sums."""
-    pid = api.open(job / "node1.sqlite", cache=False).ranks.filter(api.model.pl.col("rank") == 5)["pid"][0]
+    pid = api.open(job / "node1.sqlite", cache=False).ranks.filter(pl.col("rank") == 5)["pid"][0]
     cut(
         job / "node1.sqlite", tmp_path / "node1.sqlite", pid, **({"end": 40_000_000} if dead else {"begin": 40_000_000})
     )

@@ -56,7 +56,7 @@ def test_ranks_keep_the_numbers_of_the_whole_profile(job):
     """A worker sees one file: what it would call rank 0 is another rank of the job."""
     profile = api.open(job, cache=False, jobs=2)
     assert [r for part in profile.map(_ranks) for r in part] == list(range(8))
-    assert profile.select([2, 7]).map(_ranks) == [[2], [7]]
+    assert profile.view([2, 7]).map(_ranks) == [[2], [7]]
 
 
 def _ranks(part: model.Profile) -> list[int]:

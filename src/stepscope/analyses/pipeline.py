@@ -161,15 +161,17 @@ def _block_notes(table: pl.DataFrame) -> list[str]:
     ]
 
 
+def _works(profile: Profile, window: WindowSpec) -> list[tuple[list[Work], Windows]]:
+    """The work of all ranks: by rank and by chunk are two looks at the same."""
+    return profile.map(works_of, window)
+
+
 def _micro_batches(
     profile: Profile, window: WindowSpec, by: str, schedule: str | None, micro_batches: int | None, stages: int | None
 ) -> Result:
     if not profile.has("ops"):
         raise no_gpu_activity()
-    memo: dict[WindowSpec, list[tuple[list[Work], Windows]]] = profile.memo.setdefault("pipeline", {})
-    if window not in memo:  # ranks and chunks are two views of the same work
-        memo[window] = profile.map(works_of, window)
-    parts = memo[window]
+    parts = profile.once(_works, window)
     works = sorted((w for found, _ in parts for w in found), key=lambda w: w.rank)
     spans = sorted((span for _, chosen in parts for span in chosen.spans), key=lambda span: span.rank)
     chunks = pl.concat([w.chunks for w in works]) if works else pl.DataFrame(schema=CHUNKS)

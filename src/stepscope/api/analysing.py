@@ -33,7 +33,7 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
 
                 options[option.name] = opened(options[option.name])
     if rank is not None and profile is not None:
-        profile = profile.select(parse_ranks(rank))
+        profile = profile.view(parse_ranks(rank))
     asked: list[Any] = [profile]
     if analysis.windowed:
         chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}

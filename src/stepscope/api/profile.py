@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,15 +26,15 @@ class Profile(model.Profile, Methods):
     #: who reads the parts of a profile of many files
     workers = Workers()
 
-    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
+    def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""
         used = sorted(set(self.ranks["source"].to_list()))
         paths = [self.paths[i] for i in used]
-        if len(used) < 2 or self.workers.wanted(paths) < 2:
-            return super().map(function, *args)
+        if self._in_one_part or len(used) < 2 or self.workers.wanted(paths) < 2:
+            return super().map(function, *args, **options)
         parts = [(p, self.ranks.filter(pl.col("source") == i)) for i, p in zip(used, paths, strict=True)]
         results = []
-        for i, (result, notes) in zip(used, self.workers.map(parts, function, args), strict=True):
+        for i, (result, notes) in zip(used, self.workers.map(parts, partial(function, **options), args), strict=True):
             results.append(result)
             for note in notes:
                 self._sources[i].quality.note(note)

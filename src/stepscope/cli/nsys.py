@@ -127,7 +127,7 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
     with progress.shown():
         profile = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"])
         if given["rank"]:
-            profile = profile.select(api.parse_ranks(given["rank"]))  # type: ignore[assignment]
+            profile = profile.view(api.parse_ranks(given["rank"]))  # type: ignore[assignment]
         asker = Asker(profile)
         for order in asked:
             try:

@@ -29,7 +29,7 @@ class Given:
     def side(self, spec: StepSpec, ranks: list[int] | None = None) -> Side:
         """Measure the runs; of some ranks only, where they are given."""
         recorded = max(p.ranks.height for p in self.profiles)  # of these ranks or not: it is a job of so many
-        profiles = self.profiles if ranks is None else [p.select(ranks) for p in self.profiles]
+        profiles = self.profiles if ranks is None else [p.view(ranks) for p in self.profiles]
         runs = [measure(p, spec) for p in profiles]
         found = [about.facts_of(p, *_rule(r), r.graphs, recorded) for p, r in zip(profiles, runs, strict=True)]
         notes = _notes(profiles, runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, reduce
 from inspect import signature
@@ -25,6 +25,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.order import credited_before
 from stepscope.findings.registry import remedy
 from stepscope.intervals import Spans, subtract, union
+from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
 
@@ -34,38 +35,15 @@ T = TypeVar("T")
 _BETWEEN = 0.02
 
 
-class _Whole(Profile):
-    """A profile that is one part: questions are answered from tables that stay, one after the other."""
-
-    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
-        return [function(self, *args)]
-
-    def select(self, wanted: Iterable[int]) -> Profile:
-        """Some of its ranks, with what is known of them already."""
-        chosen = set(wanted)
-        if chosen == set(self.rank_ids()):
-            return self
-        part = super().select(chosen)
-        part.memo = {key: self.memo.setdefault(key, {}) for key in ("ranks", "per name")}
-        return part
-
-
-def whole(profile: Profile) -> Profile:
-    """The same profile in one part: detectors come back to a rank's tables again and again."""
-    held = object.__new__(_Whole)
-    held.__dict__.update(profile.__dict__)
-    return held
-
-
 class Case:
     """A profile and a step of it. Everything is computed when first asked for, once."""
 
     def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
         need_ops(profile)
-        self.profile, self.spec, self.align = whole(profile), spec, align
+        self.profile, self.spec, self.align = profile.view(in_one_part=True), spec, align
         self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
-        self._known: dict[Callable[[Case], Any], Any] = {}
         self._before: dict[tuple[str, str], Change] = {}
+        self._memo = Memo()
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
@@ -171,10 +149,7 @@ class Case:
 
     def once(self, function: Callable[[Case], T]) -> T:
         """`function(case)`, computed when first asked for: what several detectors need."""
-        if function not in self._known:
-            self._known[function] = function(self)
-        found: T = self._known[function]
-        return found
+        return self._memo.once(function, self)
 
     def each_rank(self, function: Callable[[Profile, RankData, Window], T]) -> dict[int, T]:
         """`function` of every rank that has the step."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import polars as pl
@@ -11,9 +12,11 @@ import polars as pl
 from stepscope.errors import BadInput
 from stepscope.model import link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
+from stepscope.model.memo import Memo
 from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -25,9 +28,12 @@ class Profile:
         self._rules = rules or taxonomy.default()
         self._names = Names()
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
-        #: What analyses derived from the tables, by a key of their own: computed once, shared between questions.
-        self.memo: dict[object, Any] = {}
+        self._memo = Memo()
+        #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
+        self._in_one_part, self._of = False, None
         self.ranks, self._notes = ranks.assign(self._sources)
+
+    _of: Profile | None
 
     # -- what was opened -----------------------------------------------------------------------------------------
 
@@ -104,30 +110,45 @@ class Profile:
         ids: list[int] = self.ranks["rank"].to_list()
         return ids
 
-    def select(self, wanted: Iterable[int]) -> Profile:
-        """The same profile with some of its ranks."""
-        wanted = sorted(set(wanted))
-        missing = [r for r in wanted if r not in set(self.rank_ids())]
-        if missing:
+    # -- derived, and kept -----------------------------------------------------------------------------------------
+
+    def once(self, function: Callable[Concatenate[Any, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """`function(profile, …)`, computed when first asked for and shared by every question of this profile."""
+        return self._memo.once(function, self, *args, **options)
+
+    def once_per_rank(self, function: Callable[[Profile, int], T], rank: int) -> T:
+        """The same for one rank. Views of a profile in one part share what is known of a rank."""
+        return self._of.once_per_rank(function, rank) if self._of is not None else self.once(function, rank)
+
+    def view(self, wanted: Iterable[int] | None = None, *, in_one_part: bool = False) -> Profile:
+        """The same profile, with some of its ranks, or in one part.
+
+        In one part, tables stay once they are read, and what is derived from a rank is shared with its views: for
+        those who come back to a rank again and again. Otherwise a view is as good as new.
+        """
+        view = copy(self)
+        view._in_one_part = self._in_one_part or in_one_part
+        if wanted is None or (chosen := sorted(set(wanted))) == self.rank_ids():
+            return view
+        if missing := [r for r in chosen if r not in set(self.rank_ids())]:
             have = ", ".join(map(str, self.rank_ids()[:16]))
             raise BadInput(f"--rank: no rank {missing[0]} in this profile", f"it has {have}")
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)
-        part.memo = {}
-        part.ranks = self.ranks.filter(pl.col("rank").is_in(wanted))
-        part._tables = {k: f.filter(pl.col("rank").is_in(wanted)) for k, f in self._tables.items()}
-        return part
+        view._memo = Memo()
+        view._of = self if self._in_one_part else None
+        view.ranks = self.ranks.filter(pl.col("rank").is_in(chosen))
+        view._tables = {} if self._in_one_part else {k: view._cut(f) for k, f in self._tables.items()}
+        return view
 
-    def map(self, function: Callable[..., T], *args: Any) -> list[T]:
-        """`function(part, *args)` for each source's own part of the profile, in the order of the sources.
+    def map(self, function: Callable[Concatenate[Any, P], T], *args: P.args, **options: P.kwargs) -> list[T]:
+        """`function(part, …)` for each source's own part of the profile, in the order of the sources.
 
         Tables that a part reads are gone with it: a question over many ranks holds those of one source at a time. Where
         the profile was opened with workers, parts are read there; function and arguments must then be picklable.
         """
         used = sorted(set(self.ranks["source"].to_list()))
-        if len(used) == 1:
-            return [function(self, *args)]
-        return [function(self.select(self.ranks_from(source)), *args) for source in used]
+        if self._in_one_part or len(used) == 1:
+            return [function(self, *args, **options)]
+        return [function(self.view(self.ranks_from(source)), *args, **options) for source in used]
 
     def ranks_from(self, source: int) -> list[int]:
         """The ranks that one of the sources holds."""
@@ -138,6 +159,8 @@ class Profile:
 
     def _part(self, name: str, part: Part) -> pl.DataFrame:
         key = (name, part)
+        if key not in self._tables and self._of is not None:
+            self._tables[key] = self._cut(self._of._part(name, part))
         if key not in self._tables:
             frame = self._assemble(name, part)
             if part == "core" and name == "ops":
@@ -146,6 +169,10 @@ class Profile:
                 frame = self._with_parent(frame)
             self._tables[key] = frame
         return self._tables[key]
+
+    def _cut(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of the profile's own ranks."""
+        return frame.filter(pl.col("rank").is_in(self.rank_ids()))
 
     def _assemble(self, name: str, part: Part) -> pl.DataFrame:
         """Read the part from every source, with `rank` for `proc` and global name ids."""

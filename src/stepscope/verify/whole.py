@@ -55,7 +55,7 @@ def _busy(d: RankData) -> tuple[int, int] | None:
     """Windows of the rank in which nothing was launched, and all of its windows; None where it cannot be told."""
     if len(d.start) == 0:
         return None
-    found = [w for w in windows(d._profile.select([d.rank]), WindowSpec(index="all")).spans if w.label != WHOLE]
+    found = [w for w in windows(d.profile.view([d.rank]), WindowSpec(index="all")).spans if w.label != WHOLE]
     if not found:
         return None
     return sum(len(w.ops) == 0 for w in found), len(found)

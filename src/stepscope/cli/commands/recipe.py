@@ -103,7 +103,7 @@ def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
 
     opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
     profile = api.open(*paths, cache=not given["no_cache"], **opening)
-    return profile.select(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
+    return profile.view(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
 
 
 def _result(recipe: Recipe, made: Outcome, opened: list[Profile], rows: Any, args: dict[str, Any]) -> Result:

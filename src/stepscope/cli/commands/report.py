@@ -35,7 +35,7 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
         opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
         opened = api.open(*profile, cache=not given["no_cache"], **opening)
         target.spare([*map(Path, profile), *opened.paths])
-        chosen = opened.select(api.parse_ranks(rank)) if rank else opened
+        chosen = opened.view(api.parse_ranks(rank) if rank else None).view(in_one_part=True)  # many questions
         asker = Asker(lambda name, **options: api.analyse(chosen, name, **options), profile, window, rank)
         words = ("-o", output_file) if output_file else ()
         made = gather(asker, asker.command("report", *words), drawn=drawn)

@@ -1,12 +1,13 @@
 """What every question across ranks begins with: communication collected rank by rank, matched, and on one clock.
 
 Ranks are reduced to small tables where they are read, one source at a time (`Profile.map`); everything else works on
-those tables alone.
+those tables alone. A profile keeps them, so that all questions of one process share one matching.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Literal
@@ -42,7 +43,7 @@ class Across:
     ranks: pl.DataFrame
     start: I64  # on the common clock
     end: I64
-    facts: dict[str, pl.DataFrame]
+    facts: dict[str, pl.DataFrame] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -104,17 +105,102 @@ class Across:
 
 
 def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> Across:
-    """Collect, match and align. `facts` adds tables of each rank; those of all ranks come back as one each."""
-    found = [rank for part in profile.map(collect, facts) for rank in part]
-    sides = pl.concat([rank.sides for rank in found])
-    groups = pl.concat([rank.groups for rank in found])
-    tables = [rank.facts for rank in found]
+    """Communication collected, matched and aligned: once per profile, however many questions ask.
+
+    With `facts`, what they say of all ranks (`facts_of`) comes along.
+    """
+    if facts is None:
+        return profile.once(_aligned, how)
+    tables = facts_of(profile, facts)  # first: so each rank is read once for both
+    met = copy(profile.once(_aligned, how))
+    met.facts = tables
+    return met
+
+
+def facts_of(profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
+    """Tables that `facts` derives from each rank and its communication, those of all ranks as one each; kept."""
+    return profile.once(_collection).facts(profile, facts)
+
+
+def cut_off_notes(profile: Profile) -> list[str]:
+    """What there is to say of ranks whose capture ended early."""
+    return [note for rank in profile.once(_collection).ranks(profile) for note in rank.notes]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One rank's communication, as small tables; and what there is to say of the rank."""
+
+    rank: int
+    sides: pl.DataFrame
+    groups: pl.DataFrame
+    facts: dict[str, pl.DataFrame]
+    notes: list[str]
+
+
+class _Collection:
+    """The communication of every rank, read once; and facts about it, read along where they are asked for in time."""
+
+    def __init__(self) -> None:
+        self._ranks: list[Collected] | None = None
+        self._facts: dict[Facts, dict[str, pl.DataFrame]] = {}
+
+    def ranks(self, profile: Profile, facts: Facts | None = None) -> list[Collected]:
+        if self._ranks is None:
+            self._ranks = [rank for part in profile.map(collect, facts) for rank in part]
+            if facts is not None:
+                self._facts[facts] = _joined([rank.facts for rank in self._ranks])
+        return self._ranks
+
+    def facts(self, profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
+        ranks = self.ranks(profile, facts)
+        if facts not in self._facts:
+            sides = {rank.rank: rank.sides for rank in ranks}
+            self._facts[facts] = _joined([rank for part in profile.map(_facts_alone, facts, sides) for rank in part])
+        return self._facts[facts]
+
+
+def _collection(profile: Profile) -> _Collection:
+    return _Collection()
+
+
+def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
+    """Communication of every rank of one part of a profile."""
+    ranks = []
+    for data in ranks_of(part):
+        sides = _with_purpose(part, data, sides_of(part, data))
+        more = facts(part, data, sides) if facts is not None else {}
+        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, cut_off(data)))
+    return ranks
+
+
+def _facts_alone(part: Profile, facts: Facts, sides: dict[int, pl.DataFrame]) -> list[dict[str, pl.DataFrame]]:
+    return [facts(part, data, sides[data.rank]) for data in ranks_of(part)]
+
+
+def _joined(tables: list[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    return {name: pl.concat([rank[name] for rank in tables]) for name in (tables[0] if tables else ())}
+
+
+@dataclass(frozen=True)
+class _Met:
+    """What was matched, on the clocks of the files."""
+
+    matched: Matched
+    ranks: pl.DataFrame
+    origin: int
+    notes: list[str]
+
+
+def _met(profile: Profile) -> _Met:
+    collected = profile.once(_collection).ranks(profile)
+    sides = pl.concat([rank.sides for rank in collected])
     if sides.height == 0:
         raise CannotAnswer(
             "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
             "profile a step of a multi-GPU run",
         )
-    notes = [n for rank in found for n in rank.notes]
+    notes = cut_off_notes(profile)
     shift = _rebase(profile, notes)
     place = {old: new for new, old in enumerate(sorted(set(profile.ranks["source"].to_list())))}
     ranks = profile.ranks.with_columns(
@@ -123,20 +209,24 @@ def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> A
     )
     sides = sides.join(ranks.select("rank", "source", "shift"), on="rank", how="left", maintain_order="left")
     sides = sides.with_columns(pl.col("start_ns", "end_ns", "launched_ns") + pl.col("shift"))
-    origin = _origin(profile, sides)
-    matched = match(sides, groups, ranks)
+    matched = match(sides, pl.concat([rank.groups for rank in collected]), ranks)
     if matched.meetings.height == 0:
         raise CannotAnswer("no communication could be matched: " + "; ".join(matched.notes or ["no metadata"]), _HINT)
-    clocks = Clocks.unaligned(len(place))
+    return _Met(matched, ranks, _origin(profile, sides), notes)
+
+
+def _aligned(profile: Profile, how: str) -> Across:
+    met = profile.once(_met)
+    sides, sources = met.matched.sides, met.ranks["source"].n_unique()
+    start, end = (sides[c].to_numpy() for c in ("start_ns", "end_ns"))
+    clocks = Clocks.unaligned(sources)
     if how == "auto":
-        clocks = align(matched.meetings, matched.sides, len(place), origin)
-    source = matched.sides["source"].cast(pl.Int64).to_numpy()
-    start, end = (matched.sides[c].to_numpy() for c in ("start_ns", "end_ns"))
-    if how == "auto":
+        clocks = align(met.matched.meetings, sides, sources, met.origin)
+        source = sides["source"].cast(pl.Int64).to_numpy()
         start, end = clocks.correct(source, start), clocks.correct(source, end)
-    joined = {name: pl.concat([t[name] for t in tables]) for name in (tables[0] if tables else ())}
-    done = Across(matched, clocks, ranks, start, end, joined)
-    done.notes = [*notes, *missing_ranks(ranks), *matched.notes, *_presence(done), *clock_notes(profile, done, how)]
+    done = Across(met.matched, clocks, met.ranks, start, end)
+    notes = [*met.notes, *missing_ranks(met.ranks), *met.matched.notes]
+    done.notes = [*notes, *_presence(done), *clock_notes(profile, done, how)]
     return done
 
 
@@ -144,26 +234,6 @@ _HINT = (
     "export nsys with --include-blobs=true (NCCL's payloads), or record with torch.profiler, "
     "and give the traces of all ranks"
 )
-
-
-@dataclass(frozen=True)
-class Collected:
-    """One rank's communication, as small tables; and what there is to say of the rank."""
-
-    sides: pl.DataFrame
-    groups: pl.DataFrame
-    facts: dict[str, pl.DataFrame]
-    notes: list[str]
-
-
-def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
-    """Communication of every rank of one part of a profile."""
-    found = []
-    for data in ranks_of(part):
-        sides = _with_purpose(part, data, sides_of(part, data))
-        more = facts(part, data, sides) if facts is not None else {}
-        found.append(Collected(sides, groups_of(part, data), more, cut_off(data)))
-    return found
 
 
 def _with_purpose(part: Profile, data: RankData, sides: pl.DataFrame) -> pl.DataFrame:

@@ -53,6 +53,11 @@ GROUPS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 def sides_of(profile: Profile, data: RankData) -> pl.DataFrame:
     """The `SIDES` of one rank, in order of launch; what they are for is left open."""
+    return data.once(_sides_of)
+
+
+def _sides_of(data: RankData) -> pl.DataFrame:
+    profile = data.profile
     ops = np.flatnonzero(data.role == COMM)
     kernel = kinds(profile.names.gather(data.name[ops])) if len(ops) else pl.Series("kind", [], dtype=pl.String)
     base = pl.DataFrame(
@@ -81,6 +86,11 @@ _LINKED = ("communicator", "kind", "bytes", "parted", "seq", "send", "peer", "kn
 
 def groups_of(profile: Profile, data: RankData) -> pl.DataFrame:
     """The `GROUPS` of one rank: every communicator that it used or made."""
+    return data.once(_groups_of)
+
+
+def _groups_of(data: RankData) -> pl.DataFrame:
+    profile = data.profile
     if not profile.has("comms") or data.comms.height == 0:
         return pl.DataFrame(schema=GROUPS)
     comms = _texts(profile, data.comms, ("communicator", "members", "group_name")).drop_nulls("communicator")
@@ -113,15 +123,13 @@ def _texts(profile: Profile, frame: pl.DataFrame, columns: tuple[str, ...]) -> p
 
 def linked(profile: Profile, data: RankData) -> pl.DataFrame:
     """What the rank's `comms` say of its communication ops: per op, or per op and transfer. Computed once per rank."""
-    known: pl.DataFrame | None = data.__dict__.get("_linked")
-    if known is None:
-        none = not profile.has("comms") or data.comms.height == 0
-        empty = pl.DataFrame(schema={"op": pl.Int64, **{k: SIDES[k] for k in _LINKED}})
-        known = data.__dict__["_linked"] = empty if none else _linked(profile, data)
-    return known
+    return data.once(_linked)
 
 
-def _linked(profile: Profile, data: RankData) -> pl.DataFrame:
+def _linked(data: RankData) -> pl.DataFrame:
+    profile = data.profile
+    if not profile.has("comms") or data.comms.height == 0:
+        return pl.DataFrame(schema={"op": pl.Int64, **{k: SIDES[k] for k in _LINKED}})
     ops = np.flatnonzero(data.role == COMM)
     comms = _texts(profile, data.comms, ("op", "communicator"))
     comms = comms.rename({"op": "call"}).with_columns(kinds(comms["op"]).alias("kind"))

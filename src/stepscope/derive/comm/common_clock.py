@@ -39,10 +39,7 @@ def common_clock(profile: Profile, how: str = "auto") -> CommonClock:
     """
     if profile.ranks["source"].n_unique() < 2:
         return CommonClock()
-    memo: dict[str, CommonClock] = profile.memo.setdefault("common clock", {})
-    if how not in memo:
-        memo[how] = _aligned(profile, how)
-    return memo[how]
+    return profile.once(_aligned, how)
 
 
 def _aligned(profile: Profile, how: str) -> CommonClock:

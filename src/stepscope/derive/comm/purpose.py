@@ -9,7 +9,7 @@ import polars as pl
 from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
-from stepscope.derive.rank.data import STAGE, RankData
+from stepscope.derive.rank.data import COMM, STAGE, RankData
 from stepscope.model.labels import parse_setup
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -22,9 +22,16 @@ _PIPELINE = r"pipeline send/recv"
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     """Purpose of each communication op: `ep_a2a`, `cp_ring`, `ep_meta`, `pp_p2p`, a group's axis, or `unknown`."""
-    by_range = _by_range(profile, data, ops)
-    by_group = _by_group(profile, data, ops)
-    return pl.select(pl.coalesce(by_range, by_group, pl.lit(UNKNOWN)).alias("purpose")).to_series()
+    communication, purposes = data.once(_purposes)
+    return purposes.gather(np.searchsorted(communication, ops))
+
+
+def _purposes(data: RankData) -> tuple[I64, pl.Series]:
+    """All communication ops of the rank, and the purpose of each."""
+    ops = np.flatnonzero(data.role == COMM).astype(np.int64)
+    by_range = _by_range(data.profile, data, ops)
+    by_group = _by_group(data.profile, data, ops)
+    return ops, pl.select(pl.coalesce(by_range, by_group, pl.lit(UNKNOWN)).alias("purpose")).to_series()
 
 
 def unanimous(purposes: pl.Series) -> str:

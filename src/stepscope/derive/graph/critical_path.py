@@ -8,21 +8,19 @@ arrival at each communication; only the stretches that it visits are then spelle
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.exposure import no_gpu_activity
-from stepscope.derive.comm.across import Across, across
+from stepscope.derive.comm.across import Across, across, cut_off_notes, facts_of
 from stepscope.derive.comm.ending import ending_sides
 from stepscope.derive.graph.releases import nearest_comm, releases
 from stepscope.derive.graph.segments import Wanted, stretches
-from stepscope.derive.rank.data import COMM, RankData, ranks_of
+from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.graphs import graph_counts, notes_of_counts
 from stepscope.derive.windows.choosing import step
-from stepscope.derive.windows.cut_off import cut_off
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.nesting import NONE
@@ -60,8 +58,17 @@ _SEEN: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -> dict[str, pl.DataFrame]:
-    """The `links`, the `steps` and the `seen` of one rank."""
+@dataclass(frozen=True)
+class Links:
+    """The `links`, the `steps` and the `seen` of one rank: facts that are derived where the rank is read."""
+
+    spec: WindowSpec
+
+    def __call__(self, part: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        return _links(part, data, self.spec)
+
+
+def _links(part: Profile, data: RankData, spec: WindowSpec) -> dict[str, pl.DataFrame]:
     found = releases(data)
     comm = np.flatnonzero(data.role == COMM).astype(np.int64)
     chain = {"rank": [data.rank] * len(comm), "op": comm, "before": nearest_comm(data, comm)}
@@ -94,10 +101,6 @@ def links(part: Profile, data: RankData, _: pl.DataFrame, *, spec: WindowSpec) -
         "steps": pl.DataFrame(ends, schema=_STEPS),
         "seen": pl.DataFrame([(len(data.start), *graph_counts(data))], schema=_SEEN, orient="row"),
     }
-
-
-def _alone(part: Profile, spec: WindowSpec) -> list[tuple[dict[str, pl.DataFrame], list[str]]]:
-    return [(links(part, data, pl.DataFrame(), spec=spec), cut_off(data)) for data in ranks_of(part)]
 
 
 @dataclass
@@ -138,14 +141,13 @@ class Clock:
 
 def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None, dict[str, pl.DataFrame], list[str]]:
     """The links and steps of all ranks, and their communication where it can be matched."""
+    tables = facts_of(profile, Links(spec))
     try:
-        met = across(profile, how, partial(links, spec=spec))
+        met = across(profile, how)
     except CannotAnswer as why:
         notes = [f"the path stays on one rank: {why.message}"] if profile.ranks.height > 1 else []
-        parts = [rank for part in profile.map(_alone, spec) for rank in part]
-        tables = {name: pl.concat([found[name] for found, _ in parts]) for name in ("links", "steps", "seen")}
-        return None, tables, [*notes, *(n for _, said in parts for n in said)]
-    return met, met.facts, met.notes
+        return None, tables, [*notes, *cut_off_notes(profile)]
+    return met, tables, list(met.notes)
 
 
 def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
@@ -162,7 +164,7 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     end, op, _ = ends[rank]
     visits = _visits(tables["links"], met, clock, rank, op, ends[rank][2], begin, end)
     wanted = _wanted(visits, clock, begin)
-    pieces = pl.concat(profile.select(wanted).map(stretches, wanted)).sort("visit", maintain_order=True)
+    pieces = pl.concat(profile.view(wanted).map(stretches, wanted)).sort("visit", maintain_order=True)
     down = np.full(pieces.height, begin, dtype=np.int64)
     for r in pieces["rank"].unique().to_list():
         mine = ((pieces["rank"] == r) & pieces["down_to"].is_not_null()).to_numpy()

@@ -59,10 +59,7 @@ class Releases:
 
 def releases(data: RankData) -> Releases:
     """The releases of a rank; computed once per rank."""
-    known: Releases | None = data.__dict__.get("_releases")
-    if known is None:
-        known = data.__dict__["_releases"] = _releases(data)
-    return known
+    return data.once(_releases)
 
 
 def _releases(data: RankData) -> Releases:
@@ -188,16 +185,13 @@ def _leads_ahead(data: RankData, state: I64) -> Mask:
 
 def nearest_comm(data: RankData, ops: I64) -> I64:
     """From the start of each op back along the links: the first communication op whose end is met, NONE without."""
-    known: I64 | None = data.__dict__.get("_nearest_comm")
-    if known is None:
-        known = data.__dict__["_nearest_comm"] = _nearest(data, releases(data))
-    found: I64 = known[ops]
-    return found
+    nearest: I64 = data.once(_nearest)[ops]
+    return nearest
 
 
-def _nearest(data: RankData, found: Releases) -> I64:
+def _nearest(data: RankData) -> I64:
     """By pointer doubling: links jump together, so a chain of n resolves in about log n rounds."""
-    target = found.next_state.copy()
+    target = releases(data).next_state.copy()
     ends = (data.role == COMM).astype(np.int64)
     live = np.flatnonzero(target != NONE)
     while len(live):

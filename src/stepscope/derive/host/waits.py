@@ -49,6 +49,10 @@ class HostWaits:
 
 def host_waits(data: RankData, held: bool = True) -> HostWaits:
     """All waits of a rank's host, in order of the calls. Not only `held`: also for what was over before the call."""
+    return data.once(_host_waits, held)
+
+
+def _host_waits(data: RankData, held: bool) -> HostWaits:
     call, op = _synchronized(data, held)
     full, oldest = _full_queue(data)
     calls = np.concatenate([call, full])

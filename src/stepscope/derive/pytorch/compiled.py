@@ -101,6 +101,11 @@ class Compiled:
 
 def compiled(profile: Profile, data: RankData) -> Compiled:
     """What the rank's host ops and ranges say of torch.compile."""
+    return data.once(_compiled)
+
+
+def _compiled(data: RankData) -> Compiled:
+    profile = data.profile
     found = pl.concat([_of_host(profile, data), _of_ranges(profile, data)])
     text = found["text"]
     ids = text.str.extract_groups(REGION).struct.unnest()

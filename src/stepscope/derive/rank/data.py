@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,13 @@ import polars as pl
 from stepscope.intervals import Spans, union
 from stepscope.model.columns import ROLE
 from stepscope.model.labels import SETUP_PATTERN
+from stepscope.model.memo import Memo
 from stepscope.model.nesting import NONE, Nesting, nest
 from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: What the trainer's stage ranges are called.
 STAGE = r"stage([1-5])_([fbw])"
@@ -33,28 +36,39 @@ COMPUTE, COMM, COPY = range(len(ROLE.categories))
 
 def ranks_of(profile: Profile) -> Iterator[RankData]:
     """Every rank of the profile, in order. Made once per profile: derived columns are shared between questions."""
-    memo: dict[int, RankData] = profile.memo.setdefault("ranks", {})
-    for row in profile.ranks.iter_rows(named=True):
-        if row["rank"] not in memo:
-            memo[row["rank"]] = RankData(profile, row)
-        yield memo[row["rank"]]
+    for rank in profile.rank_ids():
+        yield profile.once_per_rank(_rank_data, rank)
+
+
+def _rank_data(profile: Profile, rank: int) -> RankData:
+    return RankData(profile, profile.ranks.row(by_predicate=pl.col("rank") == rank, named=True))
+
+
+def _by_rank(profile: Profile, table: str) -> dict[int, pl.DataFrame]:
+    return dict(profile.by_rank(table))
+
+
+def _judged(profile: Profile, function: Callable[[pl.Series], I64], names: int) -> I64:
+    """`function` of the string table while it has so many names: it grows as tables are read."""
+    return function(profile.names)
 
 
 class RankData:
     """Arrays of one rank. Rows index the rank's own ops, calls and ranges."""
 
     def __init__(self, profile: Profile, row: dict[str, Any]) -> None:
-        self._profile = profile
+        self.profile, self._memo = profile, Memo()
         self.rank: int = row["rank"]
         self.pid: int | None = row["pid"]  # null where the trace does not tell
         self.device: int | None = row["device"]
         self.setup: str | None = row["setup"]
 
     def _mine(self, table: str) -> pl.DataFrame:
-        cut: dict[str, dict[int, pl.DataFrame]] = self._profile.memo.setdefault("tables", {})
-        if table not in cut:
-            cut[table] = dict(self._profile.by_rank(table))
-        return cut[table][self.rank]
+        return self.profile.once(_by_rank, table)[self.rank]
+
+    def once(self, function: Callable[Concatenate[RankData, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """`function(data, …)`, computed when first asked for and kept with the rank."""
+        return self._memo.once(function, self, *args, **options)
 
     # -- ops -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +188,7 @@ class RankData:
     def own_ranges(self) -> I64:
         """Rows of the ranges that say what the program was doing: no setup label, no marks, nothing of a tool."""
         frame = self.ranges
-        names = self._profile.names  # after the ranges were read
+        names = self.profile.names  # after the ranges were read
         setup = names.str.contains(SETUP_PATTERN).to_numpy()
         tools = names.str.contains(TOOL_DOMAINS).to_numpy()
         if frame.height == 0:
@@ -186,9 +200,7 @@ class RankData:
 
     def anchor_ranges(self) -> pl.DataFrame:
         """Ranges that can anchor a window: whole ones, with their text."""
-        rows = self.own_ranges
-        frame = self.ranges[rows]
-        return frame.with_columns(self._profile.names.gather(frame["name"]).alias("text")).filter(pl.col("closed"))
+        return self.once(_anchor_ranges)
 
     @cached_property
     def _nestings(self) -> tuple[Nesting, Nesting, I64]:
@@ -229,7 +241,7 @@ class RankData:
         own = self._is_own
         while row != NONE:
             if own[row]:
-                texts.append(self._profile.names[int(self._range_name[row])])
+                texts.append(self.profile.names[int(self._range_name[row])])
             row = int(self._range_parent[row])
         return tuple(reversed(texts))
 
@@ -249,11 +261,7 @@ class RankData:
 
     def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
         """`function` of the string table: judged once per name, not once per row."""
-        memo: dict[object, tuple[int, I64]] = self._profile.memo.setdefault("per name", {})
-        names = self._profile.names
-        if function not in memo or memo[function][0] != len(names):
-            memo[function] = (len(names), function(names))
-        return memo[function][1]
+        return self.profile.once(_judged, function, len(self.profile.names))
 
     def ancestors_until(self, ranges: I64, wanted: npt.NDArray[np.bool_]) -> I64:
         """Climb from each range to the first, itself included, whose row `wanted` marks; NONE where there is none."""
@@ -270,7 +278,7 @@ class RankData:
         """Whether each op was launched within a range, at any depth, whose text matches."""
         if self.ranges.height == 0:
             return np.zeros(len(ops), dtype=bool)
-        wanted = self._profile.names.str.contains(pattern).to_numpy()[self._range_name] & self._is_own
+        wanted = self.profile.names.str.contains(pattern).to_numpy()[self._range_name] & self._is_own
         inside: npt.NDArray[np.bool_] = self.ancestors_until(self.enclosing(ops), wanted) != NONE
         return inside
 
@@ -285,25 +293,27 @@ class RankData:
         if self.ranges.height == 0:
             return pl.Series("text", [None] * len(ranges), dtype=pl.String)
         ids = self.ranges["name"].gather(np.maximum(ranges, 0))
-        text = self._profile.names.gather(ids)
+        text = self.profile.names.gather(ids)
         return pl.select(pl.when(hit).then(text).alias("text")).to_series()
-
-    def _stages(self, pattern: str) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
-        """The stage that each name of the string table speaks of, and which ranges speak of any; kept by pattern."""
-        memo: dict[str, tuple[pl.Series, npt.NDArray[np.bool_]]] = self.__dict__.setdefault("_stages_memo", {})
-        names = self._profile.names  # grows as tables are read: taken after the ranges
-        if pattern not in memo or len(memo[pattern][0]) != len(names):
-            stages = names.str.extract_all(pattern).list.last()
-            memo[pattern] = stages, stages.is_not_null().to_numpy()[self.ranges["name"].to_numpy()]
-        return memo[pattern]
 
     def stage_of(self, ops: I64, pattern: str = STAGE) -> pl.Series:
         """Stage of each op: from its enclosing range up to the first name that matches; the last match in it counts."""
         if self.ranges.height == 0:
             return pl.Series("stage", [NO_STAGE] * len(ops), dtype=pl.String)
-        stages, wanted = self._stages(pattern)
+        stages, wanted = self.once(_stages, pattern, len(self.profile.names))
         at = self.ancestors_until(self.enclosing(ops), wanted)
         found = stages.gather(self.ranges["name"].gather(np.maximum(at, 0)))
         return pl.select(
             pl.when(pl.Series(at != NONE)).then(found).otherwise(pl.lit(NO_STAGE)).alias("stage")
         ).to_series()
+
+
+def _anchor_ranges(data: RankData) -> pl.DataFrame:
+    frame = data.ranges[data.own_ranges]
+    return frame.with_columns(data.profile.names.gather(frame["name"]).alias("text")).filter(pl.col("closed"))
+
+
+def _stages(data: RankData, pattern: str, names: int) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+    """The stage that each name of the string table speaks of, and which ranges speak of any."""
+    stages = data.profile.names.str.extract_all(pattern).list.last()
+    return stages, stages.is_not_null().to_numpy()[data.ranges["name"].to_numpy()]

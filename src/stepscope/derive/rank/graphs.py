@@ -16,11 +16,11 @@ I64 = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 def graph_notes(profile: Profile) -> list[str]:
     """Notes on graphs recorded whole, and on kernels that graph launches replayed. None where there are no graphs."""
-    memo: list[str] | None = profile.memo.get("graph notes")
-    if memo is None:
-        counts = [graph_counts(data) for data in ranks_of(profile)]
-        memo = profile.memo["graph notes"] = notes_of_counts(counts)
-    return list(memo)
+    return list(profile.once(_graph_notes))
+
+
+def _graph_notes(profile: Profile) -> list[str]:
+    return notes_of_counts([graph_counts(data) for data in ranks_of(profile)])
 
 
 def graph_counts(data: RankData) -> tuple[int, int, int]:

@@ -21,12 +21,9 @@ F64 = npt.NDArray[np.float64]
 
 
 def _all_waits(data: RankData) -> tuple[HostWaits, I64]:
-    """Every wait, held or not, and by op the last one before its launch; computed once per rank."""
-    known: tuple[HostWaits, I64] | None = data.__dict__.get("_all_waits")
-    if known is None:
-        waits = host_waits(data, held=False)
-        known = data.__dict__["_all_waits"] = waits, wait_of(data, waits)[0]
-    return known
+    """Every wait, held or not, and by op the last one before its launch."""
+    waits = host_waits(data, held=False)
+    return waits, wait_of(data, waits)[0]
 
 
 class Waits:
@@ -36,7 +33,7 @@ class Waits:
         self._data, self._found, self._begin = data, found, begin
         self._factor = change.host_factor.get(data.rank, change.every_host_factor)
         start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-        w, self._wait_of = _all_waits(data)
+        w, self._wait_of = data.once(_all_waits)
         unheld = change.of(change.calls_not_waiting, data.rank)
         self._lost = _lost(w, start, end, unheld, change.host_time_cut.get(data.rank, Spans.empty()))
         counted = ~w.start & ~np.isin(w.call, unheld)

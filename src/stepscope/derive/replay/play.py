@@ -143,9 +143,7 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
     first, meeting, took, rest = met.first, met.meeting, met.took, met.rest.tolist()
 
     def end(node: int) -> float:
-        at = value[node]
-        if at == at:
-            return at
+        """When a communication that began is through: known once all who meet in it have begun."""
         n = number[node]
         own = began[n] if n >= 0 else nan
         if own != own:  # later than it should be, by clocks that disagree
@@ -165,10 +163,16 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
         columns = (nodes.node, nodes.base, nodes.add, nodes.one, nodes.one_lag, nodes.two, nodes.two_lag)
         for node, base, add, one, one_lag, two, two_lag in zip(*(c[part].tolist() for c in columns), strict=True):
             at = value[base] + add
-            if one >= 0:
-                at = max(at, end(one) + one_lag)
+            if one >= 0:  # spelled out: this is where a replay spends its time
+                through = value[one]
+                through = (through if through == through else end(one)) + one_lag
+                if through > at:
+                    at = through
             if two >= 0:
-                at = max(at, end(two) + two_lag)
+                through = value[two]
+                through = (through if through == through else end(two)) + two_lag
+                if through > at:
+                    at = through
             n = number[node]
             if n < 0:
                 value[node] = at
@@ -177,4 +181,4 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
             for m in meeting[first[n] : first[n + 1]]:
                 if at > arrived[m]:
                     arrived[m] = at
-    return max(end(node) for node in nodes.lasts)
+    return max(value[node] if value[node] == value[node] else end(node) for node in nodes.lasts)

@@ -61,7 +61,7 @@ class Replay:
         return self._graphs(self.steps, Change())
 
     def _graphs(self, steps: dict[int, tuple[int, int]], change: Change) -> dict[int, Runs]:
-        return {g.rank: g for part in self._profile.select(steps).map(runs, steps, change) for g in part}
+        return {g.rank: g for part in self._profile.view(steps).map(runs, steps, change) for g in part}
 
     def _changed(self, change: Change) -> dict[int, Runs]:
         """The graphs of the ranks that the change is on. Changes come in families: each rank's last graph is kept."""

@@ -89,10 +89,7 @@ def step(profile: Profile, spec: WindowSpec) -> Windows:
     DualPipeV's trainer marks chunks but no steps: unless other ranges do, its step is the whole capture. A profile
     keeps what was chosen.
     """
-    memo: dict[WindowSpec, Windows] = profile.memo.setdefault("steps", {})
-    if spec not in memo:
-        memo[spec] = _step(profile, spec)
-    return memo[spec]
+    return profile.once(_step, spec)
 
 
 def _step(profile: Profile, spec: WindowSpec) -> Windows:

@@ -34,6 +34,10 @@ class Anchors:
 
 def anchors_of(data: RankData, pattern: str | None = None) -> Anchors | None:
     """Instances of the given anchor, or of the first default that this rank has; None where it has none."""
+    return data.once(_anchors_of, pattern)
+
+
+def _anchors_of(data: RankData, pattern: str | None) -> Anchors | None:
     table = data.anchor_ranges()
     if table.height == 0:
         return None

@@ -43,7 +43,7 @@ def _found(view: View, args: Args, rule: str) -> pl.DataFrame:
     if ranks["pid"].n_unique() == ranks.height:
         joined = _asked(view, args, rule).join(ranks, on="pid", how="left", nulls_equal=True)
     else:  # rules know processes by their pids, and ranks merged into one file may share one
-        parts = [(rank, _asked(view_of(profile.select([rank]), args), args, rule)) for rank in ranks["rank"]]
+        parts = [(rank, _asked(view_of(profile.view([rank]), args), args, rule)) for rank in ranks["rank"]]
         joined = pl.concat([part.with_columns(pl.lit(rank, pl.Int32).alias("rank")) for rank, part in parts])
     rows = args.number("rows")
     joined = _sorted(joined.select([c for c in _HEADERS if c in joined.columns]))
