@@ -1,0 +1,60 @@
+"""What a reader must know beside the figures: a text with a code, so that programs need not read prose.
+
+Codes say what kind of thing is noted (`clock-residual`, `profiler-warning`); docs/notes.md lists them all. A note is its
+text wherever text is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+#: info: context, or what was inferred. warning: figures mean less than they seem to. loss: records are missing.
+Severity = Literal["info", "warning", "loss"]
+#: Where it comes from: the profiler's recording, our reading of it, or the analysis.
+Origin = Literal["recording", "import", "analysis"]
+
+
+class Note(str):
+    """One note. Equal texts are equal notes."""
+
+    __slots__ = ("code", "origin", "ranks", "severity")
+
+    code: str
+    severity: Severity
+    origin: Origin
+    ranks: tuple[int, ...]
+
+    def __new__(
+        cls,
+        code: str,
+        text: str,
+        *,
+        severity: Severity = "info",
+        origin: Origin = "analysis",
+        ranks: Iterable[int] = (),
+    ) -> Note:
+        note = super().__new__(cls, text)
+        note.code, note.severity, note.origin, note.ranks = code, severity, origin, tuple(ranks)
+        return note
+
+    def of(self, file: str) -> Note:
+        """The same note, said of one file among several."""
+        return Note(self.code, f"{file}: {self}", severity=self.severity, origin=self.origin, ranks=self.ranks)
+
+    def data(self) -> dict[str, Any]:
+        """As JSON and the report carry it."""
+        ranks = {"ranks": list(self.ranks)} if self.ranks else {}
+        return {"code": self.code, "severity": self.severity, "origin": self.origin, "text": str(self), **ranks}
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Note:
+        """What `data` gave."""
+        fields = {"severity": data["severity"], "origin": data["origin"], "ranks": data.get("ranks", ())}
+        return cls(data["code"], data["text"], **fields)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:  # for workers
+        return (self.code, str(self)), {"severity": self.severity, "origin": self.origin, "ranks": self.ranks}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Note.from_data, (self.data(),)
