@@ -77,7 +77,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         content.kernels(ranks, want.gpu),
         content.ranges(ranks),
         whole.cut(ranks),
-        whole.launches(ranks, profile),
+        whole.launches(ranks),
         whole.closed(ranks, profile),
         whole.warnings(profile),
         content.clock(ranks),

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.capture.spec import NVTX_TRIGGER
+from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
@@ -15,7 +16,6 @@ from stepscope.derive.windows.window import WHOLE
 from stepscope.model.profile import Profile
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
 
-_LAUNCH = r"^(cuda|cu|hip)(Launch(Cooperative)?Kernel|ModuleLaunchKernel)"
 #: Launches that may be without an op: some APIs launch nothing when there is nothing to do.
 _UNMATCHED = 0.002
 
@@ -61,16 +61,15 @@ def _busy(d: RankData) -> tuple[int, int] | None:
     return sum(len(w.ops) == 0 for w in found), len(found)
 
 
-def launches(data: list[RankData], profile: Profile) -> Check:
+def launches(data: list[RankData]) -> Check:
     """Every launch has its op: those of the last moments are missing where the capture stopped before the GPU did."""
     name = "nothing dropped"
-    is_launch = profile.names.str.contains(_LAUNCH).to_numpy()
     lost: dict[int, int] = {}
     total = 0
     for d in data:
         if d.calls.height == 0 or len(d.start) == 0:
             continue
-        made = d.calls.filter(pl.Series(is_launch[d.calls["name"].to_numpy()]))
+        made = d.calls.filter(pl.Series(of_family(d, Family.LAUNCH)))
         total += made.height
         missing = int((~np.isin(made["correlation"].to_numpy(), d.ops["correlation"].drop_nulls().to_numpy())).sum())
         if missing > _UNMATCHED * max(1, made.height):

@@ -1,4 +1,4 @@
-"""What the host did and what that did to the GPU: kinds of CUDA calls, causes of idle time, waits, the launch queue.
+"""What the host did, and what that did to the GPU: causes of idle time, waits, the launch queue, what bounds a step.
 
 For `idle`, `launches` and `compile`, and for the graph that the critical path and replays walk.
 """

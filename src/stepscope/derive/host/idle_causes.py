@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, union
 from stepscope.model.nesting import NONE, nest
@@ -22,15 +23,17 @@ I64 = npt.NDArray[np.int64]
 CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked")
 SYNC, ALLOC, LOAD, API, HOST, QUEUE, TAIL, UNLINKED = range(len(CAUSES))
 
-#: CUDA and HIP calls by what they make the host wait for; the first match counts, all others are `api`.
-_CALLS = (
-    (SYNC, r"(?i)synchronize$|^(cuda|hip)memcpy(2d|3d|peer|tosymbol|fromsymbol)?$|^cumemcpy(htod|dtoh|dtod|peer)?$"),
-    (SYNC, r"(?i)^(cuda|hip)memset(2d|3d)?$|^cumemset[a-z0-9]*[^c]$|streamwaitvalue$|^hipmemcpywithstream$"),
-    (ALLOC, r"(?i)malloc|free(async|host|array)?$|^(cuda|hip)hostalloc|hostregister|hostunregister"),
-    (ALLOC, r"(?i)^cumem(alloc|free|create|release|map|unmap|setaccess|address|pool|hostalloc)|mempooltrim"),
-    (LOAD, r"(?i)moduleload|moduleunload|moduleget|libraryload|libraryget|kernelgetfunction|linkcreate|linkcomplete"),
-    (LOAD, r"(?i)graphinstantiate|graphexecupdate"),
-)
+#: What calls make the host wait for; all others are `api`.
+_CAUSE = {
+    Family.DEVICE_SYNC: SYNC,
+    Family.STREAM_SYNC: SYNC,
+    Family.EVENT_SYNC: SYNC,
+    Family.BLOCKING_COPY: SYNC,
+    Family.ALLOC: ALLOC,
+    Family.FREE: ALLOC,
+    Family.LOAD: LOAD,
+}
+_CAUSE_OF_FAMILY = np.array([_CAUSE.get(family, API) for family in Family], np.int64)
 
 
 @dataclass(frozen=True)
@@ -180,14 +183,4 @@ def _merge(cut: Pieces, gap: I64) -> Pieces:
 
 def call_causes(data: RankData) -> I64:
     """What each call of the rank makes the host wait for: SYNC, ALLOC, LOAD or API."""
-    if data.calls.height == 0:
-        return np.empty(0, np.int64)
-    found: I64 = data.per_name(_cause_of_names)[data.calls["name"].to_numpy()]
-    return found
-
-
-def _cause_of_names(names: pl.Series) -> I64:
-    label = pl.lit(API)
-    for cause, pattern in reversed(_CALLS):
-        label = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(cause)).otherwise(label)
-    return pl.DataFrame({"name": names}).select(label.cast(pl.Int64).alias("cause"))["cause"].to_numpy()
+    return _CAUSE_OF_FAMILY[families(data)]

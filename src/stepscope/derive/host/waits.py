@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.derive.rank.cuda_calls import WAITING, Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.model.nesting import NONE
 
@@ -25,12 +26,8 @@ QUEUE_DEPTH = 1024
 SPARE = 3
 
 #: What a call waits for: its stream or event, all of the device, or the copy that it makes.
-_NO, _ONE, _ALL, _OWN = range(4)
-_CALLS = (
-    (_ALL, r"(?i)(device|ctx|context)synchronize$|^(cuda|hip)free(array)?$|^cumemfree$"),
-    (_ONE, r"(?i)(stream|event)synchronize$"),
-    (_OWN, r"(?i)^(cuda|hip)memcpy(2d|3d|peer|tosymbol|fromsymbol)?$|^cumemcpy(htod|dtoh|dtod|peer)?$"),
-)
+_ONE = (Family.STREAM_SYNC, Family.EVENT_SYNC)
+_ALL = (Family.DEVICE_SYNC, Family.FREE)
 
 
 @dataclass(frozen=True)
@@ -61,38 +58,29 @@ def _host_waits(data: RankData, held: bool) -> HostWaits:
     return HostWaits(calls[order], np.concatenate([op, oldest])[order], at_start[order])
 
 
-def _kinds(names: pl.Series) -> I64:
-    found = pl.lit(_NO)
-    for kind, pattern in reversed(_CALLS):
-        found = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(kind)).otherwise(found)
-    kinds: I64 = pl.DataFrame({"name": names}).select(found.cast(pl.Int64).alias("kind"))["kind"].to_numpy()
-    return kinds
-
-
 def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
     """Synchronizing calls (that waited), and the ops that they wait for."""
     nothing = np.empty(0, np.int64), np.empty(0, np.int64)
     if data.calls.height == 0 or len(data.start) == 0:
         return nothing
-    kind = data.per_name(_kinds)[data.calls["name"].to_numpy()]
-    calls = np.flatnonzero(kind != _NO).astype(np.int64)
+    family = families(data)
+    calls = np.flatnonzero(np.isin(family, WAITING)).astype(np.int64)
     if len(calls) == 0:
         return nothing
-    kind = kind[calls]
+    family = family[calls]
+    one, whole, own = np.isin(family, _ONE), np.isin(family, _ALL), family == Family.BLOCKING_COPY
     start, end = (data.calls[c].to_numpy()[calls] for c in ("start_ns", "end_ns"))
-    stream, before = _covered(data, calls, kind, start)
+    stream, before = _covered(data, calls, start)
     before_all = _Latest(data, np.arange(len(data.start), dtype=np.int64))
     op = np.full(len(calls), NONE, dtype=np.int64)
-    every = kind == _ALL
-    op[every] = before_all.at(before[every])
-    for s in np.unique(stream[(kind == _ONE) & (stream != NONE)]).tolist():
-        mine = (kind == _ONE) & (stream == s)
+    op[whole] = before_all.at(before[whole])
+    for s in np.unique(stream[one & (stream != NONE)]).tolist():
+        mine = one & (stream == s)
         op[mine] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[mine])
-    own = kind == _OWN
     op[own] = _launched_by(data, calls[own])
     if data.unlinked:  # launched before the capture, perhaps: they count if they end while the call waits
         late = _ended_in(data, start, end, data.launch == NONE)
-        known = (late != NONE) & ~own & (every | (stream == data.stream[np.maximum(late, 0)]))
+        known = (late != NONE) & ~own & (whole | (stream == data.stream[np.maximum(late, 0)]))
         later = known & ((op == NONE) | (data.end[np.maximum(late, 0)] > data.end[np.maximum(op, 0)]))
         op[later] = late[later]
     # Where the stream is not known, or what it should have waited for ran on: the op whose end let it go.
@@ -104,7 +92,7 @@ def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
     return calls[waited], op[waited]
 
 
-def _covered(data: RankData, calls: I64, kind: I64, start: I64) -> tuple[I64, I64]:
+def _covered(data: RankData, calls: I64, start: I64) -> tuple[I64, I64]:
     """By call: the stream that it waits for (NONE: not known), and up to which launch: its own time, or its event's."""
     stream, before = np.full(len(calls), NONE, dtype=np.int64), start.copy()
     syncs = data.syncs

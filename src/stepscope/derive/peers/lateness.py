@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.graph.releases import nearest_comm
-from stepscope.derive.host.idle_causes import SYNC, call_causes
+from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.model.nesting import NONE
@@ -90,7 +90,7 @@ def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
     until = np.clip(calls_end[data.launch[after]], start, end)
     late = union(start, until)
     comm = np.flatnonzero(data.role == COMM)
-    blocked = np.flatnonzero(call_causes(data) == SYNC)
+    blocked = np.flatnonzero(of_family(data, *WAITING))
     waiting = intersect(union(calls_start[blocked], calls_end[blocked]), union(data.start[comm], data.end[comm]))
     late = subtract(late, waiting)
     named = data_ranges(profile, data)

@@ -1,4 +1,4 @@
-"""One rank as arrays: its ops, calls and launches, its ranges and how they nest, its CUDA graphs.
+"""One rank as arrays: its ops, its calls and what each does, launches, ranges and how they nest, CUDA graphs.
 
 Everything else starts here: whatever looks at events looks at them one rank at a time, as columns.
 """

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-import polars as pl
 
+from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
-
-I64 = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def graph_notes(profile: Profile) -> list[str]:
@@ -50,12 +48,6 @@ def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[str]:
 def graph_launch(data: RankData) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Ops that a graph launch started."""
     linked = data.launch != NONE
-    found = np.zeros(len(linked), dtype=bool)
-    if data.calls.height and linked.any():
-        is_graph = data.per_name(_graph_calls)[data.calls["name"].to_numpy()] > 0
-        found[linked] = is_graph[data.launch[linked]]
-    return found
-
-
-def _graph_calls(names: pl.Series) -> I64:
-    return names.str.contains(r"(?i)^(cu|cuda|hip)GraphLaunch").cast(pl.Int64).to_numpy()
+    replayed = np.zeros(len(linked), dtype=bool)
+    replayed[linked] = of_family(data, Family.GRAPH_LAUNCH)[data.launch[linked]]
+    return replayed

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.host.idle_causes import SYNC
+from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
@@ -52,7 +53,7 @@ _KINDS = (
         "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True",
     ),
     (
-        "synchronous copies and memsets (cudaMemcpy, cudaMemset)",
+        "synchronous copies (cudaMemcpy)",
         "use the asynchronous calls on the stream that needs them, with pinned host memory",
     ),
     (
@@ -188,9 +189,8 @@ def _syncs(host: Host, measuring: I64 | None) -> _Syncs:
     calls = host.of_cause(SYNC)
     if measuring is not None:
         calls = np.setdiff1d(calls, measuring)
-    texts = host.profile.names.gather(data.calls["name"].gather(calls)).str.to_lowercase()
-    stream, event = (texts.str.contains(f"{word}synchronize").to_numpy() for word in ("stream", "event"))
-    device = texts.str.contains("(device|ctx|context)synchronize").to_numpy()
+    family = families(data)[calls]
+    stream, event, device = (family == f for f in (Family.STREAM_SYNC, Family.EVENT_SYNC, Family.DEVICE_SYNC))
     kind = np.select([stream, event, device], [STREAM, EVENT, DEVICE], COPY).astype(np.int64)
     copy = _copy_before(host, calls)
     after = stream & (copy != NONE)

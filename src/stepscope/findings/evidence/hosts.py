@@ -16,6 +16,7 @@ import polars as pl
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
 from stepscope.derive.host.waits import host_waits
+from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
@@ -33,8 +34,8 @@ Mask = npt.NDArray[np.bool_]
 _ENOUGH = 16
 #: An interval between launches of so many times the median is no launching.
 _LONG = 50
-#: Calls that keep launches before and after them apart.
-_APART = r"(?i)event(record|wait)|waitevent|graphlaunch|streambegincapture|streamendcapture"
+#: Calls that keep launches before and after them apart, beside those that wait or allocate.
+_APART = (Family.EVENT_RECORD, Family.STREAM_WAIT, Family.GRAPH_LAUNCH, Family.CAPTURE)
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,21 @@ class Host:
 
     def of_cause(self, cause: int) -> I64:
         """Those of one cause: SYNC, ALLOC, LOAD."""
-        found: I64 = self.calls[call_causes(self.data)[self.calls] == cause]
-        return found
+        rows: I64 = self.calls[call_causes(self.data)[self.calls] == cause]
+        return rows
+
+    def of_family(self, *wanted: Family) -> I64:
+        """Those that do one of these things."""
+        rows: I64 = self.calls[of_family(self.data, *wanted)[self.calls]]
+        return rows
 
     def length(self, calls: I64) -> int:
         """Host time in calls."""
         return union(self.start[calls], np.minimum(self.stop[calls], self.end)).length()
 
     def names(self, calls: I64) -> dict[str, int]:
-        """How often each call was made, most frequent first; versions of the API (`_v3020`) left out."""
-        texts = self.profile.names.gather(self.data.calls["name"].gather(calls)).str.replace(r"_v\d+$", "")
+        """How often each call was made, most frequent first."""
+        texts = self.profile.names.gather(self.data.calls["name"].gather(calls))
         table = texts.alias("name").value_counts().sort(["count", "name"], descending=[True, False])
         return dict(table.iter_rows())
 
@@ -92,8 +98,7 @@ class Host:
         ops = ops[np.lexsort((ops, data.launch[ops], tid[data.launch[ops]]))]
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
         launch, inner = data.launch[ops], self.on_device[ops]
-        parting = self.profile.names.str.contains(_APART).to_numpy()[data.calls["name"].to_numpy()]
-        parting |= np.isin(call_causes(data), (SYNC, ALLOC))
+        parting = of_family(data, *_APART) | np.isin(call_causes(data), (SYNC, ALLOC))
         before = np.zeros(len(ops), np.int64)
         for thread in np.unique(tid[launch]).tolist():
             mine = tid[launch] == thread

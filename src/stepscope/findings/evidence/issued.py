@@ -15,6 +15,7 @@ import polars as pl
 
 from stepscope.derive.comm.axes import gradient_groups
 from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
+from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
@@ -26,8 +27,6 @@ from stepscope.model.profile import Profile
 
 #: Ops of a kind are waited for at once if more than this share of them are.
 _NEARLY = 0.9
-#: The call that makes a stream wait.
-_WAIT = r"(?i)streamwaitevent"
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -199,7 +198,7 @@ def _by_calls(profile: Profile, data: RankData, window: Window) -> Serialized:
     order = np.argsort(tid, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    waiting = profile.names.str.contains(_WAIT).to_numpy()[data.calls["name"].to_numpy()]
+    waiting = of_family(data, Family.STREAM_WAIT)
     before = np.r_[0, np.cumsum(waiting[order])]
     linked = np.flatnonzero(data.launch != NONE)
     linked = linked[np.argsort(place[data.launch[linked]], kind="stable")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.derive.host.idle_causes import SYNC
+from stepscope.derive.rank.cuda_calls import Family
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
@@ -36,10 +36,7 @@ def measured(case: Case) -> dict[int, Measured]:
 
 
 def _of(host: Host) -> Measured | None:
-    data = host.data
-    calls = host.of_cause(SYNC)
-    texts = host.profile.names.gather(data.calls["name"].gather(calls))
-    calls = calls[texts.str.contains("(?i)(device|ctx|context)synchronize").to_numpy()]
+    calls = host.of_family(Family.DEVICE_SYNC)
     if len(calls) < _LEAST:
         return None
     behind = _behind_kernels(host, calls) or _behind_ranges(host, calls)

@@ -1,0 +1,84 @@
+"""What a CUDA or HIP call does, by its name: the one table that says which calls launch, wait, allocate or load.
+
+Names are judged once per name of the string table. The sources strip suffixes of version and default stream
+(`_v7000`, `_ptsz`); the patterns allow them all the same. Which calls wait was measured (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.rank.data import RankData
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Family(IntEnum):
+    """What a call does, as far as any question cares."""
+
+    OTHER = 0
+    LAUNCH = 1  # a kernel
+    GRAPH_LAUNCH = 2
+    DEVICE_SYNC = 3
+    STREAM_SYNC = 4
+    EVENT_SYNC = 5
+    BLOCKING_COPY = 6  # returns when the copy that it makes has ended
+    ALLOC = 7
+    FREE = 8  # gives memory back, once the device has done all that it was given
+    LOAD = 9  # modules, libraries, instantiating graphs
+    EVENT_RECORD = 10
+    STREAM_WAIT = 11  # makes a stream wait, not the host
+    CAPTURE = 12  # begins or ends the capture of a graph
+
+
+#: Calls that return only when the GPU got somewhere.
+WAITING = (Family.DEVICE_SYNC, Family.STREAM_SYNC, Family.EVENT_SYNC, Family.BLOCKING_COPY, Family.FREE)
+
+#: Names after `cuda`, `cu` or `hip`; the first that matches counts, and nothing is OTHER.
+_TABLE = (
+    (Family.GRAPH_LAUNCH, r"GraphLaunch"),
+    (Family.LAUNCH, r"(Drv|Ext|Module|ExtModule|HccModule)?Launch(Cooperative|Multi)?Kernel\w*"),
+    (Family.LAUNCH, r"Launch(Grid(Async)?|ByPtr)?"),
+    (Family.DEVICE_SYNC, r"(Device|Ctx|Thread)Synchronize"),
+    (Family.STREAM_SYNC, r"StreamSynchronize"),
+    (Family.EVENT_SYNC, r"EventSynchronize"),
+    # Asynchronous, and (as measured, and as CUDA documents) what stays within devices.
+    (Family.OTHER, r"Memcpy(\w*Async|\w*Peer|[AD]to[AD]|\w*ArrayToArray)"),
+    (Family.BLOCKING_COPY, r"Memcpy\w*"),
+    (Family.ALLOC, r"(Ext|Host)?Malloc\w*|HostAlloc|HostRegister|FreeAsync"),
+    (Family.ALLOC, r"Mem(Alloc\w*|HostAlloc|HostRegister|FreeAsync|Create|Release|Map\w*|Unmap|SetAccess)"),
+    (Family.ALLOC, r"Mem(Address(Reserve|Free)|Pool(Create|Destroy|TrimTo))"),
+    (Family.FREE, r"Free(Host|Array|MipmappedArray)?|HostFree|MemFree(Host)?|(Mem)?HostUnregister"),
+    (Family.LOAD, r"(Module|Library)(Load|Unload|Get)\w*|KernelGetFunction|Link(Create|Add|Complete)\w*"),
+    (Family.LOAD, r"Graph(Instantiate\w*|ExecUpdate)"),
+    (Family.EVENT_RECORD, r"EventRecord\w*"),
+    (Family.STREAM_WAIT, r"Stream(WaitEvent|WaitValue\d*)"),
+    (Family.CAPTURE, r"Stream(Begin|End)Capture\w*"),
+)
+
+
+def families(data: RankData) -> I64:
+    """The `Family` of each call of the rank."""
+    if data.calls.height == 0:
+        return np.empty(0, np.int64)
+    by_call: I64 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
+    return by_call
+
+
+def of_family(data: RankData, *wanted: Family) -> Mask:
+    """Calls of the rank that are of one of these families."""
+    return np.isin(families(data), wanted)
+
+
+def families_of_names(names: pl.Series) -> I64:
+    """The `Family` of each name."""
+    family = pl.lit(int(Family.OTHER))
+    for judged, stem in reversed(_TABLE):
+        pattern = rf"(?i)^(cuda|cu|hip)({stem})(_v\d+|_ptsz|_ptds)*$"
+        family = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(int(judged))).otherwise(family)
+    return pl.DataFrame({"name": names}).select(family.cast(pl.Int64).alias("family"))["family"].to_numpy()
