@@ -1,7 +1,7 @@
 """What a reader must know beside the figures: a text with a code, so that programs need not read prose.
 
-Codes say what kind of thing is noted (`clock-residual`, `profiler-warning`); docs/notes.md lists them all. A note is its
-text wherever text is wanted.
+Codes say what kind of thing is noted (`clocks-aligned`, `profiler-warning`); a note is its text
+wherever text is wanted.
 """
 
 from __future__ import annotations
@@ -53,8 +53,5 @@ class Note(str):
         fields = {"severity": data["severity"], "origin": data["origin"], "ranks": data.get("ranks", ())}
         return cls(data["code"], data["text"], **fields)
 
-    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:  # for workers
-        return (self.code, str(self)), {"severity": self.severity, "origin": self.origin, "ranks": self.ranks}
-
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:  # workers send notes back
         return Note.from_data, (self.data(),)
