@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +36,20 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEPSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests, and programs that they start, leave in the temporary folder is a defect: it is seen here."""
+    tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
+    # A short path: programs make sockets below it.
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="stepscope-tests-") as folder:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
+        gc.collect()  # an exported report goes with its source
+        left = sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith("nvidia"))  # nsys's own
+        assert not left, f"left in the temporary folder: {left}"
 
 
 @pytest.fixture(scope="session")

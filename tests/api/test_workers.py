@@ -43,9 +43,13 @@ def test_processes(job, alone):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_dask_cluster_of_several_workers(job, alone):
+def test_a_dask_cluster_of_several_workers(job, alone, tmp_path):
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set(temporary_directory=str(tmp_path)),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+    ):
         assert len(cluster.workers) == 2
         profile = api.open(job, cache=False, cluster=cluster.scheduler_address)
         for command, more in COMMANDS.items():

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,14 @@ for n in range({steps}):
 print("done")
 """
 NVTX = "push_range = pop_range = start_range = end_range = lambda *a, **k: None\n"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """torch keeps what it compiled in the temporary folder, unless told otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
 
 
 @pytest.fixture

@@ -73,7 +73,8 @@ def test_gradients(torch_python):
         ("imbalance:rank=0", "no experts to balance with ep = 1"),
     ],
 )
-def test_faults_that_it_cannot_have(torch_python, fault, says):
+def test_faults_that_it_cannot_have(torch_python, tmp_path, fault, says):
     command = ["-m", "torch.distributed.run", "--nproc-per-node", "1", "--master-port", free_port()]
+    command += ["--log-dir", str(tmp_path)]
     done = python(torch_python, *command, str(REFERENCE / "train.py"), "--steps", "1", "--fault", fault)
     assert done.returncode == 1 and says in done.stderr

@@ -70,8 +70,8 @@ def test_dry_run_prints_what_to_paste(job, capsys, tmp_path):
         "nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --cuda-graph-trace=node "
         "--capture-range=cudaProfilerApi --capture-range-end=stop --kill=none --force-overwrite=false "
         f"'--output={folder}/node%q{{SLURM_NODEID}}.%h' "
-        "python -m torch.distributed.run --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=n01:29500 "
-        "--rdzv-id=77 train.py --lr '1 2'"
+        f"python -m torch.distributed.run --nnodes=2 --nproc-per-node=8 --log-dir={folder}/torchrun "
+        "--rdzv-backend=c10d --rdzv-endpoint=n01:29500 --rdzv-id=77 train.py --lr '1 2'"
     )
     assert not folder.exists()
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import NVTX_TRIGGER, PREFIX, Spec
 
+#: Folder of torchrun's own logs, beside the capture's files until these are in place.
+LOGS = "torchrun"
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -38,7 +41,7 @@ def launch(spec: Spec, backend: str, out: Path, token: str, job: Allocation | No
     command = list(spec.command)
     files = {out / name: text for name, text in spec.scripts.items()}
     if spec.nproc:
-        command = torchrun(spec, job)
+        command = torchrun(spec, out / LOGS, job)
     several = job is not None and not spec.nproc and not _starts_ranks(spec.command)
     if backend == "nsys":
         if several:
@@ -60,12 +63,13 @@ def launch(spec: Spec, backend: str, out: Path, token: str, job: Allocation | No
     return Launch(tuple(command), env, files, spec.cwd)
 
 
-def torchrun(spec: Spec, job: Allocation | None) -> list[str]:
-    """torchrun around a plain `python train.py` or `train.py`."""
+def torchrun(spec: Spec, logs: Path, job: Allocation | None) -> list[str]:
+    """torchrun around a plain `python train.py` or `train.py`. Without `logs`, it would log to the temporary folder."""
     command = list(spec.command)
     python = [command.pop(0)] if Path(command[0]).name.startswith("python") else ["python3"]
     nodes = job.nodes if job is not None else 1
     made = [*python, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={spec.nproc}"]
+    made.append(f"--log-dir={logs}")
     if job is None:
         return [*made, "--master-addr=127.0.0.1", f"--master-port={spec.port}", *command]
     where = f"--rdzv-endpoint={job.first_host}:{spec.port}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from stepscope import progress
 from stepscope.capture import doctor, manifest, watch
-from stepscope.capture.launch import Launch, launch
+from stepscope.capture.launch import LOGS, Launch, launch
 from stepscope.capture.process import Run
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
@@ -88,6 +88,7 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
     files = _collect(spec, backend, folder, export)
     for path in what.files:
         path.unlink(missing_ok=True)
+    shutil.rmtree(folder / LOGS, ignore_errors=True)
     content = _manifest(spec, backend, folder, steps, files, time.time() - began, ended)
     content["captured"]["exit_status"] = status
     manifest.write(folder, content)
