@@ -75,7 +75,7 @@ def test_a_stage_pattern_that_cannot_be_read_is_bad_input():
     profile = make(ops=[op(0, 5), comm(2, 9)])
     for question in (overlap, exposed):
         for pattern in ("(", "stage(?=2)"):
-            with pytest.raises(BadInput, match=r"--stage .* is no regular expression"):
+            with pytest.raises(BadInput, match=r"--stage .* is not a regular expression"):
                 question(profile, WHOLE, stage=pattern)
     with pytest.raises(BadInput, match="--top -1"):
         api.analyse(profile, "exposed", top=-1)

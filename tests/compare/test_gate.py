@@ -67,7 +67,7 @@ def test_limits_come_from_a_file_and_flags_count_more(tmp_path):
     ("text", "says"),
     [
         ("step", "write NAME=PERCENT"),
-        ("step=fast", "no percentage"),
+        ("step=fast", "not a percentage"),
         ("step=-1", "out of range"),
         ("steps=1", "known are step, compute"),
         ("stage:=1", "not known"),
@@ -84,8 +84,8 @@ def test_a_limit_that_is_none(text, says):
     [
         ("step = 2", "no table"),
         ("[limits]\n", "no table"),
-        ("[limits]\nstep = 'much'\n", "no number"),
-        ("[limits]\nstep = true\n", "no number"),
+        ("[limits]\nstep = 'much'\n", "not a number"),
+        ("[limits]\nstep = true\n", "not a number"),
         ("[limits\n", "cannot be read"),
         ("[limits]\nstep = 2\n[more]\nx = 1\n", "more than that"),
         ("[limits]\nspeed = 2\n", "not known"),

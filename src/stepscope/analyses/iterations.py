@@ -1,8 +1,8 @@
 """How steady is the pace: every step's time on host and GPU, its percentiles, and the outliers.
 
-One slow step is another bug than a slow run: a garbage collection, a recompile or a checkpoint shows as an outlier, a
-slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its rank's
-steps, by its own time on the GPU or by its period: a stall between two steps is in neither's own time.
+One slow step is a different bug from a slow run: a garbage collection, a recompile or a checkpoint shows as an
+outlier, a slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its
+rank's steps, by its own time on the GPU or by its period: a stall between two steps is in neither's own time.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A two-stage pipeline, from a log of timestamps (JSON lines, see below) or from ranges `pp:stage0:*` and `pp:stage1:*`:
 one row per chunk, `--by k`. A period near max(stage0, stage1) is overlapped, one near their sum serialized; the run's
-`overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below that. `--against LOG` is another run, with
-another queue depth say. `--by block`: the share of each block timer of the log; where timers synchronize, they say
-where time goes and nothing about throughput.
+`overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below that. `--against LOG` is another run, for
+example with another queue depth. `--by block`: the share of each block timer of the log; where timers synchronize, they
+say where time goes and nothing about throughput.
 
 A pipeline of micro-batches, from a profile with setup labels (`pp=R/S`) and labelled chunks: `--by rank`: the bubble,
 which is the time of the step with neither compute nor communication other than the pipeline's, beside the ideal of the

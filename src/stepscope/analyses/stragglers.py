@@ -32,7 +32,7 @@ COLUMNS = (
     Col("compute_more_ns", "of that, compute"),
     Col("host_late_ns", "of that, without work because its host was late"),
     Col("data_late_ns", "of the host's, getting input"),
-    Col("network_more_ns", "transfers beyond those of like groups, of the slowest one it is in"),
+    Col("network_more_ns", "time of its transfers beyond that of similar groups, in the slowest group that it is in"),
     Col("raw_ns", "blame before passing it on"),
     Col("host", "host of the rank"),
 )

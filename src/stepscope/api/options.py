@@ -52,7 +52,7 @@ def parse_index(value: int | str) -> int | Literal["median", "all"]:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise BadInput(f"--index {value!r} is no instance", "give a number, median or all") from None
+        raise BadInput(f"--index {value!r} is not an instance", "give a number, median or all") from None
 
 
 def choices(hint: Any) -> tuple[Any, ...] | None:

@@ -130,7 +130,7 @@ def _common_options() -> list[click.Option]:
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
     ]

@@ -72,7 +72,7 @@ def options(kind: str) -> list[click.Parameter]:
             flag_value="true",
             default="false",
             metavar="",
-            help="Write over files that are there.",
+            help="Overwrite existing files.",
         ),
         click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing about what is skipped."),
         click.Option(
@@ -83,7 +83,7 @@ def options(kind: str) -> list[click.Parameter]:
             help=f"List the {kind}s, or explain one.",
         ),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--force-export"], **compatible),
     ]

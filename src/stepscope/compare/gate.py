@@ -80,7 +80,7 @@ def _from_file(file: Path) -> dict[str, float]:
         for key, number in inner:
             full = name if key is None else f"{name}:{key}"
             if isinstance(number, bool) or not isinstance(number, int | float):
-                raise BadInput(f"--limits {file}: {full} = {number!r} is no number", "give a percentage, as in 2.0")
+                raise BadInput(f"--limits {file}: {full} = {number!r} is not a number", "give a percentage, as in 2.0")
             found[full] = _number(f"--limits {file}: {full}", number)
     return found
 
@@ -89,7 +89,7 @@ def _number(where: str, value: Any) -> float:
     try:
         number = float(str(value).strip().removesuffix("%"))
     except ValueError:
-        raise BadInput(f"{where}: {value!r} is no percentage", "write NAME=PERCENT, as in step=2") from None
+        raise BadInput(f"{where}: {value!r} is not a percentage", "write NAME=PERCENT, as in step=2") from None
     if not 0 <= number < 1000:
         raise BadInput(f"{where}: {number:g} is out of range", "give 0 or more")
     return number

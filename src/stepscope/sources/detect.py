@@ -24,7 +24,7 @@ _SQLITE = b"SQLite format 3\0"
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _GZIP = b"\x1f\x8b"
 
-#: Files that are no profile of a run, but that people have beside one: what they are, and what to do.
+#: Files that are not profiles of a run, but that people have beside one: what they are, and what to do.
 _OTHERS: tuple[tuple[bytes, str, str], ...] = (
     (b"NVR\0", "is a Nsight Compute report", "give the profile of the whole run (nsys or torch.profiler)"),
     (b"PAR1", "is a single parquet file", "give the directory that `nsys export --type parquetdir` wrote"),
@@ -66,7 +66,7 @@ def named_like_profile(path: Path) -> bool:
 
 
 def refusal(path: Path) -> BadInput:
-    """Why the file at `path` is no profile, and what to give instead."""
+    """Why the file at `path` is not a profile, and what to give instead."""
     head = _head(path)
     if not head:
         return BadInput(f"{path}: the file is empty", "export or capture it again")
@@ -76,8 +76,8 @@ def refusal(path: Path) -> BadInput:
     if head.startswith(_GZIP) and _inflate(head).startswith(_SQLITE):
         return BadInput(f"{path}: is a gzip-compressed SQLite file", "decompress it first: `gunzip`")
     if path.suffix.lower() in (".nsys-rep", ".qdrep"):
-        return BadInput(f"{path}: is no nsys report (damaged, or cut off)", "copy or capture it again")
-    return BadInput(f"{path}: is no profile", f"give {KINDS}")
+        return BadInput(f"{path}: is not an nsys report (damaged, or cut off)", "copy or capture it again")
+    return BadInput(f"{path}: is not a profile", f"give {KINDS}")
 
 
 def _head(path: Path) -> bytes:

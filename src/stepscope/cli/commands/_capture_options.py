@@ -22,7 +22,7 @@ def plan_options() -> list[click.Parameter]:
     return [
         *(click.Option([f"--{axis}"], type=int, default=1, help=text) for axis, text in axes.items()),
         click.Option(["--dp"], type=int, help="Data-parallel replicas; as few as possible by default."),
-        click.Option(["--world"], type=int, help="Ranks in all; by default as many as the axes need."),
+        click.Option(["--world"], type=int, help="Ranks in total; by default as many as the axes need."),
         click.Option(["--model"], metavar="NAME|FILE", help=f"Shape of a model: {', '.join(models.names())}, or TOML."),
         click.Option(["--layers"], type=int, help="Layers; by default the model's."),
         click.Option(["--seq"], type=int, default=4096, help="Sequence length."),
@@ -30,8 +30,8 @@ def plan_options() -> list[click.Parameter]:
         click.Option(["--schedule"], type=click.Choice(SCHEDULES), default="dualpipev", help="Pipeline schedule."),
         click.Option(["--micro-batches"], type=int, help="By default as few as reach the steady state."),
         click.Option(["--gpus-per-node"], type=int, default=8, help="GPUs of a node."),
-        click.Option(["--gpus"], type=int, help="GPUs that there are."),
-        click.Option(["--nodes"], type=int, help="Nodes that there are."),
+        click.Option(["--gpus"], type=int, help="GPUs available."),
+        click.Option(["--nodes"], type=int, help="Nodes available."),
         *step_options(),
     ]
 
@@ -67,11 +67,18 @@ def run_options() -> list[click.Parameter]:
             default="cuda",
             help="What starts nsys: cudaProfilerStart, or an NVTX range where there is no GPU.",
         ),
-        click.Option(["--nproc"], type=int, default=0, help="Start the command by torchrun, so many ranks a node."),
+        click.Option(
+            ["--nproc"], type=int, default=0, help="Start the command with torchrun, with so many ranks per node."
+        ),
         click.Option(["--share-gpu"], is_flag=True, help="Ranks may share a GPU."),
         click.Option(["--port"], type=int, default=29500, help="Rendezvous port, with --nproc."),
         click.Option(
-            ["--input", "inputs"], multiple=True, type=click.Path(path_type=Path), help="What the command reads."
+            ["--input", "inputs"],
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="A file that the command reads; may be repeated.",
         ),
-        click.Option(["-o", "--output"], metavar="DIR", help="Where to put it; by default stepscope-capture-TIME."),
+        click.Option(
+            ["-o", "--output"], metavar="DIR", help="Folder for the capture; by default stepscope-capture-TIME."
+        ),
     ]

@@ -133,9 +133,11 @@ command = click.Command(
         click.Option(["--per"], type=click.Choice(["node", "rank"]), default="node", help="One nsys report for each."),
         click.Option(["--trace"], metavar="LIST", help="What nsys traces; by default cuda,nvtx."),
         click.Option(
-            ["--grace"], type=float, default=120.0, help="Seconds to go on after the capture, before the end."
+            ["--grace"], type=float, default=120.0, help="Seconds that the command may go on after the capture."
         ),
-        click.Option(["--need-time"], type=float, default=10.0, metavar="MINUTES", help="What one run needs (SLURM)."),
+        click.Option(
+            ["--need-time"], type=float, default=10.0, metavar="MINUTES", help="Time that one run needs (SLURM)."
+        ),
         click.Option(["--dry-run"], is_flag=True, help="Print the exact commands, and run nothing."),
         click.Option(["--doctor/--no-doctor"], default=True, help="Check every node first."),
         click.Option(["--verify/--no-verify"], default=True, help="Check the capture afterwards."),

@@ -75,7 +75,7 @@ command = click.Command(
             help="An unprofiled run to compare steps with.",
         ),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
         click.Option(["-o", "--output"], metavar="FILE", help="File to write the answer to."),
     ],

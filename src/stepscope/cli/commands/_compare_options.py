@@ -70,10 +70,10 @@ def step_options() -> list[click.Option]:
         click.Option(
             ["--period/--no-period"],
             default=True,
-            help="Steps last to the next one's first op, or are their own ops only.",
+            help="A step lasts to the next one's first op; or only to its own last op.",
         ),
         click.Option(["--whole"], is_flag=True, help="The whole capture as one step."),
-        click.Option(["--warmup"], type=int, default=0, metavar="N", help="Steps at the beginning that do not count."),
+        click.Option(["--warmup"], type=int, default=0, metavar="N", help="Leave out so many steps at the beginning."),
         click.Option(
             ["--runs"],
             type=click.Choice(["auto", "one", "folder", "file"]),
@@ -88,7 +88,7 @@ def opening_options() -> list[click.Option]:
     return [
         click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
         click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
     ]

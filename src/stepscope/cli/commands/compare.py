@@ -21,11 +21,11 @@ from stepscope.errors import GateFailed
 
 DESCRIPTION = """What changed from one run to another, what is the change made of, and is it more than noise?
 
-First what differs between the sides besides: GPU, mesh, shapes, software, capture. Then the median step of both, and
+First, what else differs between the sides: GPU, mesh, shapes, software, capture. Then the median step of both, and
 the difference split into parts (or by stage, rank, kernel family or kernel), which sum to it; a 95 % interval for each;
 and a verdict: faster, slower, no difference, or cannot tell. A step lasts to the first op of the next one.
 
-Files of a side are the ranks of one run. Where a rank comes twice they are repeated runs: one per folder, or per file.
+Files of a side are the ranks of one run. Where a rank occurs twice they are repeated runs: one per folder, or per file.
 With several runs, runs are compared, not steps. docs/compare.md says more."""
 
 
@@ -67,10 +67,12 @@ command = ToTheEnd(
             type=float,
             default=3.0,
             metavar="PERCENT",
-            help="`no difference` is said only where one beyond this would have been seen.",
+            help="Say `no difference` only where a change beyond this would have been seen.",
         ),
         click.Option(
-            ["--gate"], is_flag=True, help="Exit 1 where the step is over 2 % slower, or nobody can tell (see `gate`)."
+            ["--gate"],
+            is_flag=True,
+            help="Exit 1 where the step is over 2 % slower, or that cannot be told (see `gate`).",
         ),
         *step_options(),
         *opening_options(),

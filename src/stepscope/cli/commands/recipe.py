@@ -203,16 +203,14 @@ command = click.Command(
             metavar="[DIR]",
             help="Write data files and a page there; without DIR, to a new folder NAME-1, NAME-2, …",
         ),
-        click.Option(
-            ["--force", "--force-overwrite", "force"], is_flag=True, help="Write into a folder that is there already."
-        ),
+        click.Option(["--force", "--force-overwrite", "force"], is_flag=True, help="Write into an existing folder."),
         click.Option(["--format"], type=click.Choice(FORMATS), help="On standard output. Default: table."),
         click.Option(["--table"], metavar="TABLE", help="Which table to print; default: the one over all ranks."),
         *_own_options(),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
         click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
         click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
         click.Option(["--input"], multiple=True, hidden=True),

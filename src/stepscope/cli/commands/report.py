@@ -76,7 +76,7 @@ command = click.Command(
         *window_options(),
         *worker_options(),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files afresh, and keep nothing."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
     ],

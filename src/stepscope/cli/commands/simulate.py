@@ -30,7 +30,7 @@ HELP = {
     "micro_batches": "Micro-batches of a step.",
     "steps": "Steps to record.",
     "seed": "The same seed gives the same bytes.",
-    "kernels": "About so many kernels in all: layers are made as much larger as that takes.",
+    "kernels": "About so many kernels in total: layers are made larger until that is reached.",
     "scale": "Size of the model, as a multiple of its usual number of kernels.",
     "seq": "Sequence length.",
     "mbs": "Size of a micro-batch.",

@@ -14,6 +14,6 @@ def check_pattern(option: str, pattern: str) -> None:
     except pl.exceptions.ComputeError as error:
         why = next((line for line in str(error).splitlines() if line.startswith("error: ")), "error: unreadable")
         raise BadInput(
-            f"--{option} {pattern!r} is no regular expression ({why.removeprefix('error: ')})",
+            f"--{option} {pattern!r} is not a regular expression ({why.removeprefix('error: ')})",
             "write it in Rust's syntax",
         ) from None

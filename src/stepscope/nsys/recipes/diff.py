@@ -98,7 +98,7 @@ def read_output(folder: Path, known: Mapping[str, Recipe]) -> tuple[Recipe, pl.D
         found = sorted(folder.glob(_NSYS))
         if not found or not (folder / f"{table}.parquet").is_file():
             raise BadInput(
-                f"{folder}: is no output of a recipe", "give folders that `recipe -o` wrote, or two profiles"
+                f"{folder}: is not the output of a recipe", "give folders that `recipe -o` wrote, or two profiles"
             )
         name = _nsys_recipe(found[0])
     if name not in known or not known[name].keys:
