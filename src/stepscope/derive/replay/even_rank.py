@@ -8,18 +8,19 @@ import polars as pl
 from stepscope.derive.graph.releases import releases
 from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
+from stepscope.derive.replay.graph import Step
 from stepscope.errors import BadInput
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
 
-def paces(part: Profile, steps: dict[int, tuple[int, int]]) -> pl.DataFrame:
+def paces(part: Profile, steps: dict[int, Step]) -> pl.DataFrame:
     """By rank and kernel: how often and how long on average; with a null kernel, the host's own time per launch."""
     frames = []
     for data in ranks_of(part):
         if data.rank not in steps:
             continue
-        begin, last = steps[data.rank]
+        begin, last, _ = steps[data.rank]
         ops = np.flatnonzero((data.start >= begin) & (data.start <= data.start[last]) & (data.role == COMPUTE))
         frame = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]})
         frame = frame.group_by("name").agg(pl.len().alias("n"), pl.col("ns").mean().alias("mean"))
@@ -39,7 +40,7 @@ def paces(part: Profile, steps: dict[int, tuple[int, int]]) -> pl.DataFrame:
     return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
 
 
-def even_rank(profile: Profile, rank: int | None, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:
+def even_rank(profile: Profile, rank: int | None, steps: dict[int, Step]) -> tuple[str, Change]:
     """The change, and what it is in words; of the rank that has most to gain, where none is named."""
     if len(steps) < 2:
         raise BadInput("--what-if even-rank: the profile has one rank, and no peers", "give the traces of all ranks")

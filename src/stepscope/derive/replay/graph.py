@@ -10,6 +10,7 @@ not in the trace, so that a replay is a lower bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,14 @@ from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+class Step(NamedTuple):
+    """A rank's step in its own time: the host began it and launched for it `until` then; it ends with op `last`."""
+
+    begin: int
+    last: int
+    until: int
 
 
 @dataclass
@@ -47,17 +56,20 @@ class Runs:
     wait_for: I64  # run
     wait_lag: I64
     wait_gap: npt.NDArray[np.float64]  # host time since the wait before it (or the beginning)
-    last: int  # run that ends with the last op of the step
+    final: I64  # runs that nothing of the step follows: it is over when all of them are
 
 
-def runs(part: Profile, steps: dict[int, tuple[int, int]], change: Change) -> list[Runs]:
-    """The runs of each rank of this part; `steps` has the beginning and the last op of those in question."""
-    return [_runs(part, data, *steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
+def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
+    """The runs of each rank of this part that has a step."""
+    return [_runs(part, data, steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
 
 
-def _runs(part: Profile, data: RankData, begin: int, last: int, change: Change) -> Runs:
+def _runs(part: Profile, data: RankData, step_: Step, change: Change) -> Runs:
     found = releases(data)
-    ops = np.flatnonzero((data.start >= begin) & (data.start <= data.start[last])).astype(np.int64)
+    begin, last, until = step_
+    # Of what starts after the last op, only the step's own: other steps may have begun.
+    in_step = (data.launched_at >= begin) & (data.launched_at < until) & (data.end <= data.end[last])
+    ops = np.flatnonzero((data.start >= begin) & (in_step | (data.start <= data.start[last]))).astype(np.int64)
     ops = ops[np.lexsort((ops, data.stream[ops]))]
     place = np.full(len(data.start), NONE, dtype=np.int64)
     place[ops] = np.arange(len(ops))
@@ -107,8 +119,18 @@ def _runs(part: Profile, data: RankData, begin: int, last: int, change: Change) 
         wait_for=wait_for,
         wait_lag=waits.lag,
         wait_gap=waits.gap,
-        last=int(run[place[last]]),
+        final=_final(where[at], behind_event[at], in_step[ops[ends - 1]], int(run[place[last]])),
     )
+
+
+def _final(after: I64, event: I64, in_step: Mask, last: int) -> I64:
+    """Runs of the step that no other comes after: were the last sooner, the step would still end with the others."""
+    followed = np.zeros(len(after), dtype=bool)
+    for before in (after, event):
+        followed[before[before != NONE]] = True
+    final = ~followed & in_step
+    final[last] = True
+    return np.flatnonzero(final)
 
 
 def _inside(place: I64, ops: I64) -> I64:

@@ -71,9 +71,10 @@ class Waits:
             return np.zeros(len(ops))
         called = np.minimum(data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)], data.start[ops])
         since = np.where(epoch != NONE, self.returned[np.maximum(epoch, 0)] if len(self.returned) else 0, self._begin)
-        host = np.maximum(self._clock(called) - self._clock(since), 0) / self._factor
+        host = self._clock(called) - self._clock(since)
         lag = np.minimum(data.start[ops] - called, usual)
-        return np.where(launch != NONE, host + lag, 0.0)
+        # What was launched before the step began is not the sooner ready for a faster host.
+        return np.where(launch != NONE, np.maximum(np.where(host > 0, host / self._factor, host) + lag, 0.0), 0.0)
 
 
 def _lost(w: HostWaits, start: I64, end: I64, unheld: I64, cut: Spans) -> Spans:

@@ -75,7 +75,7 @@ class Nodes:
         self.base, self.one, self.two = (np.concatenate(c)[self.node] for c in (base, one, two))
         self.add, self.one_lag, self.two_lag = (np.concatenate(c)[self.node] for c in (add, one_lag, two_lag))
         self.begin = [clock.one(g.rank, g.begin) for g in graphs]
-        self.lasts = [int(self.first_run[k]) + g.last for k, g in enumerate(graphs)]
+        self.final = np.concatenate([self.first_run[k] + g.final for k, g in enumerate(graphs)])
         #: by run: the graph it is of
         self.graph_of_run = np.repeat(np.arange(len(graphs)), runs)
 
@@ -181,4 +181,4 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
             for m in meeting[first[n] : first[n + 1]]:
                 if at > arrived[m]:
                     arrived[m] = at
-    return max(value[node] if value[node] == value[node] else end(node) for node in nodes.lasts)
+    return max(value[node] if value[node] == value[node] else end(node) for node in nodes.final.tolist())

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from stepscope.derive.graph.critical_path import Clock, Path
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.even_rank import even_rank
-from stepscope.derive.replay.graph import Runs, runs
+from stepscope.derive.replay.graph import Runs, Step, runs
 from stepscope.derive.replay.play import Nodes, play
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
@@ -45,8 +48,8 @@ class Replay:
 
     def __init__(self, profile: Profile, path: Path, clock: Clock) -> None:
         self._profile, self._path, self._clock = profile, path, clock
-        #: by rank: when its host began the step, and the last op
-        self.steps = {r: (b, op) for r, b, op in path.steps.select("rank", "begin_ns", "op").iter_rows()}
+        columns = path.steps.select("rank", "begin_ns", "op", pl.col("cpu_end_ns").fill_null(np.iinfo(np.int64).max))
+        self.steps = {rank: Step(begin, last, until) for rank, begin, last, until in columns.iter_rows()}
         self._kept: dict[int, tuple[tuple[Any, ...], Runs]] = {}
         self._drawn: tuple[list[Runs], Nodes] | None = None
         self._beside: tuple[Change, int] | None = None
@@ -60,7 +63,7 @@ class Replay:
     def _unchanged(self) -> dict[int, Runs]:
         return self._graphs(self.steps, Change())
 
-    def _graphs(self, steps: dict[int, tuple[int, int]], change: Change) -> dict[int, Runs]:
+    def _graphs(self, steps: dict[int, Step], change: Change) -> dict[int, Runs]:
         return {g.rank: g for part in self._profile.view(steps).map(runs, steps, change) for g in part}
 
     def _changed(self, change: Change) -> dict[int, Runs]:
@@ -99,7 +102,7 @@ class Replay:
         return max(self._beside[1] - self.run(beside & change), 0)
 
 
-def _parse(profile: Profile, text: str, steps: dict[int, tuple[int, int]]) -> tuple[str, Change]:
+def _parse(profile: Profile, text: str, steps: dict[int, Step]) -> tuple[str, Change]:
     word, _, value = text.partition("=")
     if word == "hide-comm":
         which = f"transfers of {value}" if value else "all transfers"

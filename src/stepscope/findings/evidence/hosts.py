@@ -203,8 +203,8 @@ def _hosts(case: Case) -> dict[int, Host]:
         d.rank: Host(
             case.profile,
             d,
-            steps[d.rank][0],
-            int(d.end[steps[d.rank][1]]),
+            steps[d.rank].begin,
+            int(d.end[steps[d.rank].last]),
             case.steps == 1 and case.windows[d.rank].label == WHOLE,
         )
         for d in ranks_of(case.profile)
