@@ -98,8 +98,8 @@ def test_a_full_queue_blocks_the_launch() -> None:
         yield from ()
 
     sim = job([program], [(0,)], 10_000_000).sims[0]
-    assert sim.call_end[n - 1] == sim.op_start[n - 1 - costs.QUEUE_DEPTH]
-    assert sim.host_wait[-1] == (n - 1, n - 1 - costs.QUEUE_DEPTH, True)
+    assert sim.call_end[n - 1] == sim.op_start[n - costs.QUEUE_DEPTH]
+    assert sim.host_wait[-1] == (n - 1, n - costs.QUEUE_DEPTH, True)
 
 
 def test_a_collective_lasts_from_the_last_arrival() -> None:

@@ -3,8 +3,8 @@
 A row is the launches of one kernel name: time in the call, time in the queue (from the call's return to the op's start;
 0 where the op started first, counted in `early`), time on the GPU. A CUDA-graph launch is one launch of many ops. The
 depth of a queue is the number of launches called but not yet started; it is time-weighted, from the first launch of the
-window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending of 1024 places)
-and the GPU busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
+window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending) and the GPU
+busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
 the largest part of the window's exact partition. Where that is idle time before a launch it is `host-bound` if most of
 it is one gap, else `overhead-bound`. (Time between steps is in the window with `--period`.)
 """
@@ -19,7 +19,7 @@ import polars as pl
 
 from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.host.bound import verdict
-from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries
+from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries, limit_of
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_launch, graph_notes
 from stepscope.derive.windows.choosing import windows
@@ -46,8 +46,10 @@ _QUEUE = (
     Col("n", "launches in the window"),
     *_DEPTH,
     Col("empty_ns", "time without a pending launch"),
-    Col("full_ns", f"time with {LIMIT} or more launches pending: the queue is full"),
-    Col("blocked_ns", "time in launch calls while the queue was full and the GPU busy"),
+    Col(
+        "full_ns", f"time with {LIMIT} or more launches pending: the queue is full; null where no limit is known (AMD)"
+    ),
+    Col("blocked_ns", "time in launch calls while the queue was full and the GPU busy; null with full_ns"),
 )
 COLUMNS = (
     *_WHO,
@@ -173,6 +175,7 @@ class _Queue:
         self._data = data
         self._entries: Entries = entries(data)
         self._busy: Spans = union(data.start, data.end)
+        self._limit = limit_of(data)
 
     def rows(self, span: Window, per_stream: bool) -> list[dict[str, Any]]:
         """Depth figures of every stream, or of all streams together."""
@@ -185,20 +188,23 @@ class _Queue:
             # A queue is full stream by stream; all streams together have no limit of their own.
             parts = [self._row(e.stream == s, lo, hi, in_window) for s in np.unique(e.stream)]
             together = self._row(np.ones(len(e.stream), dtype=bool), lo, hi, in_window)
-            return [together | {k: sum(p[k] for p in parts) for k in ("full_ns", "blocked_ns")}]
+            if self._limit:
+                together |= {k: sum(p[k] for p in parts) for k in ("full_ns", "blocked_ns")}
+            return [together]
         streams = np.unique(e.stream[in_window])
         return [{"stream": int(s), **self._row(e.stream == s, lo, hi, in_window)} for s in streams]
 
     def _row(self, mine: npt.NDArray[np.bool_], lo: int, hi: int, in_window: npt.NDArray[np.bool_]) -> dict[str, Any]:
         depth = depth_of(self._entries, mine)
         length, pending = depth.between(lo, hi)
+        full = depth.at_least(self._limit).clip(lo, hi) if self._limit else None
         return {
             "n": int((mine & in_window).sum()),
             "depth_max": int(pending.max(initial=0)),
             "depth_mean": float((length * pending).sum() / (hi - lo)),
             "empty_ns": hi - lo - int(length[pending > 0].sum()),
-            "full_ns": depth.at_least(LIMIT).clip(lo, hi).length(),
-            "blocked_ns": blocked(self._entries, mine, depth, self._busy, lo, hi),
+            "full_ns": None if full is None else full.length(),
+            "blocked_ns": None if full is None else blocked(self._entries, mine, full, self._busy),
         }
 
     def slices(self, span: Window) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """How many launches a stream has pending, as a step function of time, and where the launch queue was full.
 
 An entry is one launch call for one stream: it is pending from the start of the call to the first start of what it
-launched (a graph launch is one entry, whatever it holds). This is the definition of traceinsight's queue length.
+launched (a graph launch is one entry, whatever it holds). This is the definition of traceinsight's queue length. A
+launch that finds its stream's queue full waits until one of that stream's has started; events take no room.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, intersect, union
@@ -17,9 +19,9 @@ from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
 
-#: Pending launches, the one being launched included, at which a launch call waits for one to start. The queue has 1024
-#: places; the real trace that fills it (a100_lm2.7b_nvtx: 2.16 s, all of them inside launch calls of up to 90 ms) has
-#: 1022 pending then, and never one more.
+#: Pending launches of a stream, the one being launched included, at which its call waits for one to start: measured on
+#: an H200 (decision 0016). Real traces agree: on an A100 (a100_lm2.7b_nvtx) 1,700 launches return just after the start
+#: of the launch 1021 before them on their stream, having taken 2.17 s, and none after that of an earlier one.
 LIMIT = 1022
 
 
@@ -32,6 +34,7 @@ class Entries:
     called: I64
     returned: I64
     started: I64
+    op: I64  # the first to start
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,41 @@ def entries(data: RankData) -> Entries:
         calls["start_ns"].to_numpy()[call],
         calls["end_ns"].to_numpy()[call],
         data.start[ops][order][first],
+        ops[order][first],
     )
+
+
+def limit_of(data: RankData) -> int | None:
+    """How many launches of a stream can be pending; null on AMD's GPUs (an MI300X has 1,840, and no call waits)."""
+    launching = np.unique(data.calls["name"].to_numpy()[data.launch[data.launch != NONE]])
+    return None if data.per_name(_of_hip)[launching].any() else LIMIT
+
+
+def _of_hip(names: pl.Series) -> I64:
+    return names.str.starts_with("hip").cast(pl.Int64).to_numpy()
+
+
+def held_up(data: RankData) -> tuple[I64, I64]:
+    """Launch calls that waited for room in the queue of their stream, and the op whose start made it.
+
+    That op started during the call, and later than the shortest call of that name would have returned.
+    """
+    launched, limit = entries(data), limit_of(data)
+    nothing = np.empty(0, np.int64), np.empty(0, np.int64)
+    if limit is None or len(launched.call) < limit:
+        return nothing
+    name = data.calls["name"].to_numpy()[launched.call]
+    ids, which = np.unique(name, return_inverse=True)
+    shortest = np.full(len(ids), np.iinfo(np.int64).max)
+    np.minimum.at(shortest, which.reshape(-1), launched.returned - launched.called)
+    last, oldest = slice(limit - 1, None), slice(None, 1 - limit)  # entries lie stream by stream, in order of calls
+    room = launched.started[oldest]
+    waited = (launched.stream[last] == launched.stream[oldest]) & (room <= launched.returned[last])
+    waited &= room > (launched.called + shortest[which.reshape(-1)])[last]
+    call, op, room = launched.call[last][waited], launched.op[oldest][waited], room[waited]
+    order = np.lexsort((room, call))  # a graph launches on several streams: the last that has room lets it go
+    final = np.r_[call[order][1:] != call[order][:-1], True] if len(order) else np.empty(0, bool)
+    return call[order][final], op[order][final]
 
 
 def depth_of(found: Entries, mine: npt.NDArray[np.bool_]) -> Depth:
@@ -80,9 +117,9 @@ def depth_of(found: Entries, mine: npt.NDArray[np.bool_]) -> Depth:
     return Depth(edges, np.cumsum(change)[:-1] if len(edges) else change)
 
 
-def blocked(found: Entries, mine: npt.NDArray[np.bool_], depth: Depth, busy: Spans, lo: int, hi: int) -> int:
+def blocked(launched: Entries, chosen: npt.NDArray[np.bool_], full: Spans, busy: Spans) -> int:
     """Time in launch calls while the queue was full and the GPU at work: waiting for room, not for anything else."""
-    full = intersect(depth.at_least(LIMIT), busy).clip(lo, hi)
+    full = intersect(full, busy)
     if len(full) == 0:
         return 0
-    return int(covered(found.called[mine], found.returned[mine], full).sum())
+    return int(covered(launched.called[chosen], launched.returned[chosen], full).sum())

@@ -1,8 +1,7 @@
 """Where the host waited for the GPU: calls that return when an op has ended, and launches held up by a full queue.
 
 A synchronizing call waited for the op that ends last of those it covers, if that op still ran when the call began; an
-op that was done by then held nobody up. A launch waited for a full queue if the op launched `QUEUE_DEPTH` before it
-before it started during the call, after the time that such a call takes anyway.
+op that was done by then held nobody up. Which launches a full queue held up, `launch_queue` says.
 """
 
 from __future__ import annotations
@@ -13,17 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.derive.host.launch_queue import held_up
 from stepscope.derive.rank.cuda_calls import WAITING, Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-#: CUDA accepts so many launches of a process that have not started; the next one waits.
-QUEUE_DEPTH = 1024
-#: ... or a few less: on an A100, 1021.
-SPARE = 3
 
 #: What a call waits for: its stream or event, all of the device, or the copy that it makes.
 _ONE = (Family.STREAM_SYNC, Family.EVENT_SYNC)
@@ -51,7 +46,7 @@ def host_waits(data: RankData, held: bool = True) -> HostWaits:
 
 def _host_waits(data: RankData, held: bool) -> HostWaits:
     call, op = _synchronized(data, held)
-    full, oldest = _full_queue(data)
+    full, oldest = held_up(data)
     calls = np.concatenate([call, full])
     order = np.argsort(calls, kind="stable")
     at_start = np.repeat([False, True], [len(call), len(full)])
@@ -167,29 +162,3 @@ def _launched_by(data: RankData, calls: I64) -> I64:
     op = order[np.minimum(k, len(order) - 1)] if len(order) else np.zeros(len(calls), np.int64)
     hit = (k < len(order)) & (data.launch[op] == calls) if len(order) else np.zeros(len(calls), dtype=bool)
     return np.where(hit, op, NONE)
-
-
-def _full_queue(data: RankData) -> tuple[I64, I64]:
-    """Launches that waited until the op launched about `QUEUE_DEPTH` before started, the last of those that fit."""
-    linked = np.flatnonzero(data.launch != NONE).astype(np.int64)
-    order = linked[np.argsort(data.launch[linked], kind="stable")]
-    if len(order) <= QUEUE_DEPTH:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    call = data.launch[order[QUEUE_DEPTH:]]
-    start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-    name = data.calls["name"].to_numpy()[call]
-    names, of = np.unique(name, return_inverse=True)
-    usual = np.full(len(names), np.iinfo(np.int64).max)
-    every = data.launch[order]
-    place = np.minimum(np.searchsorted(names, data.calls["name"].to_numpy()[every]), len(names) - 1)
-    fits = names[place] == data.calls["name"].to_numpy()[every]
-    np.minimum.at(usual, place[fits], (end[every] - start[every])[fits])
-    oldest = np.full(len(call), NONE, dtype=np.int64)
-    for spare in range(SPARE + 1):  # ops that were launched later start later: the last that fits is the one
-        other = order[spare : len(order) - QUEUE_DEPTH + spare]
-        free = data.start[other]
-        fits = (free > start[call] + usual[of.reshape(-1)]) & (free <= end[call])
-        oldest = np.where(fits, other, oldest)
-    first = np.r_[True, call[1:] != call[:-1]]  # a graph launches many ops with one call
-    stuck = first & (oldest != NONE) & (end[call] > start[call])
-    return call[stuck], oldest[stuck]

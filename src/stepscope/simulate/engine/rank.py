@@ -56,6 +56,7 @@ class RankSim(Record):
         self._tail, self._tail_op = [0] * streams, [-1] * streams
         self._wait, self._wait_op = [0] * streams, [-1] * streams
         self._open: list[Part | None] = [None] * streams
+        self._queue = [array("q") for _ in range(streams)]  # ops by stream, in order of launch
         self._blocks = self._event = 0
 
     # -- launches ----------------------------------------------------------------------------------------------------
@@ -78,15 +79,17 @@ class RankSim(Record):
         now, tail, waited = self.now, self._tail[COMPUTE], self._wait[COMPUTE]
         if waited > tail + gap:
             tail = waited - gap
-        oldest = first - costs.QUEUE_DEPTH
+        queue = self._queue[COMPUTE]
+        oldest = len(queue) - costs.QUEUE_DEPTH + 1
+        queue.extend(range(first, first + n))
         for before, call, ns in rows:
             factor = host_jitter[k]
             now += before * factor >> shift
             add_call(now)
             now += call * factor >> shift
-            if oldest >= 0 and op_start[oldest] > now:
-                now = op_start[oldest]
-                self.host_wait.append((len(call_end), oldest, True))
+            if oldest >= 0 and op_start[queue[oldest]] > now:
+                now = op_start[queue[oldest]]
+                self.host_wait.append((len(call_end), queue[oldest], True))
             add_return(now)
             oldest += 1
             start = tail + gap
@@ -115,10 +118,13 @@ class RankSim(Record):
     def _launch(self, slot: int, name: str, call: int, kind: int) -> tuple[int, int]:
         """One op on a stream whose end is known; its own end stays to be filled in. Returns op and start."""
         op = len(self.op_start)
-        oldest = op - costs.QUEUE_DEPTH
-        if oldest >= 0 and self.op_start[oldest] > self.now:
-            self.now = self.call_end[call] = self.op_start[oldest]
-            self.host_wait.append((call, oldest, True))
+        queue = self._queue[slot]
+        queue.append(op)
+        if len(queue) >= costs.QUEUE_DEPTH:
+            oldest = queue[-costs.QUEUE_DEPTH]
+            if self.op_start[oldest] > self.now:
+                self.now = self.call_end[call] = self.op_start[oldest]
+                self.host_wait.append((call, oldest, True))
         ready, queued, waited = self.now + costs.SUBMIT, self._tail[slot] + costs.KERNEL_GAP, self._wait[slot]
         start = max(ready, queued, waited)
         if start == ready:
