@@ -16,8 +16,10 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "stepscope"
 #: Where a path in a text may begin, besides the folder of the text itself.
 BASES = (ROOT, SRC, ROOT / "src", ROOT / "docs", ROOT / "tests", ROOT / "page", ROOT / "page" / "src")
-#: Files of others, and files that commands write.
-FOREIGN = re.compile(r"^(torch|site-packages|/|\.\./shared|~)|/(torch|site-packages)/|^gate\.(md|toml)$|^x\.py$")
+#: Files of others, files that commands write, and the examples of docs/architecture.md.
+FOREIGN = re.compile(
+    r"^(torch|site-packages|/|\.\./shared|~)|/(torch|site-packages)/|^gate\.(md|toml)$|^x\.py$|busiest|memsets|oplog"
+)
 
 
 @cache
