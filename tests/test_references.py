@@ -136,6 +136,11 @@ def test_references_lead_somewhere() -> None:
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+def test_decisions_have_numbers_of_their_own() -> None:
+    numbers = [path.name[:4] for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    assert len(numbers) == len(set(numbers)), sorted(numbers)
+
+
 def test_links_lead_to_a_heading() -> None:
     for page in (path for name, path in texts().items() if name.endswith(".md")):
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]*)\)", page.read_text("utf-8")):

@@ -68,7 +68,7 @@ def critical_path(
         raise no_gpu_activity()
     if not profile.has("calls"):
         raise CannotAnswer(
-            "the profile has no CUDA API calls, so nothing says what an op's start hung on",
+            "the profile has no CUDA API calls, so nothing says what an op waited for",
             "capture with `nsys profile --trace=cuda,nvtx`",
         )
     path = walk(profile, window, align)

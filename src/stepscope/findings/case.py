@@ -52,7 +52,7 @@ class Case:
         """The critical path of the step."""
         if not self.profile.has("calls"):
             raise CannotAnswer(
-                "the profile has no CUDA API calls, so nothing says what an op's start hung on",
+                "the profile has no CUDA API calls, so nothing says what an op waited for",
                 "capture with `nsys profile --trace=cuda,nvtx`",
             )
         return walk(self.profile, self.spec, self.align)
@@ -69,7 +69,7 @@ class Case:
 
     @cached_property
     def steps(self) -> int:
-        """Steps in the window: one, unless the trainer marks none, and a chunk comes round several times."""
+        """Steps in the window: one, unless the trainer marks none, and a chunk recurs."""
         if any(w.label != WHOLE for w in self.windows.values()) or self.spec.whole:
             return 1
         names = self.profile.names

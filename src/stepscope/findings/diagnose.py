@@ -114,7 +114,7 @@ def _notes(case: Case) -> list[str]:
     except CannotAnswer as why:
         notes = [f"nothing could be replayed: {why}"]
     if case.steps > 1:
-        notes.append(f"no range marks the steps, but chunks come round {case.steps} times: figures are per step")
+        notes.append(f"no range marks the steps, but chunks recur {case.steps} times: figures are per step")
     for detector in detectors():
         try:
             notes += detector.notes(case)

@@ -1,12 +1,12 @@
-"""What each op's start hung on within its rank: the op before it on its stream, an event's op, or its launch.
+"""What each op waited for within its rank: the op before it on its stream, an event's op, or its launch.
 
 All three must be over before an op can start, and each takes a moment to be noticed: a launch after its call returns, a
 kernel after the one before it. Those moments are medians over the ops for which nothing else can have mattered; an op
-then hung on whatever would have let it go last. A launch in turn hung on the host, and the host, where it had waited
-for the GPU before (`host.waits`), on that op.
+waited for whatever would have let it go last. A launch in turn waited for the host, and the host, where it had waited
+for the GPU before (`host.waits`), for that op.
 
 A state is an op and whether its execution counts: `2·op + 1` is its end, `2·op` its start (the host went on when it
-started). `next_state` leads from an op's start to the state that it hung on, NONE where the rank's time begins there.
+started). `next_state` leads from an op's start to the state that it waited for, NONE where the rank's time begins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 @dataclass(frozen=True)
 class Latency:
-    """How long it usually takes from what an op hung on to its start."""
+    """How long it usually takes from what an op waited for to its start."""
 
     launch: int
     stream: int
@@ -162,7 +162,7 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
             continue
         k = np.searchsorted(waits.call[usable], data.launch[mine], side="right") - 1
         found = usable[np.maximum(k, 0)]
-        # A synchronous copy waits for its own op, whose launch hangs on the wait before.
+        # A synchronous copy waits for its own op, whose launch depends on the wait before.
         k -= (waits.call[found] == data.launch[mine]) & ~waits.start[found]
         found = usable[np.maximum(k, 0)]
         # A wait that was not over yet (of another thread) did not hold this launch up.

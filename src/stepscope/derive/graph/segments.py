@@ -59,7 +59,7 @@ def _spelled(part: Profile, data: RankData, found: Releases, wanted: list[tuple[
 
 
 def _pieces(part: Profile, data: RankData, found: Releases, states: I64, visit: I64) -> pl.DataFrame:
-    """The pieces of each state, latest first: the op itself, then what its start hung on."""
+    """The pieces of each state, latest first: the op itself, then what it waited for."""
     op, through = states >> 1, (states & 1).astype(bool)
     why, source, wait = found.why[op], found.source[op], found.wait[op]
     launch = data.launch[op]
