@@ -14,6 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "stepscope"
+#: What a path in a text begins with: folders of the repository, and packages.
+FOLDERS = "|".join(
+    ["src", "tests", "docs", "page", "examples", "bench", *sorted(p.name for p in SRC.iterdir() if p.is_dir())]
+)
 #: Where a path in a text may begin, besides the folder of the text itself.
 BASES = (ROOT, SRC, ROOT / "src", ROOT / "docs", ROOT / "tests", ROOT / "page", ROOT / "page" / "src")
 #: Files of others, files that commands write, and the examples of docs/architecture.md.
@@ -91,7 +95,10 @@ RULES: dict[str, tuple[str, Callable[[str, Path], bool]]] = {
     "section": (r"§ ?(\d+)", lambda text, _: text in sections()),
     "decision": (r"[Dd]ecisions?[ \n/](\d{4})\b|\[(0\d{3})\]", lambda text, _: text in decisions()),
     "file": (r"(?<![\w/.~*{-])((?:[\w.{}-]+/)*[\w-]+\.(?:md|py|pyi|mjs|ts|toml))(?![\w*]|\.\w)", is_file),
-    "folder": (r"`((?:src|tests|docs|page|examples|bench)/[\w./-]+)`", lambda text, _: (ROOT / text).exists()),
+    "folder": (
+        rf"`(?![^`]*\.(?:md|py|pyi|mjs|ts|toml)`)((?:{FOLDERS})/[\w./-]*)`",
+        lambda text, _: any((base / text).exists() for base in (ROOT, SRC)),
+    ),
     "module": (r"`(_?[a-z]\w+\.(?!json\b|db\b)[A-Za-z]\w+)(?:\.\w+)*`", is_module),
     "target": (r"`make ([a-z][\w-]*)", lambda text, _: text in targets()),
     "test": (r"`(test_\w+)`", lambda text, _: text in known_tests()),
