@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.events import record_of
 from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
@@ -45,9 +46,10 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     """Dependencies of every op of the rank, from stream order and `syncs`. `streams` puts ops on other streams."""
     n = len(data.start)
     of_op = data.stream.astype(np.int64) if streams is None else streams
-    records = syncs.filter((pl.col("kind") == "record") & pl.col("event").is_not_null())
-    waits = syncs.filter((pl.col("kind") == "stream_wait") & pl.col("event").is_not_null())
-    of_wait = _record_of(records, waits)
+    recorded, waiting = (_with_event(syncs, kind) for kind in ("record", "stream_wait"))
+    records, waits = syncs[recorded], syncs[waiting]
+    record = record_of(syncs)[waiting]
+    of_wait = np.where(record != NONE, np.searchsorted(recorded, record), NONE)
     # Ops by end: the later op has the higher place, so that "ends last" is a running maximum of places.
     by_end = np.argsort(data.end, kind="stable").astype(np.int64)
     place = np.empty(n, np.int64)
@@ -89,15 +91,9 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     return Dependencies(found[0], found[1], int((of_wait == NONE).sum()))
 
 
-def _record_of(records: pl.DataFrame, waits: pl.DataFrame) -> I64:
-    """Row of the record that each wait waits for: the latest of its event before the wait."""
-    if records.height == 0 or waits.height == 0:
-        return np.full(waits.height, NONE, dtype=np.int64)
-    left = waits.select("event", "start_ns").with_row_index("wait").sort("start_ns")
-    right = records.select("event", "start_ns").with_row_index("record").sort("start_ns")
-    found = left.join_asof(right, on="start_ns", by="event", strategy="backward", check_sortedness=False).sort("wait")
-    rows: I64 = found["record"].cast(pl.Int64).fill_null(NONE).to_numpy()
-    return rows
+def _with_event(syncs: pl.DataFrame, kind: str) -> I64:
+    """Rows of one kind that name an event."""
+    return np.flatnonzero(((syncs["kind"] == kind) & syncs["event"].is_not_null()).to_numpy())
 
 
 def _column(frame: pl.DataFrame, name: str) -> I64:

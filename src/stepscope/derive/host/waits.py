@@ -15,6 +15,7 @@ import polars as pl
 from stepscope.derive.host.launch_queue import held_up
 from stepscope.derive.rank.cuda_calls import WAITING, Family, families
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.events import record_of
 from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
@@ -94,30 +95,18 @@ def _covered(data: RankData, calls: I64, start: I64) -> tuple[I64, I64]:
     if syncs.height == 0:
         return stream, before
     mine = pl.DataFrame({"correlation": data.calls["correlation"].gather(calls)}).with_row_index("at")
+    kinds = pl.col("kind").is_in(["stream_sync", "event_sync"])
     told = mine.join(
-        syncs.filter(pl.col("kind").is_in(["stream_sync", "event_sync"])).unique("correlation", keep="first"),
-        on="correlation",
-        how="inner",
+        syncs.with_row_index("row").filter(kinds).unique("correlation", keep="first"), on="correlation", how="inner"
     )
-    records = syncs.filter((pl.col("kind") == "record") & pl.col("event").is_not_null())
-    told = (
-        told.sort("start_ns")
-        .join_asof(
-            records.select(
-                "event", "start_ns", pl.col("stream").alias("recorded_on"), pl.col("start_ns").alias("at_ns")
-            ).sort("start_ns"),
-            on="start_ns",
-            by="event",
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .with_columns(pl.when(pl.col("kind") == "stream_sync").then("stream").otherwise("recorded_on").alias("of"))
-        .drop_nulls("of")
-    )
-    at = told["at"].to_numpy()
-    stream[at] = told["of"].cast(pl.Int64).to_numpy()
+    at, row = told["at"].to_numpy(), told["row"].to_numpy().astype(np.int64)
     event = (told["kind"] == "event_sync").to_numpy()
-    before[at[event]] = told["at_ns"].to_numpy()[event]
+    row[event] = record_of(syncs)[row[event]]  # an event stands for its record
+    of = syncs["stream"].cast(pl.Int64).fill_null(NONE).to_numpy()[row]
+    known = (row != NONE) & (of != NONE)
+    stream[at[known]] = of[known]
+    event &= known
+    before[at[event]] = syncs["start_ns"].to_numpy()[row[event]]
     return stream, before
 
 

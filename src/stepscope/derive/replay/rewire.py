@@ -13,7 +13,9 @@ import polars as pl
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.graph.releases import Releases
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.events import record_of
 from stepscope.derive.replay.change import Change
+from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
 _NOTHING: I64 = np.empty(0, np.int64)
@@ -82,11 +84,7 @@ def _records_follow(data: RankData, syncs: pl.DataFrame, stream: I64, moved: I64
 
 def _waited_by_itself(syncs: pl.DataFrame) -> I64:
     """Rows of the records that the stream which made them waits for."""
-    numbered = syncs.with_row_index("row")
-    records = numbered.filter(pl.col("kind") == "record")
-    records = records.select("event", "start_ns", "row", pl.col("stream").alias("of"))
-    waits = numbered.filter(pl.col("kind") == "stream_wait").select("event", "start_ns", "stream").sort("start_ns")
-    met = waits.join_asof(
-        records.sort("start_ns"), on="start_ns", by="event", strategy="backward", check_sortedness=False
-    ).filter(pl.col("stream") == pl.col("of"))
-    return met["row"].cast(pl.Int64).unique().to_numpy()
+    record = record_of(syncs)
+    waits = np.flatnonzero((syncs["kind"] == "stream_wait").to_numpy() & (record != NONE))
+    itself = syncs["stream"].gather(waits) == syncs["stream"].gather(record[waits])
+    return np.unique(record[waits[itself.fill_null(False).to_numpy()]])

@@ -17,6 +17,7 @@ from stepscope.derive.comm.axes import gradient_groups
 from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.derive.rank.events import record_of
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -136,27 +137,18 @@ def _of_rank(data: RankData, window: Window, group: pl.DataFrame | None) -> Seri
 
 def _waits(data: RankData) -> pl.DataFrame:
     """Waits of streams for events behind communication: row of `syncs`, start_ns, by, of (streams), and the op."""
-    syncs = data.syncs.with_row_index("row")
-    records = syncs.filter(
-        (pl.col("kind") == "record") & pl.col("event").is_not_null() & pl.col("stream").is_not_null()
-    )
-    waits = syncs.filter(
-        (pl.col("kind") == "stream_wait") & pl.col("event").is_not_null() & pl.col("stream").is_not_null()
-    )
-    met = (
-        waits.select("row", "start_ns", "event", pl.col("stream").cast(pl.Int64).alias("by"))
-        .sort("start_ns")
-        .join_asof(
-            records.select(
-                "start_ns", "event", pl.col("stream").cast(pl.Int64).alias("of"), pl.col("start_ns").alias("at")
-            ).sort("start_ns"),
-            on="start_ns",
-            by="event",
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .drop_nulls("of")
-    )
+    syncs, record = data.syncs, record_of(data.syncs)
+    rows = np.flatnonzero((syncs["kind"] == "stream_wait").to_numpy() & (record != NONE))
+    stream, time = syncs["stream"].cast(pl.Int64), syncs["start_ns"]
+    met = pl.DataFrame(
+        {
+            "row": rows,
+            "start_ns": time.gather(rows),
+            "by": stream.gather(rows),
+            "of": stream.gather(record[rows]),
+            "at": time.gather(record[rows]),
+        }
+    ).drop_nulls(["by", "of"])
     ops = pl.DataFrame(
         {
             "op": np.arange(len(data.start)),
