@@ -120,7 +120,7 @@ def test_hosts_are_drawn_on_one_clock(tmp_path):
     simulate_to(Scenario(schedule="1f1b", faults=faults, **shape), tmp_path, ("kineto",))
     rows = api.open(tmp_path).timeline(step=True).rows
     by_rank = scales(rows, int(rows["common_start_ns"].min()))
-    ahead = {r: s.own - s.drawn for r, s in by_rank.items()}
+    ahead = {r: s.own - s.common for r, s in by_rank.items()}
     assert ahead[1] - ahead[0] == pytest.approx(0, abs=2_000)
     assert [ahead[r] - ahead[0] for r in (2, 3)] == pytest.approx([700_000] * 2, abs=20_000)
     origin = int(rows["common_start_ns"].min())
@@ -194,7 +194,7 @@ def test_a_finding_without_a_place_shows_its_rank_s_step():
 def test_markdown_is_small_and_says_the_same(job, capsys):
     assert run(["report", str(job), "--rank", "0,3"]) == 0
     out = capsys.readouterr().out
-    statement = api.open(job).select([0, 3]).diagnose().summary["statement"]  # type: ignore[attr-defined]
+    statement = api.open(job).view([0, 3]).diagnose().summary["statement"]  # type: ignore[attr-defined]
     assert text(statement) in out and len(out) < 8000
     rows = [line for line in out.splitlines() if re.match(r"\| [0-3] \| \d", line)]
     assert [line.split(" | ")[0] for line in rows if "ms" in line][:2] == ["| 0", "| 3"]

@@ -19,7 +19,7 @@ import polars as pl
 
 from stepscope.derive.accounting.exposure import no_gpu_activity
 from stepscope.derive.comm.across import Align
-from stepscope.derive.graph.critical_path import Clock, Path, walk
+from stepscope.derive.graph.critical_path import Path, walk
 from stepscope.derive.graph.segments import KINDS
 from stepscope.derive.replay import replay as _replay
 from stepscope.derive.windows.spec import WindowSpec
@@ -80,7 +80,7 @@ def critical_path(
         "by_rank": _by(table, "rank"),
     }
     if what_if:
-        summary["what_if"] = _replay.what_if(profile, path, Clock(profile, path.met, align), tuple(what_if))
+        summary["what_if"] = _replay.what_if(profile, path, tuple(what_if))
     notes = [*path.notes, *_notes(path)]
     if what_if:
         notes.append(_BOUND)

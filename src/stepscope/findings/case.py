@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from stepscope.derive.accounting.exposure import need_ops
-from stepscope.derive.graph.critical_path import Clock, Path, walk
+from stepscope.derive.graph.critical_path import Path, walk
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
@@ -60,7 +60,7 @@ class Case:
     @cached_property
     def replay(self) -> Replay:
         """The step, to be replayed with a change."""
-        return Replay(self.profile, self.path, Clock(self.profile, self.path.met, self.align))
+        return Replay(self.profile, self.path)
 
     @cached_property
     def windows(self) -> dict[int, Window]:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fake import Row, call, make, nvtx, op, record, wait
-from stepscope.derive.graph.critical_path import Clock, walk
+from stepscope.derive.graph.critical_path import walk
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
 from stepscope.derive.windows.spec import WindowSpec
@@ -44,7 +44,7 @@ def step(*ranks: Tables, index: int = 0) -> Replay:
     tables = {n: [{"proc": r} | row for r, t in enumerate(ranks) for row in t.get(n, [])] for n in names}
     profile = make(**tables)
     path = walk(profile, WindowSpec(index=index), "auto")
-    replay = Replay(profile, path, Clock(profile, path.met, "auto"))
+    replay = Replay(profile, path)
     assert replay.plain == path.end - path.begin, "as drawn, the replay is the step as recorded"
     return replay
 

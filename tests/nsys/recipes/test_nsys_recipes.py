@@ -138,7 +138,7 @@ def test_pace(train, recipe):
 
 def test_diff_of_two_profiles(train):
     """nsys subtracts the second from the first; we say what the second has more."""
-    first, second = (recipes.run(train.select([r]), "cuda_gpu_kern_sum").tables["all_stats"] for r in (0, 1))
+    first, second = (recipes.run(train.view([r]), "cuda_gpu_kern_sum").tables["all_stats"] for r in (0, 1))
     ours = diff.compared(first, second, ["name"], diff.RECIPE.parse({})).tables["all_stats"]
     headers = {nsys: own for own, nsys in recipes.find("cuda_gpu_kern_sum").headers.items()}
     theirs = pl.read_csv(GOLDEN / "train.diff.all_stats.csv.gz").rename(lambda c: headers.get(c, c))

@@ -1,4 +1,8 @@
-"""Times of every rank on one clock: what pictures across ranks are drawn on."""
+"""Times of every rank on one clock: from a rank's own clock to that of the first file, and nowhere else.
+
+`clock_fit` says how the files' clocks differ, `across` finds the collectives that tell; whoever draws or walks across
+ranks asks here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.derive.comm.across import across
+from stepscope.derive.comm.across import Across, across
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
@@ -15,7 +19,7 @@ from stepscope.model.profile import Profile
 I64 = npt.NDArray[np.int64]
 
 
-@dataclass
+@dataclass(frozen=True)
 class CommonClock:
     """What brings a rank's own times to those of the first file, as `clocks` tells."""
 
@@ -24,12 +28,52 @@ class CommonClock:
     place: dict[int, tuple[int, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    @staticmethod
+    def of(met: Across | None) -> CommonClock:
+        """The clock on which communication was matched; times as they are where none was."""
+        if met is None:
+            return CommonClock()
+        place = {r: (s, shift) for r, s, shift in met.ranks.select("rank", "source", "shift").iter_rows()}
+        return CommonClock(met.clocks, place, met.notes)
+
     def at(self, rank: int, own: I64) -> I64:
         """`own` times of the rank on the common clock; as they are where nothing connects the clocks."""
         if self.clocks is None:
             return own
         source, shift = self.place[rank]
         return self.clocks.correct(np.full(len(own), source, np.int64), own + shift)
+
+    def moment(self, rank: int, own: int) -> int:
+        """One such time."""
+        return int(self.at(rank, np.array([own], dtype=np.int64))[0])
+
+
+@dataclass(frozen=True)
+class Line:
+    """The common clock over a rank's own, as answers give both: at `own` it is `common`; `rate` own ns pass in one ns.
+
+    Where the clocks run alike the rate is 1, and nothing is rounded.
+    """
+
+    own: int
+    common: int
+    rate: float = 1.0
+
+    @staticmethod
+    def through(own: tuple[int, int], common: tuple[int, int]) -> Line:
+        """The line through two moments."""
+        passed = common[1] - common[0]
+        return Line(own[0], common[0], (own[1] - own[0]) / passed if passed > 0 else 1.0)
+
+    def at(self, own: I64) -> I64:
+        """The common clock at these times of the rank's own."""
+        since = own - self.own
+        slower: I64 = np.rint(since * (1 - 1 / self.rate)).astype(np.int64)
+        return self.common + since - slower
+
+    def moment(self, own: int) -> int:
+        """One such time."""
+        return int(self.at(np.array([own], dtype=np.int64))[0])
 
 
 def common_clock(profile: Profile, how: str = "auto") -> CommonClock:
@@ -44,8 +88,6 @@ def common_clock(profile: Profile, how: str = "auto") -> CommonClock:
 
 def _aligned(profile: Profile, how: str) -> CommonClock:
     try:
-        found = across(profile, how)
+        return CommonClock.of(across(profile, how))
     except CannotAnswer as reason:
         return CommonClock(notes=[f"clocks of several files are taken as recorded: {reason.message}"])
-    place = {r: (s, shift) for r, s, shift in found.ranks.select("rank", "source", "shift").iter_rows()}
-    return CommonClock(found.clocks, place, found.notes)

@@ -15,6 +15,7 @@ import polars as pl
 
 from stepscope.derive.accounting.exposure import no_gpu_activity
 from stepscope.derive.comm.across import Across, across, cut_off_notes, facts_of
+from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.comm.ending import ending_sides
 from stepscope.derive.graph.releases import nearest_comm, releases
 from stepscope.derive.graph.segments import Wanted, stretches
@@ -116,27 +117,8 @@ class Path:
     steps: pl.DataFrame
     met: Across | None
     begun: dict[int, int]  # when each rank began the step
+    clock: CommonClock
     notes: list[str] = field(default_factory=list)
-
-
-class Clock:
-    """From a rank's own time to the common one."""
-
-    def __init__(self, profile: Profile, met: Across | None, how: str) -> None:
-        self._met, self._aligned = met, how == "auto"
-        ranks = met.ranks if met is not None else profile.ranks.with_columns(pl.lit(0, pl.Int64).alias("shift"))
-        self._of = {r: (s, shift) for r, s, shift in ranks.select("rank", "source", "shift").iter_rows()}
-
-    def common(self, rank: int, times: I64) -> I64:
-        source, shift = self._of[rank]
-        if self._met is None or not self._aligned:
-            plain: I64 = times + shift
-            return plain
-        fixed: I64 = self._met.clocks.correct(np.full(len(times), source, dtype=np.int64), times + shift)
-        return fixed
-
-    def one(self, rank: int, time: int) -> int:
-        return int(self.common(rank, np.array([time], dtype=np.int64))[0])
 
 
 def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None, dict[str, pl.DataFrame], list[str]]:
@@ -155,10 +137,12 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     met, tables, notes = collect(profile, spec, how)
     if tables["seen"]["ops"].sum() == 0:
         raise no_gpu_activity()
-    clock = Clock(profile, met, how)
+    clock = CommonClock.of(met)
     steps = _same_step(tables["steps"], spec, notes)
-    ends = {r: (clock.one(r, e), op, b) for r, e, op, b in steps.select("rank", "end_ns", "op", "before").iter_rows()}
-    begun = {r: clock.one(r, t) for r, t in steps.select("rank", "begin_ns").iter_rows()}
+    ends = {
+        r: (clock.moment(r, e), op, b) for r, e, op, b in steps.select("rank", "end_ns", "op", "before").iter_rows()
+    }
+    begun = {r: clock.moment(r, t) for r, t in steps.select("rank", "begin_ns").iter_rows()}
     begin = min(begun.values())
     rank = max(ends, key=lambda r: (ends[r][0], -r))
     end, op, _ = ends[rank]
@@ -168,11 +152,11 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     down = np.full(pieces.height, begin, dtype=np.int64)
     for r in pieces["rank"].unique().to_list():
         mine = ((pieces["rank"] == r) & pieces["down_to"].is_not_null()).to_numpy()
-        down[mine] = clock.common(int(r), pieces["down_to"].to_numpy()[mine].astype(np.int64))
+        down[mine] = clock.at(int(r), pieces["down_to"].to_numpy()[mine].astype(np.int64))
     down = np.maximum(np.minimum.accumulate(np.minimum(down, end)), begin)
     up = np.r_[end, down[:-1]] if len(down) else down
     notes += notes_of_counts(tables["seen"].select("graphs", "replayed", "graph_launches").rows())
-    return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, begun, notes)
+    return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, begun, clock, notes)
 
 
 def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[str]) -> pl.DataFrame:
@@ -191,7 +175,7 @@ def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[str]) -> pl.Da
 
 
 def _visits(
-    links: pl.DataFrame, met: Across | None, clock: Clock, rank: int, op: int, before: int, begin: int, end: int
+    links: pl.DataFrame, met: Across | None, clock: CommonClock, rank: int, op: int, before: int, begin: int, end: int
 ) -> list[tuple[int, int]]:
     """The (rank, op) from whose start each stretch of the path goes back, from the last to the first."""
     chain = links.sort("rank", "op")
@@ -210,7 +194,7 @@ def _visits(
         if before == NONE:
             return visits
         row = int(np.searchsorted(key, _one(rank, before)))
-        at = clock.one(rank, int(link_end[row]))
+        at = clock.moment(rank, int(link_end[row]))
         if at <= begin:
             return visits
         op, comm = before, True
@@ -247,11 +231,11 @@ class _Holders:
         return int(self._rank[k]), int(self._op[k])
 
 
-def _wanted(visits: list[tuple[int, int]], clock: Clock, begin: int) -> Wanted:
+def _wanted(visits: list[tuple[int, int]], clock: CommonClock, begin: int) -> Wanted:
     """By rank: number of the visit, op, and the rank's own time of the step's beginning, about."""
     found: Wanted = {}
     for number, (rank, op) in enumerate(visits):
         if rank not in found:
             found[rank] = []
-        found[rank].append((number, op, 2 * begin - clock.one(rank, begin) - 1_000_000))
+        found[rank].append((number, op, 2 * begin - clock.moment(rank, begin) - 1_000_000))
     return found

@@ -15,7 +15,8 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.derive.graph.critical_path import Clock, Path
+from stepscope.derive.comm.common_clock import CommonClock
+from stepscope.derive.graph.critical_path import Path
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.graph import Runs
 from stepscope.model.nesting import NONE
@@ -37,7 +38,7 @@ def play(path: Path, nodes: Nodes, graphs: list[Runs], change: Change) -> int:
 class Nodes:
     """Nodes of all ranks: waits, then runs, then beginnings. Columns are in the order in which nodes happened."""
 
-    def __init__(self, clock: Clock, graphs: list[Runs]) -> None:
+    def __init__(self, clock: CommonClock, graphs: list[Runs]) -> None:
         waits, runs = ([len(getattr(g, c)) for g in graphs] for c in ("wait_return", "start"))
         self.runs = sum(waits)  # the first run
         self.begins = self.runs + sum(runs)  # the first beginning
@@ -60,7 +61,7 @@ class Nodes:
             one_lag.append(g.wait_lag.astype(np.float64))
             two.append(np.full(n, NONE))
             two_lag.append(np.zeros(n))
-            time.append(clock.common(g.rank, g.wait_return))
+            time.append(clock.at(g.rank, g.wait_return))
         for k, g in enumerate(graphs):
             base.append(np.where(g.epoch != NONE, wait_of[k] + g.epoch, self.begins + k))
             add.append(g.ready)
@@ -68,13 +69,13 @@ class Nodes:
             one_lag.append(g.after_lag + g.work)
             two.append(self._run(k, g.event))
             two_lag.append(g.event_lag + g.work)
-            time.append(clock.common(g.rank, g.start))
+            time.append(clock.at(g.rank, g.start))
         graph = np.repeat(np.r_[np.arange(len(graphs)), np.arange(len(graphs))], [*waits, *runs])
         kind = np.repeat([0, 1], [self.runs, self.begins - self.runs])
         self.node = np.lexsort((graph, kind, np.concatenate(time)))
         self.base, self.one, self.two = (np.concatenate(c)[self.node] for c in (base, one, two))
         self.add, self.one_lag, self.two_lag = (np.concatenate(c)[self.node] for c in (add, one_lag, two_lag))
-        self.begin = [clock.one(g.rank, g.begin) for g in graphs]
+        self.begin = [clock.moment(g.rank, g.begin) for g in graphs]
         self.final = np.concatenate([self.first_run[k] + g.final for k, g in enumerate(graphs)])
         #: by run: the graph it is of
         self.graph_of_run = np.repeat(np.arange(len(graphs)), runs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.derive.graph.critical_path import Clock, Path
+from stepscope.derive.graph.critical_path import Path
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.even_rank import even_rank
 from stepscope.derive.replay.graph import Runs, Step, runs
@@ -19,9 +19,9 @@ from stepscope.model.profile import Profile
 _FORMS = "hide-comm, hide-comm=STAGE, even-rank, even-rank=RANK or host=FACTOR"
 
 
-def what_if(profile: Profile, path: Path, clock: Clock, asked: tuple[str, ...]) -> list[dict[str, Any]]:
+def what_if(profile: Profile, path: Path, asked: tuple[str, ...]) -> list[dict[str, Any]]:
     """One row per question: the step as recorded, replayed, and replayed with the change."""
-    replay = Replay(profile, path, clock)
+    replay = Replay(profile, path)
     plain, total = replay.plain, path.end - path.begin
     changes = [_parse(profile, text, replay.steps) for text in asked]
     found = []
@@ -46,8 +46,8 @@ def what_if(profile: Profile, path: Path, clock: Clock, asked: tuple[str, ...]) 
 class Replay:
     """The step of a path, to be replayed with one change after the other."""
 
-    def __init__(self, profile: Profile, path: Path, clock: Clock) -> None:
-        self._profile, self._path, self._clock = profile, path, clock
+    def __init__(self, profile: Profile, path: Path) -> None:
+        self._profile, self._path = profile, path
         columns = path.steps.select("rank", "begin_ns", "op", pl.col("cpu_end_ns").fill_null(np.iinfo(np.int64).max))
         self.steps = {rank: Step(begin, last, until) for rank, begin, last, until in columns.iter_rows()}
         self._kept: dict[int, tuple[tuple[Any, ...], Runs]] = {}
@@ -90,7 +90,7 @@ class Replay:
         every = list(graphs.values())
         if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], every, strict=True)):
             self._drawn = None  # of hundreds of ranks, one at a time
-            self._drawn = every, Nodes(self._clock, every)
+            self._drawn = every, Nodes(self._path.clock, every)
         return play(self._path, self._drawn[1], every, change)
 
     def saved(self, change: Change, beside: Change | None = None) -> int:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.derive.comm.common_clock import Line
 from stepscope.report.asker import Asker
 from stepscope.report.part import Part, part
-from stepscope.report.scale import Scale, drawn
+from stepscope.report.scale import drawn
 
 TITLE = "Pipeline"
 #: Lines of the chart; beyond, one rank of every stage stands for all.
 MOST_RANKS = 32
 
 
-def make(asker: Asker, by_rank: dict[int, Scale]) -> Part:
+def make(asker: Asker, by_rank: dict[int, Line]) -> Part:
     """`by_rank`: how the ranks' own times are drawn, so that chunks of different hosts line up."""
     found = asker.ask("pipeline", by="chunk")
     bubbles = asker.ask("pipeline", by="rank")

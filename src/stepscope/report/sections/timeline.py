@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.derive.comm.common_clock import Line
 from stepscope.errors import CannotAnswer
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
 from stepscope.report.asker import Asker
 from stepscope.report.pack import Columns
 from stepscope.report.part import Part, part
-from stepscope.report.scale import Scale, drawn, scales
+from stepscope.report.scale import drawn, scales
 from stepscope.report.thin import shares, thin
 
 TITLE = "Timeline"
@@ -37,14 +38,14 @@ class Timeline:
 
     part: Part
     block: str
-    scales: dict[int, Scale]
+    scales: dict[int, Line]
 
     def placed(self, where: dict[str, Any]) -> dict[str, Any] | None:
         """A moment of a rank's own clock as it is drawn; None for a rank that is not."""
         scale = self.scales.get(where["rank"])
         if scale is None:
             return None
-        start, end = scale.at(where["start_ns"]), scale.at(where["end_ns"])
+        start, end = scale.moment(where["start_ns"]), scale.moment(where["end_ns"])
         return {"rank": where["rank"], "stream": where.get("stream"), "start": start, "end": end}
 
 
@@ -80,7 +81,7 @@ def make(asker: Asker) -> Timeline:
         columns=columns,
         texts=texts.list(),
         ranks=[
-            {"rank": rank, "windows": _windows(measured, rank, scale), **scale.data()}
+            {"rank": rank, "windows": _windows(measured, rank, scale), **_scale(scale)}
             for rank, scale in sorted(by_rank.items())
         ],
         ops=ops.rows.height,
@@ -218,13 +219,21 @@ def _packed(frames: list[pl.DataFrame]) -> tuple[str, list[dict[str, int]], dict
     return block.text(), rows, columns
 
 
-def _windows(found: Result, rank: int, scale: Scale) -> list[dict[str, Any]]:
+def _scale(scale: Line) -> dict[str, Any]:
+    """For the page; own times have more digits than a double holds."""
+    return {"own": str(scale.own), "drawn": scale.common, "rate": scale.rate}
+
+
+def _windows(found: Result, rank: int, scale: Line) -> list[dict[str, Any]]:
     """The windows of the other figures on this rank, as they are drawn."""
     mine = [w for w in found.window if w["rank"] == rank and w["gpu_start_ns"] is not None]
-    return [{"start": scale.at(w["gpu_start_ns"]), "end": scale.at(w["gpu_end_ns"]), "label": w["label"]} for w in mine]
+    return [
+        {"start": scale.moment(w["gpu_start_ns"]), "end": scale.moment(w["gpu_end_ns"]), "label": w["label"]}
+        for w in mine
+    ]
 
 
-def _cut(host: Result, parts: pl.DataFrame, by_rank: dict[int, Scale], origin: int) -> pl.DataFrame:
+def _cut(host: Result, parts: pl.DataFrame, by_rank: dict[int, Line], origin: int) -> pl.DataFrame:
     """What the host did in the drawn time: a range around the whole program would make the drawing as long as that."""
     if host.rows.height == 0:
         return host.rows
