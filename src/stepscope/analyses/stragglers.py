@@ -15,10 +15,11 @@ import polars as pl
 
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.peers.blame import Blame, blame, late_hosts
-from stepscope.derive.peers.excess import MATERIAL, lone_links, own_excess, slow_links
+from stepscope.derive.peers.excess import MATERIAL, own_excess
 from stepscope.derive.peers.lateness import facts
+from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
 from stepscope.model.profile import Profile
-from stepscope.model.ranks import some_ranks
+from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.result import Col, Result, rows
 
 ACROSS = True
@@ -45,7 +46,7 @@ _MOST = 50.0
 def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     found = across(profile, align, facts)
     who = blame(found)
-    links = slow_links(found)
+    links = slow_links(found, max(found.facts["own"]["span_ns"].to_list()))
     own = own_excess(found)
     table = _table(found, who, own, links)
     notes = list(found.notes)
@@ -68,18 +69,33 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
         notes.append(f"{lone} ranks have no peer that does the same work: compared by the names of their kernels")
     summary = {
         "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
-        "slow_links": [{k: v for k, v in link.items() if k != "members"} for link in links],
+        "slow_links": _link_rows(found, links),
         "late_ns": int(who.late.sum()),
         "residual_p95_ns": round(found.clocks.residual),
     }
     return Result(rows(COLUMNS, table), summary=summary, notes=notes)
 
 
-def _table(a: Across, who: Blame, own: pl.DataFrame, links: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, Any]]:
+    """Slow links as the summary has them, worst first."""
+    label = {c: comm.label for c, comm in a.matched.communicators.items()}
+    return [
+        {
+            "group": label.get(link["link"], link["link"]),
+            "op": link["kind"],
+            "ranks": ranks_text(link["ranks"]),
+            "slower": link["slower"],
+            "excess_ns": link["over_ns"],
+        }
+        for link in (links.links.iter_rows(named=True) if links else ())
+    ]
+
+
+def _table(a: Across, who: Blame, own: pl.DataFrame, links: SlowLinks | None) -> list[dict[str, Any]]:
     total = int(who.late.sum())
     place = {int(r): i for i, r in enumerate(who.ranks.tolist())}
     hosts = dict(a.ranks.select("rank", "host").iter_rows())
-    network = _network(links, hosts)
+    network = _network(links)
     shared = _shared_by_host(a, own)
     together = late_hosts(a)
     least = MATERIAL * max(a.facts["own"]["span_ns"].to_list())
@@ -129,21 +145,10 @@ def _shared_by_host(a: Across, own: pl.DataFrame) -> set[int]:
     return set(chosen["rank"].to_list())
 
 
-def _network(links: list[dict[str, Any]], hosts: dict[int, str]) -> dict[int, int]:
-    """By rank, the excess of the worst slow link it is in: of the host in most of them, else of the ranks in most."""
+def _network(links: SlowLinks | None) -> dict[int, int]:
+    """By rank at fault, the excess of the worst slow link it is in."""
     worst: dict[int, int] = {}
-    by_host: dict[str, int] = {}
-    by_rank: dict[int, int] = {}
-    for link in links:
-        for rank in link["members"]:
-            worst[rank] = max(worst.get(rank, 0), link["excess_ns"])
-            by_rank[rank] = by_rank.get(rank, 0) + 1
-        for host in {hosts[r] for r in link["members"] if r in hosts}:
-            by_host[host] = by_host.get(host, 0) + 1
-    if not links:
-        return {}
-    top = [h for h, n in by_host.items() if n == max(by_host.values())]
-    if len(top) == 1 and len(by_host) > 1:
-        return {r: ns for r, ns in worst.items() if hosts.get(r) == top[0]}
-    most = max(by_rank.values())
-    return {r: worst[r] for r, n in by_rank.items() if n == most}
+    for ranks, over in links.links.select("ranks", "over_ns").iter_rows() if links else ():
+        for rank in set(ranks) & set(links.ranks if links else ()):
+            worst[rank] = max(worst.get(rank, 0), over)
+    return worst

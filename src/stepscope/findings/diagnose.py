@@ -81,7 +81,7 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
         if only and detector.id not in only:
             continue
         try:
-            findings += [f for f in detector.detect(case) if f.recoverable_ns or f.warns]
+            findings += [f for f in detector.detect(case) if f.recoverable_ns or f.warns or f.stands_out]
         except CannotAnswer as why:
             skipped.append(Skipped(detector.id, str(why)))
     return ranked(findings), skipped

@@ -45,6 +45,9 @@ class Finding:
     where: tuple[Place, ...] = field(default=())
     #: it qualifies all other findings: first, and shown however little it could give back
     warns: bool = False
+    #: ranks or links that stand out beside others, as `stragglers` names them: listed where asked for all (--least 0),
+    #: even if the step gives nothing back, since others had to wait anyway
+    stands_out: bool = False
 
 
 @dataclass(frozen=True)

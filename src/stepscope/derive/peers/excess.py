@@ -1,4 +1,4 @@
-"""What ranks took longer than others that do the same: compute, the host's own time, and the links between them.
+"""What ranks took longer than others that do the same: compute, and the host's own time.
 
 Compute is compared between ranks that do the same work: those of one pipeline stage, by their labels or, without
 labels, by how often they communicate and with how many. A rank without such a peer is compared kernel by kernel with
@@ -15,9 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
-from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.model.labels import setups
-from stepscope.model.ranks import ranks_text
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -27,8 +25,6 @@ MATERIAL = 0.005
 _SPREADS = 6.0
 #: A rank with less than this share of its peers' communications is compared with nobody.
 _SHORT = 0.9
-#: How much slower than the like of it a link must be.
-_SLOW = 1.5
 
 
 def own_excess(a: Across) -> pl.DataFrame:
@@ -138,78 +134,3 @@ def _by_kernel(kernels: pl.DataFrame) -> dict[int, float]:
     total = dict(kernels.group_by("rank").agg(pl.col("ns").sum()).iter_rows())
     rows = zip(ranked["rank"].to_list(), ranked["ratio"].to_list(), slower.tolist(), strict=True)
     return {rank: total[rank] * x / ratio for rank, ratio, x in rows}
-
-
-_LIKE = ["kind", "bytes", "size", "hosts"]
-
-
-def _links(a: Across) -> pl.DataFrame:
-    """By kind, size and reach, and by group or pair of ranks: what a transfer usually takes there."""
-    hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), "host")
-    reach = pl.DataFrame({"meeting": a.meeting, "rank": a.rank}).join(hosts, on="rank")
-    reach = reach.group_by("meeting").agg(pl.col("host").n_unique().alias("hosts"))
-    pair = pl.concat_str(pl.min_horizontal("src", "dst"), pl.max_horizontal("src", "dst"), separator="-")
-    frame = (
-        a.meetings.join(reach, on="meeting", maintain_order="left")
-        .with_columns(
-            pl.Series("ns", a.transfer),
-            pl.when(pl.col("kind") == SEND_RECV).then(pair).otherwise("communicator").alias("link"),
-        )
-        .filter((pl.col("present") == pl.col("size")) & (pl.col("bytes") > 0))
-        .filter(pl.col("ns") > 4 * a.clocks.residual)
-    )
-    return frame.group_by([*_LIKE, "link"], maintain_order=True).agg(
-        pl.col("ns").quantile(0.25, "lower").alias("each"),
-        pl.col("ns").sum().alias("total"),
-        pl.len().alias("n"),
-        pl.col("meeting").first(),
-    )
-
-
-def lone_links(a: Across) -> str | None:
-    """A note where most time of transfers between hosts is in groups that have no like to be compared with."""
-    if a.ranks.group_by("host").len()["len"].max() == 1:  # torch.profiler names no hosts: each file counts as one
-        return None
-    between = _links(a).filter(pl.col("hosts") > 1).with_columns((pl.len().over(_LIKE) == 1).alias("alone"))
-    lone = between.filter("alone")
-    if lone.height == 0 or 2 * lone["total"].sum() < between["total"].sum():
-        return None
-    n = lone["link"].n_unique()
-    who = f"{n} groups between hosts have" if n > 1 else "one group between hosts has"
-    return (
-        f"{who} no other of the same size and reach to compare transfers with: a slow link would not show here "
-        "(`collectives --by size --peak-gbps` compares with what links could give)"
-    )
-
-
-def slow_links(a: Across) -> list[dict[str, object]]:
-    """Groups and pairs whose transfers take much longer than those of the same operation, size and reach elsewhere."""
-    links, like = _links(a), _LIKE
-    usual = links.group_by(like).agg(pl.col("each").quantile(0.25, "lower").alias("usual"), pl.len().alias("links"))
-    joined = links.join(usual.filter(pl.col("links") > 1), on=like).with_columns(
-        ((pl.col("each") - pl.col("usual")) * pl.col("n")).alias("excess"),
-        (pl.col("each") / pl.col("usual")).alias("ratio"),
-    )
-    span = float(a.facts["own"]["span_ns"].max() or 0)  # type: ignore[arg-type]
-    total = (
-        joined.filter(pl.col("ratio") >= _SLOW)
-        .group_by("link", "kind")
-        .agg(pl.col("excess").sum(), pl.col("ratio").max(), pl.col("meeting").first())
-    )
-    slow = total.filter(pl.col("excess") >= MATERIAL * span).sort("excess", "link", descending=[True, False])
-    found: list[dict[str, object]] = []
-    for link, kind, excess, ratio, meeting in slow.iter_rows():
-        row = a.meetings.row(meeting, named=True)
-        comm = a.matched.communicators[row["communicator"]]
-        ranks = [row["src"], row["dst"]] if kind == SEND_RECV else list(comm.members)
-        found.append(
-            {
-                "group": link if kind == SEND_RECV else comm.label,
-                "op": kind,
-                "ranks": ranks_text(ranks),
-                "members": ranks,
-                "slower": float(ratio),
-                "excess_ns": int(excess),
-            }
-        )
-    return found

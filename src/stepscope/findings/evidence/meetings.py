@@ -24,15 +24,22 @@ def met(case: Case) -> Across:
     return found
 
 
-def sides(case: Case) -> pl.DataFrame:
-    """Sides of the step: meeting, rank, op, own_bytes, ns (from the last arrival to this rank's end), and the meeting's
-    kind, bytes, size, present, hosts, clocks, communicator, src, dst, purpose and took_ns (its transfer)."""
+def in_step(case: Case) -> npt.NDArray[np.bool_]:
+    """Which sides of the matched communication are in the step."""
     a = met(case)
     inside = np.zeros(len(a.rank), dtype=bool)
     ops = a.matched.sides["op"].to_numpy()
     for rank, window in case.windows.items():
-        mine = a.rank == rank
-        inside[mine] = np.isin(ops[mine], window.ops)
+        of_rank = a.rank == rank
+        inside[of_rank] = np.isin(ops[of_rank], window.ops)
+    return inside
+
+
+def sides(case: Case) -> pl.DataFrame:
+    """Sides of the step: meeting, rank, op, own_bytes, ns (from the last arrival to this rank's end), and the meeting's
+    kind, bytes, size, present, hosts, clocks, communicator, src, dst, purpose and took_ns (its transfer)."""
+    a = met(case)
+    ops = a.matched.sides["op"].to_numpy()
     hosts = dict(a.ranks.select("rank", "host").iter_rows())
     table = pl.DataFrame(
         {
@@ -47,6 +54,6 @@ def sides(case: Case) -> pl.DataFrame:
         }
     )
     several = [pl.col(c).n_unique().over("meeting").alias(f"{c}s") for c in ("host", "clock")]
-    table = table.with_columns(several).filter(pl.Series(inside))
+    table = table.with_columns(several).filter(pl.Series(case.once(in_step)))
     columns = ("meeting", "kind", "bytes", "size", "present", "communicator", "src", "dst", "purpose")
     return table.join(a.meetings.select(columns), on="meeting", maintain_order="left")

@@ -1,0 +1,152 @@
+"""Slow links: groups and pairs of ranks whose transfers take much longer than those of similar links.
+
+Links are similar where operation, bytes, number of ranks and of hosts agree. A link is judged by the median of its
+transfers, beside the lower quartile of the medians of similar links: half of the links may be slow, and none is faster
+than it should be. It is slow where it takes `SLOW` times as long, and where that is no chance: three quarters of its
+transfers take longer than three quarters of those of the usual link. Where every link of a kind is slow, nothing tells.
+
+The rule applies to any stretch of time: `stragglers` asks it of the capture, `diagnose` of the step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.comm.across import Across
+from stepscope.derive.comm.kinds import SEND_RECV
+
+I64 = npt.NDArray[np.int64]
+
+#: Share of the stretch from which an excess is worth a name: less is not shown by `diagnose` either.
+MATERIAL = 0.02
+#: How many times as long as usual. Healthy captures differ by up to 1.23 beyond chance; a link with two thirds of its
+#: bandwidth comes to 1.45: decision 0018.
+SLOW = 1.4
+#: Fewer transfers say nothing of what is usual on a link.
+FEWEST = 4
+#: What makes links similar.
+SIMILAR = ["kind", "bytes", "size", "hosts"]
+
+
+@dataclass(frozen=True)
+class SlowLinks:
+    """Slow links, their transfers, and who is at fault as far as the trace can tell."""
+
+    #: per link and operation: link, kind, ranks, slower (times as long), over_ns (in all), meeting (the first)
+    links: pl.DataFrame
+    #: meetings over them: meeting, kind, bytes, size, link, took_ns, each_ns, usual_ns, over_ns
+    meetings: pl.DataFrame
+    ranks: tuple[int, ...]
+    host: str | None
+
+
+def transfers(a: Across, inside: npt.NDArray[np.bool_] | None = None) -> pl.DataFrame:
+    """Whole transfers (of sides `inside`, where given): meeting, kind, bytes, size, hosts, clocks, link, took_ns."""
+    source = a.matched.sides["source"].cast(pl.Int64).to_numpy()
+    hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), "host")
+    reach = pl.DataFrame({"meeting": a.meeting, "rank": a.rank, "clock": a.clocks.same[source]})
+    reach = reach.join(hosts, on="rank").group_by("meeting").agg(pl.col("host", "clock").n_unique().name.suffix("s"))
+    pair = pl.concat_str(pl.min_horizontal("src", "dst"), pl.max_horizontal("src", "dst"), separator="-")
+    table = a.meetings.with_columns(
+        pl.Series("took_ns", a.transfer),
+        pl.when(pl.col("kind") == SEND_RECV).then(pair).otherwise("communicator").alias("link"),
+    )
+    if inside is not None:
+        table = table.filter(pl.col("meeting").is_in(np.unique(a.meeting[inside])))
+    whole = (pl.col("present") == pl.col("size")) & (pl.col("size") > 1) & (pl.col("bytes") > 0)
+    table = table.filter(whole & (pl.col("took_ns") > 0)).join(reach, on="meeting", maintain_order="left")
+    return table.select("meeting", *SIMILAR, "clocks", "link", "took_ns")
+
+
+def slow_links(a: Across, stretch_ns: float, inside: npt.NDArray[np.bool_] | None = None) -> SlowLinks | None:
+    """The slow links of a stretch, where they cost a share of it that is worth a name."""
+    table = transfers(a, inside)
+    slow = _beyond(table, a.clocks.residual)
+    over = table.join(slow, on=[*SIMILAR, "link"], maintain_order="left").with_columns(
+        (pl.col("took_ns") * (1 - pl.col("usual_ns") / pl.col("each_ns"))).cast(pl.Int64).alias("over_ns")
+    )
+    if over.height == 0 or over["over_ns"].sum() < MATERIAL * stretch_ns:
+        return None
+    members = pl.DataFrame({"meeting": a.meeting, "rank": a.rank}).group_by("meeting").agg(pl.col("rank").sort())
+    links = (
+        over.with_columns((pl.col("each_ns") / pl.col("usual_ns")).alias("slower"))
+        .group_by("link", "kind", maintain_order=True)
+        .agg(pl.col("slower").max(), pl.col("over_ns").sum(), pl.col("meeting").first())
+        .join(members, on="meeting", maintain_order="left")
+        .rename({"rank": "ranks"})
+        .sort("over_ns", "link", "kind", descending=[True, False, False])
+    )
+    ranks, host = _at_fault(a, links)
+    return SlowLinks(links, over, ranks, host)
+
+
+def _beyond(table: pl.DataFrame, residual: float) -> pl.DataFrame:
+    """By link and what it is similar by: `each_ns`, what a transfer takes there, and `usual_ns`; of slow ones alone."""
+    took = pl.col("took_ns")
+    links = (
+        table.group_by([*SIMILAR, "link"], maintain_order=True)
+        .agg(
+            took.median().alias("each_ns"),
+            took.quantile(0.25, "lower").alias("low_ns"),
+            took.quantile(0.75, "higher").alias("high_ns"),
+            pl.col("clocks").max(),
+            pl.len().alias("n"),
+        )
+        .filter(pl.col("n") >= FEWEST)
+    )
+    usual = (
+        links.sort("each_ns", "link")
+        .group_by(SIMILAR, maintain_order=True)
+        .agg(
+            pl.col("each_ns").get((pl.len() - 1) // 4).alias("usual_ns"),
+            pl.col("high_ns").get((pl.len() - 1) // 4).alias("usual_high_ns"),
+            pl.len().alias("links"),
+        )
+    )
+    apart = pl.col("each_ns") - pl.col("usual_ns")
+    return (
+        links.join(usual.filter(pl.col("links") > 1), on=SIMILAR, maintain_order="left")
+        .filter(pl.col("each_ns") >= SLOW * pl.col("usual_ns"))
+        .filter(pl.col("low_ns") > pl.col("usual_high_ns"))
+        # What two clocks do not resolve says nothing.
+        .filter((pl.col("clocks") == 1) | (apart > residual))
+        .select(*SIMILAR, "link", "each_ns", "usual_ns")
+    )
+
+
+def _at_fault(a: Across, links: pl.DataFrame) -> tuple[tuple[int, ...], str | None]:
+    """The host that is in all slow links, where all of them join hosts; else the ranks in most of the slow links."""
+    host_of = {int(rank): str(host) for rank, host in a.ranks.select("rank", "host").iter_rows()}
+    by_link: dict[str, set[int]] = {}
+    for link, ranks in links.select("link", "ranks").iter_rows():
+        by_link.setdefault(link, set()).update(ranks)
+    hosts = [{host_of[r] for r in ranks} for ranks in by_link.values()]
+    shared = set.intersection(*hosts)
+    if len(shared) == 1 and len(hosts) > 1 and min(map(len, hosts)) > 1:
+        host = shared.pop()
+        return tuple(sorted(r for r, name in host_of.items() if name == host)), host
+    counts = Counter(rank for ranks in by_link.values() for rank in ranks)
+    most = max(counts.values())
+    return tuple(sorted(rank for rank, n in counts.items() if n == most)), None
+
+
+def lone_links(a: Across) -> str | None:
+    """A note where most time of transfers between hosts is in groups that have none similar to be compared with."""
+    if a.ranks.group_by("host").len()["len"].max() == 1:  # torch.profiler names no hosts: each file counts as one
+        return None
+    links = transfers(a).group_by([*SIMILAR, "link"], maintain_order=True).agg(pl.col("took_ns").sum())
+    between = links.filter(pl.col("hosts") > 1).with_columns((pl.len().over(SIMILAR) == 1).alias("alone"))
+    lone = between.filter("alone")
+    if lone.height == 0 or 2 * lone["took_ns"].sum() < between["took_ns"].sum():
+        return None
+    n = lone["link"].n_unique()
+    who = f"{n} groups between hosts have" if n > 1 else "one group between hosts has"
+    return (
+        f"{who} no other of the same size and reach to compare transfers with: a slow link would not show here "
+        "(`collectives --by size --peak-gbps` compares with what links could give)"
+    )
