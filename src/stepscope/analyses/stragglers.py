@@ -15,7 +15,8 @@ import polars as pl
 
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.peers.blame import Blame, blame, late_hosts
-from stepscope.derive.peers.excess import MATERIAL, own_excess
+from stepscope.derive.peers.compute import Compared, compare, longer, recorded_whole, same_work
+from stepscope.derive.peers.host import host_excess
 from stepscope.derive.peers.lateness import facts
 from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
 from stepscope.model.profile import Profile
@@ -39,17 +40,24 @@ COLUMNS = (
 )
 #: An excess of data alone is input; a host that is slow everywhere is slow in getting input too.
 _ELSEWHERE = 0.1
+#: Share of the capture that others must have waited for a rank to have a cause.
+_WAITED = 0.005
 #: A rank with more of the lateness than this (per cent) is worth a word, also where nothing explains it.
 _MOST = 50.0
 
 
 def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
-    found = across(profile, align, facts)
-    who = blame(found)
-    links = slow_links(found, max(found.facts["own"]["span_ns"].to_list()))
-    own = own_excess(found)
-    table = _table(found, who, own, links)
-    notes = list(found.notes)
+    a = across(profile, align, facts)
+    who = blame(a)
+    own = a.facts["own"].sort("rank")
+    span = max(own["span_ns"].to_list())
+    groups = same_work(a.ranks, a)
+    whole = recorded_whole(dict(own.select("rank", "communications").iter_rows()), groups)
+    compared = compare(a.facts["kernels"], groups, whole)
+    hosts = host_excess(own, groups, whole, span)
+    links = slow_links(a, span)
+    table = _table(a, who, longer(compared, span), hosts, links, _WAITED * span)
+    notes = list(a.notes)
     named = [r for r in table if r["cause"]]
     worst = max(table, key=lambda r: r["late_ns"])
     if worst["cause"] is None and worst["share_pct"] > _MOST:
@@ -59,19 +67,17 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
         )
     elif not named:
         notes.append("no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread")
-    short = own.filter(~pl.col("whole"))["rank"].to_list()
-    if short:
+    if short := sorted(set(groups) - whole):
         notes.append(f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them")
-    if (unsure := lone_links(found)) is not None:
+    if (unsure := lone_links(a)) is not None:
         notes.append(unsure)
-    lone = int(((own["peers"] == 0) & own["whole"]).sum())
-    if lone:
+    if lone := sum(c.alone for c in compared.values()):
         notes.append(f"{lone} ranks have no peer that does the same work: compared by the names of their kernels")
     summary = {
         "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
-        "slow_links": _link_rows(found, links),
+        "slow_links": _link_rows(a, links),
         "late_ns": int(who.late.sum()),
-        "residual_p95_ns": round(found.clocks.residual),
+        "residual_p95_ns": round(a.clocks.residual),
     }
     return Result(rows(COLUMNS, table), summary=summary, notes=notes)
 
@@ -91,27 +97,29 @@ def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, Any]]:
     ]
 
 
-def _table(a: Across, who: Blame, own: pl.DataFrame, links: SlowLinks | None) -> list[dict[str, Any]]:
+def _table(
+    a: Across, who: Blame, slow: dict[int, Compared], late: pl.DataFrame, links: SlowLinks | None, least: float
+) -> list[dict[str, Any]]:
     total = int(who.late.sum())
     place = {int(r): i for i, r in enumerate(who.ranks.tolist())}
     hosts = dict(a.ranks.select("rank", "host").iter_rows())
     network = _network(links)
-    shared = _shared_by_host(a, own)
+    shared = _shared_by_host(a, late)
     together = late_hosts(a)
-    least = MATERIAL * max(a.facts["own"]["span_ns"].to_list())
     table = []
-    for row in own.iter_rows(named=True):
+    for row in late.iter_rows(named=True):
         rank, i = row["rank"], place.get(row["rank"])
-        late = int(who.late[i]) if i is not None else 0
+        row["compute_ns"] = slow[rank].excess_ns if rank in slow else 0
+        waited = int(who.late[i]) if i is not None else 0
         excess = row["compute_ns"] + max(row["host_ns"], row["data_ns"])
-        if min(excess, max(late, together.get(hosts[rank], 0))) < least:  # nobody waited for it
+        if min(excess, max(waited, together.get(hosts[rank], 0))) < least:  # nobody waited for it
             row, excess = {**row, "compute_ns": 0, "host_ns": 0, "data_ns": 0}, 0
         table.append(
             {
                 "rank": rank,
-                "late_ns": late,
+                "late_ns": waited,
                 "times_last": int(who.times[i]) if i is not None else 0,
-                "share_pct": 100.0 * late / total if total else 0.0,
+                "share_pct": 100.0 * waited / total if total else 0.0,
                 "cause": _cause(row, network.get(rank, 0), rank in shared),
                 "excess_ns": excess or network.get(rank, 0),
                 "compute_more_ns": row["compute_ns"],
@@ -136,12 +144,12 @@ def _cause(row: dict[str, Any], network: int, shared: bool) -> str | None:
     return "data" if only_data and not (shared and not row["named"]) else "host"
 
 
-def _shared_by_host(a: Across, own: pl.DataFrame) -> set[int]:
+def _shared_by_host(a: Across, late: pl.DataFrame) -> set[int]:
     """Ranks that are late together with all others of their host, which has several."""
-    late = own.join(a.ranks.select("rank", "host"), on="rank").with_columns(
+    beside = late.join(a.ranks.select("rank", "host"), on="rank").with_columns(
         (pl.col("host_ns") > 0).all().over("host").alias("all"), pl.len().over("host").alias("n")
     )
-    chosen = late.filter(pl.col("all") & (pl.col("n") > 1))
+    chosen = beside.filter(pl.col("all") & (pl.col("n") > 1))
     return set(chosen["rank"].to_list())
 
 

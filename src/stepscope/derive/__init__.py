@@ -4,5 +4,5 @@ Each package here owns a few notions and nothing else: one place that decides wh
 which communication belongs together. Analyses, findings, comparisons and checks read them; none decides again.
 
 Packages know only those to their left:
-rank ← windows ← accounting ← {host, comm} ← graph ← {replay, peers, pipelines, pytorch}
+rank ← windows ← accounting ← {host, comm} ← graph ← {peers, pipelines, pytorch} ← replay
 """

@@ -1,4 +1,4 @@
-"""What a rank did of its own before it met others: its compute, and the time it had none because its host was late.
+"""What a rank did on its own before it met others: its kernels, and the time it had none because its host was late.
 
 `host_ns` is time without compute or copies whose next op had not been launched yet: the host was behind, for whatever
 reason of its own. Where the host was blocked in a synchronizing call while communication ran, it waited for others:
@@ -13,8 +13,9 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.graph.releases import nearest_comm
+from stepscope.derive.peers.compute import communications_of, kernels_of
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
-from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -34,17 +35,10 @@ CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
 OWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int32,
     "span_ns": pl.Int64,  # first to last op
-    "compute_ns": pl.Int64,
+    "communications": pl.Int64,
     "host_ns": pl.Int64,
     "data_ns": pl.Int64,
     "named": pl.Boolean,  # ranges say what is input
-}
-#: Per rank and kernel name.
-KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
-    "rank": pl.Int32,
-    "name": pl.String,
-    "n": pl.Int64,
-    "ns": pl.Int64,
 }
 
 
@@ -54,10 +48,8 @@ def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl
     before = nearest_comm(data, ops)
     late, fetching, named = host_late(profile, data)
     span = int(data.end.max() - data.start.min()) if len(data.start) else 0
-    own = (data.rank, span, data.compute.length(), late.length(), fetching.length(), named)
-    kernels = data.role == COMPUTE
-    table = pl.DataFrame({"id": data.name[kernels], "ns": (data.end - data.start)[kernels]})
-    by_name = table.group_by("id").agg(pl.len().alias("n"), pl.col("ns").sum()).sort("id")
+    all_ops = np.arange(len(data.start))
+    own = (data.rank, span, communications_of(data, all_ops), late.length(), fetching.length(), named)
     chain = {
         "rank": np.full(len(ops), data.rank),
         "op": ops,
@@ -66,12 +58,7 @@ def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl
     return {
         "chain": pl.DataFrame(chain, schema=CHAIN),
         "own": pl.DataFrame([own], schema=OWN, orient="row"),
-        "kernels": by_name.select(
-            pl.lit(data.rank, pl.Int32).alias("rank"),
-            profile.names.gather(by_name["id"]).alias("name"),
-            pl.col("n").cast(pl.Int64),
-            pl.col("ns").cast(pl.Int64),
-        ),
+        "kernels": kernels_of(profile, data, all_ops),
     }
 
 

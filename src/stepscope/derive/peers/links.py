@@ -19,11 +19,10 @@ import polars as pl
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
+from stepscope.derive.peers.compute import MATERIAL
 
 I64 = npt.NDArray[np.int64]
 
-#: Share of the stretch from which an excess is worth a name: less is not shown by `diagnose` either.
-MATERIAL = 0.02
 #: How many times as long as usual. Healthy captures differ by up to 1.23 beyond chance; a link with two thirds of its
 #: bandwidth comes to 1.45: decision 0018.
 SLOW = 1.4

@@ -23,7 +23,7 @@ def what_if(profile: Profile, path: Path, asked: tuple[str, ...]) -> list[dict[s
     """One row per question: the step as recorded, replayed, and replayed with the change."""
     replay = Replay(profile, path)
     plain, total = replay.plain, path.end - path.begin
-    changes = [_parse(profile, text, replay.steps) for text in asked]
+    changes = [_parse(profile, path, text, replay.steps) for text in asked]
     found = []
     for text, (said, change) in zip(asked, changes, strict=True):
         bound = replay.run(change)
@@ -102,7 +102,7 @@ class Replay:
         return max(self._beside[1] - self.run(beside & change), 0)
 
 
-def _parse(profile: Profile, text: str, steps: dict[int, Step]) -> tuple[str, Change]:
+def _parse(profile: Profile, path: Path, text: str, steps: dict[int, Step]) -> tuple[str, Change]:
     word, _, value = text.partition("=")
     if word == "hide-comm":
         which = f"transfers of {value}" if value else "all transfers"
@@ -120,5 +120,5 @@ def _parse(profile: Profile, text: str, steps: dict[int, Step]) -> tuple[str, Ch
     if word == "even-rank":
         if value and not (value.isdigit() and int(value) in steps):
             raise BadInput(f"--what-if {text}: no such rank in the step", f"give one of {', '.join(map(str, steps))}")
-        return even_rank(profile, int(value) if value else None, steps)
+        return even_rank(profile, int(value) if value else None, steps, path.met)
     raise BadInput(f"--what-if {text}: not known", f"give {_FORMS}")

@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.derive.peers.compute import Compared
 from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
-from stepscope.findings.evidence.peers import Compared, compared, kernels
+from stepscope.findings.evidence.peers import compared, kernels
 from stepscope.findings.evidence.stragglers import guilty, suspects
-from stepscope.findings.evidence.tokens import kept, loads
+from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms
 from stepscope.model.labels import setups
@@ -36,10 +37,10 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _amounts(case: Case) -> dict[int, float]:
-    """Compute of each rank in the window, without what other findings explain."""
+    """Compute of each rank that recorded the whole step, without what other findings explain."""
     table = case.once(kernels)
     total = {int(r): float(ns) for r, ns in table.group_by("rank").agg(pl.col("ns").sum()).iter_rows()}
-    for rank in case.once(loads):  # the others of the group may have less for it
+    for rank in case.once(heavy):  # the others of the group may have less for it
         total[rank] -= (1 - case.once(kept)[rank]) * case.once(compared)[rank].excess_ns
     for rank, c in case.once(guilty).items():
         total[rank] -= c.excess_ns
@@ -61,7 +62,10 @@ def uneven(case: Case) -> dict[int, float]:
     if len(stages) < 2:
         return {}
     total = _amounts(case)
-    amount = {s: float(np.median([total[r] for r in ranks])) for s, ranks in stages.items()}
+    whole = {s: [total[r] for r in ranks if r in total] for s, ranks in stages.items()}
+    if not all(whole.values()):
+        return {}
+    amount = {s: float(np.median(of_stage)) for s, of_stage in whole.items()}
     most, mean = max(amount.values()), float(np.mean(list(amount.values())))
     return amount if most > _EVEN * mean and case.material(int(most - mean)) else {}
 
@@ -124,6 +128,7 @@ def _ranks(case: Case) -> list[Finding]:
             ("kernels", "--by name"),
             ranks=ranks,
             where=_where(case, ranks),
+            stands_out=True,
         )
     ]
 

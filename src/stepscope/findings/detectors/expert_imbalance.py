@@ -1,9 +1,10 @@
 """A rank gets more tokens than the others of its expert-parallel group, and they wait for it.
 
 Tokens show in the bytes of its all-to-alls, in how long it is in them after the last rank has come, and in the kernels
-of its experts. What it could give back is the step replayed with an even share of tokens: its experts' kernels as long
-as its peers' and its all-to-alls over as soon, but for what an even share leaves to it. Kernels that are slower on a
-rank whose bytes are those of the others are a slow GPU's: `straggler`.
+of its experts: it computes longer than its peers, by the rule that names a `straggler` too. What it could give back is
+the step replayed with an even share of tokens: its experts' kernels as long as its peers' and its all-to-alls over as
+soon, but for what an even share leaves to it. Kernels that are slower on a rank whose bytes are those of the others are
+a slow GPU's: `straggler`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.comm.kinds import ALL_TO_ALL
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.peers import compared, pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
-from stepscope.findings.evidence.tokens import kept, loads
+from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
+from stepscope.model.ranks import ranks_text
 
 ID = "expert-imbalance"
 
@@ -30,7 +31,7 @@ _EXPERTS = r"(?i)group(ed)?_?gemm|gemm_?grouped|\bmoe|expert"
 
 def remedy(case: Case) -> Change:
     """The step with an even share of tokens on every rank."""
-    more = case.once(loads)
+    more = case.once(heavy)
     if not more:
         return Change()
     table = case.once(sides)
@@ -47,7 +48,7 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    more = case.once(loads)
+    more = case.once(heavy)
     if not more:
         return []
     ranks = tuple(sorted(more))
@@ -73,5 +74,6 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stages.pop() if len(stages) == 1 else None,
             where=longest_kernels(case, worst, [str(n) for n in over["name"].to_list()]),
+            stands_out=True,
         )
     ]

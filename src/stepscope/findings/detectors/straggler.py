@@ -10,18 +10,19 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.comm.communicators import ranks_text
+from stepscope.derive.peers.compute import Compared
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
-from stepscope.findings.evidence.peers import ALIKE, Compared, pipeline_stage
+from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
-from stepscope.findings.evidence.stragglers import BUT, guilty
+from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.kernel_names import shorten
 from stepscope.model.nesting import NONE
+from stepscope.model.ranks import ranks_text
 
 ID = "straggler"
 
@@ -63,7 +64,7 @@ def detect(case: Case) -> list[Finding]:
     if not found:
         return []
     # Slow ranks hide each other: one alone made faster gives nothing back. They are one finding.
-    slow = {r: c for r, c in found.items() if c.ratio_at(BUT) >= ALIKE}
+    slow = {r: c for r, c in found.items() if c.slow_gpu}
     more = {r: c for r, c in found.items() if r not in slow}
     groups = [g for g in (slow, more) if g]
     return [_finding(case, g, case.credit(ID, _as_peers(case, g))) for g in groups]
@@ -72,14 +73,14 @@ def detect(case: Case) -> list[Finding]:
 def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     ranks = tuple(sorted(group))
     mine = max(group.values(), key=lambda c: (c.excess_ns, -c.rank))
-    over, ratio = mine.slower, mine.ratio_at(BUT)
+    over = mine.slower
     stages = {pipeline_stage(case, r) for r in ranks}
     stage = stages.pop() if len(stages) == 1 else None
     who = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}" + (f" ({stage})" if stage else "")
     took = ms(mine.excess_ns / case.steps)
     beside = "ranks with kernels of the same names" if mine.alone else "ranks that do the same work"
-    if ratio >= ALIKE:
-        whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else ratio
+    if mine.slow_gpu:
+        whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
         title = f"{who} compute{'s' * (len(ranks) == 1)} {whole:.2f} times as long as {_its(ranks)} peers"
         evidence = (
             f"nearly all kernels of rank {mine.rank} take longer than the median of {beside}: {whole:.2f} times as "
@@ -101,6 +102,7 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
         ranks=ranks,
         stage=stage,
         where=longest_kernels(case, mine.rank, [str(n) for n in over["name"].head(5).to_list()]),
+        stands_out=True,
     )
 
 

@@ -8,6 +8,7 @@ from stepscope.derive.comm.kinds import ALL_TO_ALL
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
+from stepscope.findings.evidence.peers import beyond_peers
 
 #: More bytes than its peers by this factor is an imbalance.
 _MORE = 1.05
@@ -29,6 +30,12 @@ def loads(case: Case) -> dict[int, float]:
     return {int(r): float(x) for r, x in more.iter_rows() if x >= _MORE}
 
 
+def heavy(case: Case) -> dict[int, float]:
+    """By rank: the same, of ranks that also compute longer than their peers; else nobody waits for them."""
+    beyond = case.once(beyond_peers)
+    return {rank: more for rank, more in case.once(loads).items() if rank in beyond}
+
+
 def kept(case: Case) -> dict[int, float]:
     """By rank with too many tokens: the share of its excess over the others that is left to it in an even group.
 
@@ -39,7 +46,7 @@ def kept(case: Case) -> dict[int, float]:
     groups = a2a.group_by("communicator").agg(pl.col("own_bytes").mean().alias("mean"), pl.col("rank").unique())
     by_rank = dict(a2a.group_by("rank").agg(pl.col("own_bytes").mean()).iter_rows())
     shares = {}
-    for rank, more in case.once(loads).items():
+    for rank, more in case.once(heavy).items():
         group = groups.filter(pl.col("rank").list.contains(rank)).row(0, named=True)
         rest = groups.filter(pl.col("communicator") != group["communicator"])["mean"]
         low, high = by_rank[rank] / more, by_rank[rank]

@@ -1,0 +1,252 @@
+"""A rank's compute beside that of its peers: who does the same work, and who computes longer than is usual among them.
+
+Peers are the other ranks of a pipeline stage, by their labels or, without labels, those that communicate as often with
+as many. They are compared kernel by kernel; what is usual is the median of the others, so that a rank is never compared
+with itself, and half of the ranks may be slow. A rank without peers is compared by the mean of its kernels with all
+ranks that run kernels of the same names. A rank that recorded less than its peers is compared with nobody.
+
+The rule applies to any stretch of time: `stragglers` asks it of the capture, `diagnose` and `--what-if even-rank` ask
+it of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.comm.across import Across
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.model.labels import setups
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+#: Share of the stretch from which an excess is worth a name: less is not shown by `diagnose` either.
+MATERIAL = 0.02
+#: Compute within this factor of the usual is as long: clocks of like GPUs differ.
+ALIKE = 1.03
+#: Standard errors by which an excess must exceed what single kernels vary by. Ranks that share a GPU differ by up to
+#: 1.8 on healthy captures; planted faults begin at 2.3 (a GPU that is 5 % slower, over one step): decision 0018.
+SURE = 2.0
+#: A GPU is slow where all but this share of its compute takes longer.
+BUT = 0.2
+#: A rank with less than this share of its peers' communications has recorded less than they have.
+WHOLE = 0.9
+
+#: Compute kernels of a stretch, per rank and name; `variance` is that of one kernel's time.
+KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "rank": pl.Int64,
+    "name": pl.String,
+    "n": pl.Int64,
+    "ns": pl.Int64,
+    "variance": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One rank: a row per kernel name with `n`, `ns`, and `like_n`, `like_ns` of its peers."""
+
+    rank: int
+    kernels: pl.DataFrame
+    #: what the sum differs by where every kernel varies as those of its name do
+    chance_ns: float
+    peers: int
+
+    @property
+    def alone(self) -> bool:
+        """Compared by the names of kernels alone."""
+        return self.peers == 0
+
+    @property
+    def excess_ns(self) -> int:
+        """Compute beyond that of its peers, all kernels together: some may well be shorter."""
+        return max(int((self.kernels["ns"] - self.kernels["like_ns"]).sum()), 0)
+
+    @property
+    def much(self) -> bool:
+        """Whether the excess is beyond what like GPUs differ by."""
+        return self.excess_ns > (ALIKE - 1) * float(self.kernels["like_ns"].sum())
+
+    @property
+    def sure(self) -> bool:
+        """Whether the excess is beyond what single kernels vary by."""
+        return self.excess_ns > SURE * self.chance_ns
+
+    @property
+    def slow_gpu(self) -> bool:
+        """Whether nearly all of its compute takes longer; else it has more to do."""
+        return self.ratio_at(BUT) >= ALIKE
+
+    @property
+    def slower(self) -> pl.DataFrame:
+        """Kernels that take longer in all than the peers' do, most beyond first."""
+        longer = self.kernels.filter(pl.col("ns") > ALIKE * pl.col("like_ns"))
+        return longer.sort([pl.col("ns") - pl.col("like_ns"), "name"], descending=[True, False])
+
+    def ratio_at(self, share: float) -> float:
+        """How much slower the rank is in all but this share of its compute, by its peers' time."""
+        table = self.kernels.filter(pl.col("like_ns") > 0)
+        table = table.with_columns((pl.col("ns") / pl.col("like_ns")).alias("ratio")).sort("ratio")
+        part = table["like_ns"].cum_sum() / max(float(table["like_ns"].sum()), 1.0)
+        above = table.filter(part >= share)
+        return float(above["ratio"][0]) if above.height else 1.0
+
+    def factors(self, keep: float = 0.0) -> dict[str, float]:
+        """For a replay: what makes its kernels as long as its peers', but for a share of the difference."""
+        ratio = (pl.col("like_ns") + keep * (pl.col("ns") - pl.col("like_ns"))) / pl.col("ns")
+        table = self.kernels.filter(pl.col("ns") > 0).select("name", ratio.alias("factor"))
+        return dict(table.filter((pl.col("factor") * ALIKE < 1) | (pl.col("factor") > ALIKE)).iter_rows())
+
+
+def kernels_of(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
+    """The `KERNELS` of one rank among these ops."""
+    ops = ops[data.role[ops] == COMPUTE]
+    table = pl.DataFrame({"id": data.name[ops], "took": (data.end - data.start)[ops]})
+    table = table.group_by("id").agg(
+        pl.len().alias("n"), pl.col("took").sum().alias("ns"), pl.col("took").var().fill_null(0.0).alias("variance")
+    )
+    table = table.with_columns(profile.names.gather(table["id"]).alias("name"), pl.lit(data.rank).alias("rank"))
+    # Two ids may be one name: of several files, or demangled alike.
+    return table.sort("name", "id").select(pl.col(c).cast(t) for c, t in KERNELS.items())
+
+
+def communications_of(data: RankData, ops: I64) -> int:
+    """How much of the work a rank recorded, whatever its speed: communications among these ops."""
+    return int((data.role[ops] == COMM).sum())
+
+
+def same_work(ranks: pl.DataFrame, a: Across | None) -> dict[int, str]:
+    """Ranks that do the same work have the same text: the pipeline coordinate, else what they communicate.
+
+    Without labels and without matched communication nothing tells ranks apart.
+    """
+    numbers = ranks["rank"].to_list()
+    labels = setups(ranks)
+    if len(labels) == len(numbers):
+        return {rank: str(labels[rank].at("pp")) for rank in numbers}
+    if a is None:
+        return {rank: str(labels[rank].at("pp")) if rank in labels else "" for rank in numbers}
+    counts = (
+        a.matched.sides.select("rank", "meeting")
+        .join(a.meetings.select("meeting", "kind", "size"), on="meeting")
+        .group_by("rank", "kind", "size")
+        .len()
+        .sort("rank", "kind", "size")
+        .group_by("rank", maintain_order=True)
+        .agg(pl.concat_str("kind", "size", "len", separator=":").str.join(" ").alias("text"))
+    )
+    texts = dict(counts.iter_rows())
+    return {rank: texts.get(rank, "") for rank in numbers}
+
+
+def recorded_whole(communications: Mapping[int, int], groups: Mapping[int, str]) -> set[int]:
+    """Ranks that recorded about as many communications as those that do the same: the others stopped early.
+
+    That is a measure of work which no slowness changes; neither time nor the number of kernels is.
+    """
+    most: dict[str, int] = {}
+    for rank, n in communications.items():
+        most[groups[rank]] = max(most.get(groups[rank], 0), n)
+    return {rank for rank, n in communications.items() if n >= WHOLE * most[groups[rank]]}
+
+
+def compare(kernels: pl.DataFrame, groups: Mapping[int, str], whole: set[int]) -> dict[int, Compared]:
+    """Every rank of `whole` beside its peers, by the `KERNELS` of a stretch."""
+    present = sorted(whole & set(kernels["rank"].unique().to_list()))
+    if len(present) < 2:
+        return {}
+    others = {rank: sum(groups[r] == groups[rank] for r in present) - 1 for rank in present}
+    table = (
+        kernels.filter(pl.col("rank").is_in(present))
+        .group_by("rank", "name", maintain_order=True)
+        .agg(pl.col("n", "ns").sum(), pl.col("variance").max())
+        .with_columns(
+            pl.col("rank").replace_strict(groups, return_dtype=pl.String).alias("group"),
+            pl.col("rank").replace_strict(others, return_dtype=pl.Int64).alias("peers"),
+            (pl.col("ns") / pl.col("n")).alias("mean"),
+        )
+    )
+    table = _beside(table)
+    ranks = table.partition_by("rank", as_dict=True, maintain_order=True)
+    chance = dict(table.group_by("rank").agg(pl.col("chance").sum().sqrt()).iter_rows())
+    columns = ("name", "n", "ns", "like_n", "like_ns")
+    return {
+        int(key[0]): Compared(int(key[0]), rows.select(columns), float(chance[key[0]]), others[int(key[0])])
+        for key, rows in ranks.items()
+    }
+
+
+def longer(
+    compared: Mapping[int, Compared], stretch_ns: float, known: Container[int] = frozenset()
+) -> dict[int, Compared]:
+    """Ranks that compute longer than their peers by more than chance, and by a share of the stretch worth a name.
+
+    Of ranks that are `known` to be slow, from a longer stretch around this one, a short one need not prove it again.
+    """
+    worth = {r: c for r, c in compared.items() if c.much and c.excess_ns >= MATERIAL * stretch_ns}
+    clear = {r: c for r, c in worth.items() if c.sure or r in known}
+    # Kernels of other stages have other shapes: only a rank that is slow in all of them stands out.
+    return {r: c for r, c in clear.items() if not c.alone or c.slow_gpu}
+
+
+def _beside(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with `like_n` and `like_ns`, what is usual for a kernel of the name, and the square of `chance`."""
+    columns = ("n", "ns", "mean", "variance")
+    among_peers = {c: _median_of_others(table, ["group", "name"], c) for c in columns}
+    among_all = {c: _median_of_others(table, ["name"], c) for c in columns}
+    alone, n = table["peers"].to_numpy() == 0, table["n"].to_numpy()
+    like_n = np.where(alone, n, among_peers["n"])
+    # Other stages have more or fewer of them: a kernel takes as long as theirs on average.
+    like_ns = np.where(alone, among_all["mean"] * n, among_peers["ns"])
+    variance = np.where(alone, among_all["variance"], among_peers["variance"])
+    table = table.with_columns(
+        pl.Series("like_n", like_n),
+        pl.Series("like_ns", like_ns).fill_nan(None),
+        pl.Series("chance", n * table["variance"].to_numpy() + np.nan_to_num(like_n * variance)),
+    )
+    # What no other stage runs says nothing of a rank alone; what no peer runs may be more to do.
+    table = table.filter(pl.col("like_ns").is_not_null() | (pl.col("peers") > 0))
+    return _only_here(table)
+
+
+def _only_here(table: pl.DataFrame) -> pl.DataFrame:
+    """Kernels that no peer runs count as far as the rank computes more than its peers: else they replace others."""
+    totals = table.group_by("rank", "group", maintain_order=True).agg(
+        pl.col("ns").sum().alias("total"), pl.col("ns").filter(pl.col("like_ns").is_null()).sum().alias("only")
+    )
+    usual = pl.Series("usual", _median_of_others(totals, ["group"], "total")).fill_nan(None)
+    share = ((pl.col("total") - usual).clip(0) / pl.col("only")).clip(0, 1).fill_nan(0).fill_null(0)
+    table = table.join(totals.select("rank", share.alias("more")), on="rank", maintain_order="left")
+    kept = 1 - pl.col("more")
+    return table.with_columns(
+        pl.coalesce("like_ns", pl.col("ns") * kept).alias("like_ns"),
+        pl.when(pl.col("like_ns").is_null()).then(pl.col("n") * kept).otherwise("like_n").alias("like_n"),
+    )
+
+
+def _median_of_others(table: pl.DataFrame, key: list[str], column: str) -> F64:
+    """For every row, the median of the column over the other rows with its key; NaN where there is none."""
+    values = table[column].cast(pl.Float64).to_numpy()
+    group = table.select(pl.struct(key).rank("dense")).to_series().cast(pl.Int64).to_numpy() - 1
+    order = np.lexsort((values, group))
+    ordered, size = values[order], np.bincount(group)
+    first = np.cumsum(size) - size
+    start, others = first[group[order]], size[group[order]] - 1
+    place = np.arange(len(order)) - start
+    last = len(ordered) - 1
+
+    def nth(k: I64) -> F64:
+        """The k-th of the others: the row itself is skipped."""
+        chosen: F64 = ordered[np.clip(start + k + (k >= place), 0, last)]
+        return chosen
+
+    middle = np.where(others > 0, (nth((others - 1) // 2) + nth(others // 2)) / 2, np.nan)
+    result = np.empty(len(order))
+    result[order] = middle
+    return result
