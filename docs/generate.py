@@ -29,6 +29,7 @@ from stepscope.model.schema import TABLES
 from stepscope.nsys.recipes import recipes
 
 HERE = Path(__file__).parent
+SOURCES = HERE.parent / "src" / "stepscope"
 #: The step of the demo that the README shows.
 README_STEP = "diagnose"
 #: What scripts rely on.
@@ -45,6 +46,7 @@ ANSWERS = """
 | `rows` | one object per row, with the columns below |
 | `summary` | figures over all rows: totals, percentiles, verdicts |
 | `notes` | what was inferred, cut, skipped or not attributable, with counts |
+| `note_details` | the same with `code`, `severity`, `origin` and `ranks`: [notes.md](notes.md) |
 
 Values are bare numbers. The suffix of a column is its unit: `_ns` and `_bytes` are integers, `_pct` percent (58.4 is
 58.4 %), `_gbps` 10⁹ bytes per second, `_us` microseconds. What is not known is `null`, never zero.
@@ -246,6 +248,29 @@ def _demo_part() -> str:
     return "\n".join(lines[first:last]).strip()
 
 
+# -- notes.md ----------------------------------------------------------------------------------------------------------
+
+
+def notes_md() -> str:
+    sys.path.insert(0, str(HERE))
+    from note_codes import note_codes
+
+    out = [GENERATED, "# Notes", ""]
+    out += [
+        "Every answer may carry notes. In JSON, `notes` has their texts and `note_details` the same with a code, so "
+        "that",
+        "programs need not read prose; in Python, `note.code`, `note.severity`, `note.origin` and `note.ranks`.",
+        "",
+        "Severity: `info` is context, or what was inferred; `warning`, figures mean less than they seem to; `loss`, "
+        "records",
+        "are missing. Origin: the profiler's `recording`, our reading of it (`import`), or the `analysis`.",
+        "",
+    ]
+    rows = sorted({(f"`{n.code}`", n.severity, n.origin, n.text) for n in note_codes(SOURCES)})
+    out += table(("code", "severity", "origin", "text"), rows)
+    return "\n".join(out).rstrip() + "\n"
+
+
 # -- methods.pyi -------------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +325,7 @@ def _hint(hint: object) -> str:
 
 PAGES = {
     "cli.md": cli_md,
+    "notes.md": notes_md,
     "model.md": model_md,
     "recipes.md": recipes_md,
     "diagnoses.md": diagnoses_md,

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.schema import PROCESSES, TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
@@ -120,7 +121,7 @@ class FakeSource:
 
     def _note(self, key: str) -> None:
         if key in self._notes:
-            self.quality.note(self._notes[key])
+            self.quality.note(Note("fake", self._notes[key]))
 
 
 #: The length of a step of `three_steps`.

@@ -8,6 +8,7 @@ import stepscope
 from fake import three_steps
 from stepscope import api
 from stepscope.api import opening
+from stepscope.model.note import Note
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_ranks_that_are_none(text):
 
 
 def test_notes_are_said_once(profile):
-    profile._sources[0].quality.note("said twice")
+    profile._sources[0].quality.note(Note("twice", "said twice"))
     first = profile.streams()
     assert len(first.notes) == len(set(first.notes))
     assert profile.streams().notes == first.notes

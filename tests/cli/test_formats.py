@@ -18,7 +18,7 @@ def test_json_follows_the_contract(stepscope, command):
     ran = stepscope(command, "x.sqlite", "--format", "json")
     assert (ran.status, ran.err) == (0, "")
     answer = json.loads(ran.out)
-    assert list(answer) == ["schema", "command", "profile", "window", "rows", "summary", "notes"]
+    assert list(answer) == ["schema", "command", "profile", "window", "rows", "summary", "notes", "note_details"]
     assert (answer["schema"], answer["command"]) == ("stepscope/1", command)
     source = {"file": "fake.sqlite", "format": "nsys-sqlite", "tool": "2025.3.1", "schema": "3.20.3"}
     assert answer["profile"] == {"sources": [source], "ranks": 2}

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.across import across
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
@@ -56,7 +57,7 @@ def clocks(profile: Profile) -> Result:
         )
     notes = list(found.notes)
     if len(sources) == 1:
-        notes.append("one file: all its ranks share a clock")
+        notes.append(Note("one-clock", "one file: all its ranks share a clock"))
     summary = {"residual_p95_ns": round(c.residual), "clocks": len(numbers)}
     return Result(rows(COLUMNS, table), summary=summary, notes=notes)
 

@@ -33,6 +33,7 @@ from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -104,7 +105,14 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
     found = {data.rank: compiled(profile, data) for data in ranks_of(profile)}
     named = _by_name(profile, found)
     if named:
-        notes = ["no annotations of torch.compile: what is compiled is judged by inductor's kernel names alone"]
+        notes = [
+            Note(
+                "compile-not-annotated",
+                "no annotations of torch.compile: what is compiled is judged by inductor's kernel names alone",
+                severity="warning",
+                origin="recording",
+            )
+        ]
     else:
         notes = []
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)

@@ -34,6 +34,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.model.kernel_names import shorten
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -278,10 +279,26 @@ def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window, to
     return table
 
 
-def _event_notes(profile: Profile, missing: int) -> list[str]:
+def _event_notes(profile: Profile, missing: int) -> list[Note]:
     if not profile.has("syncs"):
         return [
-            "the trace has no event records: a wait for another stream shows as `unknown` "
-            "(a recent nsys records them with --trace=cuda)"
+            Note(
+                "no-event-records",
+                "the trace has no event records: a wait for another stream shows as `unknown` "
+                "(a recent nsys records them with --trace=cuda)",
+                severity="warning",
+                origin="recording",
+            )
         ]
-    return [f"{missing} waits for events have no record in the trace: `unknown`"] if missing else []
+    return (
+        [
+            Note(
+                "events-unrecorded",
+                f"{missing} waits for events have no record in the trace: `unknown`",
+                severity="warning",
+                origin="recording",
+            )
+        ]
+        if missing
+        else []
+    )

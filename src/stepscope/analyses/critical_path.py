@@ -25,6 +25,7 @@ from stepscope.derive.replay import replay as _replay
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -47,9 +48,11 @@ VARIANTS = {
     "by=range": (Col("range", "range that launched the op"), Col("kind", "kind of the segments"), *_TOTALS),
     "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
 }
-_BOUND = (
+_BOUND = Note(
+    "what-if-bound",
     "what-if: bound is a lower bound of the step, at_most what could be gained at most: recorded dependencies are "
-    "replayed, and whatever else held an op up is left out; saves compares that with the same replay without the change"
+    "replayed, and whatever else held an op up is left out; saves compares that with the same replay without the "
+    "change",
 )
 #: A rank that enters the step later than this share of it is worth a note.
 _LATE = 0.01
@@ -132,24 +135,40 @@ def _windows(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _notes(path: Path) -> list[str]:
+def _notes(path: Path) -> list[Note]:
     notes = []
     silent = path.steps.filter(~pl.col("events"))
     if guessed := int(silent["inferred"].sum()):
         notes.append(
-            f"no event records on {silent.height} of {path.steps.height} ranks: {guessed} ops that neither stream nor "
-            "launch explain are taken to have waited for the op that ended last before them"
+            Note(
+                "waits-inferred",
+                f"no event records on {silent.height} of {path.steps.height} ranks: {guessed} ops that neither "
+                "stream nor "
+                "launch explain are taken to have waited for the op that ended last before them",
+                severity="warning",
+                origin="recording",
+            )
         )
     missing = int(path.steps["unresolved"].sum())
     if missing and not silent.height:
-        notes.append(f"{missing} waits for events have no record in the trace: not followed")
+        notes.append(
+            Note(
+                "events-unrecorded",
+                f"{missing} waits for events have no record in the trace: not followed",
+                severity="warning",
+                origin="recording",
+            )
+        )
     first = int(path.pieces["rank"][-1])
     own = path.begun.get(first, path.begin)
     if own - path.begin > _LATE * (path.end - path.begin):
         notes.append(
-            f"rank {first}, on which the path begins, entered the step {(own - path.begin) / 1e6:.3f} ms after "
-            "the first rank did: its first segment covers that time too"
+            Note(
+                "path-begins-late",
+                f"rank {first}, on which the path begins, entered the step {(own - path.begin) / 1e6:.3f} ms after "
+                "the first rank did: its first segment covers that time too",
+            )
         )
     if path.label == WHOLE:
-        notes.append("no range marks the step: the path is that of the whole capture")
+        notes.append(Note("no-step-range", "no range marks the step: the path is that of the whole capture"))
     return notes

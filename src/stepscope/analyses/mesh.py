@@ -17,6 +17,7 @@ from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.errors import CannotAnswer
 from stepscope.model.labels import axis_sizes, label_groups, setups
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
@@ -39,7 +40,7 @@ COLUMNS = (
 def mesh(profile: Profile, *, align: Align = "auto") -> Result:
     ranks = profile.ranks
     groups = _labelled(ranks)
-    notes: list[str] = []
+    notes: list[Note] = []
     try:
         found = across(profile, align)
         notes += found.notes
@@ -47,7 +48,10 @@ def mesh(profile: Profile, *, align: Align = "auto") -> Result:
     except CannotAnswer as error:
         if not groups:
             raise
-        notes += [*missing_ranks(ranks), f"by the setup labels alone: {error.message}"]
+        notes += [
+            *missing_ranks(ranks),
+            Note("mesh-by-labels-alone", f"by the setup labels alone: {error.message}", severity="warning"),
+        ]
     table = [_row(key[0], members, about, ranks) for (key, members), about in _sorted(groups)]
     axes = {row["axis"]: 0 for row in table if row["axis"]}
     for row in table:

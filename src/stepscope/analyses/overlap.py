@@ -20,6 +20,7 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import subtract, union
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Col, Result, rows
@@ -75,7 +76,12 @@ def overlap(
     result = rows(_columns(by), table)
     notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
-        notes.append(f"no communication in the window of {len(silent)} of {len(totals)} windows ({some_ranks(silent)})")
+        notes.append(
+            Note(
+                "no-communication-in-window",
+                f"no communication in the window of {len(silent)} of {len(totals)} windows ({some_ranks(silent)})",
+            )
+        )
     return Result(result, chosen.rows(), summary={"total": totals}, notes=notes)
 
 

@@ -30,6 +30,7 @@ from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -123,14 +124,26 @@ def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Prof
     summary["verdict"] = _twostage.verdict(summary)
     notes = list(found.notes)
     if any(s.format != "pipeline-log" for s in profile.sources):
-        notes.append("stages are host ranges: a stage that only launches work ends before the GPU has done it")
+        notes.append(
+            Note(
+                "stages-on-host",
+                "stages are host ranges: a stage that only launches work ends before the GPU has done it",
+                severity="warning",
+            )
+        )
     threshold = 0.30 if gate is None else gate
     summary |= {"gate": threshold, "pass": summary["overlap_score"] >= threshold}
     if against is not None:
         other = _twostage.two_stages(against)
         summary |= _twostage.against(found, other, warmup)
-        notes += [f"against: {note}" for note in other.notes]
-        notes.append("the interval is of the chunks of one run each: another run may differ by more")
+        notes += [note.of("against") for note in other.notes]
+        notes.append(
+            Note(
+                "one-run-each",
+                "the interval is of the chunks of one run each: another run may differ by more",
+                severity="warning",
+            )
+        )
     if timed:
         table = _twostage.blocks(profile)
         summary["blocks"] = table.to_dicts()
@@ -152,12 +165,17 @@ def _blocks(profile: Profile) -> Result:
     return Result(table, summary=total, notes=_block_notes(table))
 
 
-def _block_notes(table: pl.DataFrame) -> list[str]:
+def _block_notes(table: pl.DataFrame) -> list[Note]:
     if not table["synchronized"].any():
         return []
     return [
-        "block timers synchronize: attribution only, the shares say where time goes; the periods of such a run are "
-        "no throughput"
+        Note(
+            "attribution-only",
+            "block timers synchronize: attribution only, the shares say where time goes; the periods of such a run are "
+            "no throughput",
+            severity="warning",
+            origin="recording",
+        )
     ]
 
 
@@ -249,17 +267,30 @@ def _slowest(chunks: pl.DataFrame) -> str | None:
     return f"stage {worst['stage']}: {worst['kind']} chunks {worst['over_pct']:+.1f} % beyond the median stage"
 
 
-def _notes(shape: Shape, share: float | None, works: list[Work], times: dict[str, float]) -> list[str]:
-    notes = ["inferred: " + ", ".join(shape.said)] if shape.said else []
+def _notes(shape: Shape, share: float | None, works: list[Work], times: dict[str, float]) -> list[Note]:
+    notes = [Note("pipeline-inferred", "inferred: " + ", ".join(shape.said))] if shape.said else []
     if share is None:
         lacking = {"--schedule": shape.schedule, "--micro-batches": shape.micro_batches, "--stages": shape.stages}
         missing = [option for option, value in lacking.items() if value is None]
         notes.append(
-            "no ideal: " + (f"give {', '.join(missing)}" if missing else "no labelled chunks to take times from")
+            Note(
+                "no-ideal",
+                "no ideal: " + (f"give {', '.join(missing)}" if missing else "no labelled chunks to take times from"),
+            )
         )
     elif shape.schedule in ("zero-bubble", "dualpipev"):
         taken = ", ".join(f"{k} {ns / 1e6:.3f} ms" for k, ns in sorted(times.items()))
-        notes.append(f"the ideal of {shape.schedule} rests on the median compute time of chunks: {taken}")
+        notes.append(
+            Note(
+                "ideal-by-median", f"the ideal of {shape.schedule} rests on the median compute time of chunks: {taken}"
+            )
+        )
     if works and not any(w.piped for w in works):
-        notes.append("no communication is known to be the pipeline's: a wait for another stage may count as busy")
+        notes.append(
+            Note(
+                "pipeline-communication-unknown",
+                "no communication is known to be the pipeline's: a wait for another stage may count as busy",
+                severity="warning",
+            )
+        )
     return notes

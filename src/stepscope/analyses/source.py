@@ -32,6 +32,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -109,7 +110,14 @@ def source(
     if bare:
         ops = sum(t["n"] for t in totals)
         why = " (nsys takes none of calls shorter than its threshold: `--cudabacktrace=kernel:0`)" * (kind == "nsys")
-        notes.append(f"{bare} of {ops} GPU ops have no call stack{why}")
+        notes.append(
+            Note(
+                "no-call-stack",
+                f"{bare} of {ops} GPU ops have no call stack{why}",
+                severity="warning",
+                origin="recording",
+            )
+        )
     return Result(table, chosen.rows(), {"total": totals}, notes)
 
 

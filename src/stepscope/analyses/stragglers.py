@@ -19,6 +19,7 @@ from stepscope.derive.peers.compute import Compared, compare, longer, recorded_w
 from stepscope.derive.peers.host import host_excess
 from stepscope.derive.peers.lateness import facts
 from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.result import Col, Result, rows
@@ -62,17 +63,38 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     worst = max(table, key=lambda r: r["late_ns"])
     if worst["cause"] is None and worst["share_pct"] > _MOST:
         notes.append(
-            f"rank {worst['rank']} has {worst['share_pct']:.0f} % of the lateness, but nothing recorded took longer "
-            "there than on its peers: it came late from before the capture, or from work that was not recorded"
+            Note(
+                "late-without-cause",
+                f"rank {worst['rank']} has {worst['share_pct']:.0f} % of the lateness, but nothing recorded took "
+                "longer "
+                "there than on its peers: it came late from before the capture, or from work that was not recorded",
+                severity="warning",
+            )
         )
     elif not named:
-        notes.append("no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread")
+        notes.append(
+            Note(
+                "no-straggler",
+                "no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread",
+            )
+        )
     if short := sorted(set(groups) - whole):
-        notes.append(f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them")
+        notes.append(
+            Note(
+                "ranks-recorded-less",
+                f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them",
+                severity="warning",
+                origin="recording",
+            )
+        )
     if (unsure := lone_links(a)) is not None:
         notes.append(unsure)
     if lone := sum(c.alone for c in compared.values()):
-        notes.append(f"{lone} ranks have no peer that does the same work: compared by the names of their kernels")
+        notes.append(
+            Note(
+                "no-peer", f"{lone} ranks have no peer that does the same work: compared by the names of their kernels"
+            )
+        )
     summary = {
         "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
         "slow_links": _link_rows(a, links),

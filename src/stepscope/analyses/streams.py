@@ -19,6 +19,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -53,7 +54,12 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
             idle += unused
     notes = list(chosen.notes)
     if idle:
-        notes.append(f"{idle} streams have nothing in the window: kind and purpose are those of the whole capture")
+        notes.append(
+            Note(
+                "streams-idle",
+                f"{idle} streams have nothing in the window: kind and purpose are those of the whole capture",
+            )
+        )
     return Result(rows(COLUMNS, table), chosen.rows(), notes=notes)
 
 

@@ -10,6 +10,7 @@ from stepscope.api.options import WINDOW_KEYWORDS, Ranks, check, keywords, parse
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
+from stepscope.model.note import folded
 from stepscope.model.result import Result
 
 
@@ -56,17 +57,6 @@ def _finished(result: Result, name: str, profile: model.Profile | None) -> Resul
     used = set(profile.ranks["source"].to_list())
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
     result.ranks = profile.ranks.height
-    read = profile.notes if name == "info" else _warnings_folded(profile.notes)
+    read = profile.notes if name == "info" else folded(profile.notes)
     result.notes = list(dict.fromkeys([*read, *result.notes]))
     return result
-
-
-def _warnings_folded(notes: list[str]) -> list[str]:
-    """The profiler's own warnings as one line: they matter, but not before every answer."""
-    warned = [n for n in notes if "the profiler warned" in n or "the profiler gave" in n]
-    if len(warned) < 2:
-        return notes
-    return [
-        *(n for n in notes if n not in warned),
-        f"the profiler gave {len(warned)} warnings: `stepscope info` lists them",
-    ]

@@ -144,7 +144,9 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
     if refused and len(refused) == len(asked):
         raise refused[0]
     for note in profile.notes:
-        if "left out" in note:  # rows that nsys counts; what it says of ranks and warnings is not of these reports
+        if (
+            note.code == "rows-left-out"
+        ):  # rows that nsys counts; what it says of ranks and warnings is not of these reports
             _say(given, note)
     for reason in refused:
         _say(given, f"skipped {reason}")

@@ -17,6 +17,7 @@ from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
 from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.result import Result, rows
 
 F64 = npt.NDArray[np.float64]
@@ -234,37 +235,69 @@ def _shown(d: Difference) -> dict[str, str]:
     return shown
 
 
-def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: Design) -> list[str]:
-    notes = [f"{name}: {side.said}" for name, side in (("base", base), ("new", new)) if side.said]
+def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: Design) -> list[Note]:
+    notes = [
+        Note("runs-understood", f"{name}: {side.said}") for name, side in (("base", base), ("new", new)) if side.said
+    ]
     variables = [d.what for d in differ if d.variable]
     if len(variables) > 1:
         notes.append(
-            f"{len(variables)} things differ ({', '.join(variables[:6])}{', …' * (len(variables) > 6)}): the change "
-            "cannot be put down to one of them"
+            Note(
+                "several-variables",
+                f"{len(variables)} things differ ({', '.join(variables[:6])}{', …' * (len(variables) > 6)}): the "
+                "change "
+                "cannot be put down to one of them",
+                severity="warning",
+            )
         )
     if missing := about.unknown(base.facts, new.facts):
-        notes.append(f"only one side says: {', '.join(missing)}")
+        notes.append(Note("one-side-says", f"only one side says: {', '.join(missing)}"))
     if base.ranks != new.ranks:
         notes.append(
-            f"ranks of the base: {len(base.ranks)}, of the new side: {len(new.ranks)}; a step is the mean of its own"
+            Note(
+                "ranks-differ",
+                f"ranks of the base: {len(base.ranks)}, of the new side: {len(new.ranks)}; a step is the mean of its "
+                "own",
+                severity="warning",
+            )
         )
     if any(d.what == "format" for d in differ):
-        notes.append("two profilers slow the host differently: idle time between them says little about the program")
+        notes.append(
+            Note(
+                "profilers-differ",
+                "two profilers slow the host differently: idle time between them says little about the program",
+                severity="warning",
+            )
+        )
     if step.low is not None and design is not RUNS:
         notes.append(
-            f"the interval is of the {step.unit}s of one run each: another run may differ by more (give several runs)"
+            Note(
+                "one-run-each",
+                f"the interval is of the {step.unit}s of one run each: another run may differ by more (give several "
+                "runs)",
+                severity="warning",
+            )
         )
     lengths = [len(run.labels) for side in (base, new) for run in side.runs]
     if design is RUNS and 2 * min(lengths) < max(lengths):
         notes.append(
-            f"runs have {min(lengths)} to {max(lengths)} steps: the median of a short one is noisier than the interval "
-            "says"
+            Note(
+                "runs-of-unequal-length",
+                f"runs have {min(lengths)} to {max(lengths)} steps: the median of a short one is noisier than the "
+                "interval "
+                "says",
+                severity="warning",
+            )
         )
     if step.unit == "chunk":
         notes.append(
-            "the trainer marks chunks, but no steps, and none comes again: samples are chunks, each compared with the "
-            "one of the same label"
+            Note(
+                "samples-are-chunks",
+                "the trainer marks chunks, but no steps, and none comes again: samples are chunks, each compared "
+                "with the "
+                "one of the same label",
+            )
         )
-    read = [f"{name}: {n}" for name, side in (("base", base), ("new", new)) for n in side.notes]
-    both = [n for n in base.notes if n in new.notes]
-    return [*notes, *dict.fromkeys([*both, *(n for n in read if n.partition(": ")[2] not in both)])]
+    shared = [n for n in base.notes if n in new.notes]
+    apart = [n.of(name) for name, side in (("base", base), ("new", new)) for n in side.notes if n not in shared]
+    return [*notes, *dict.fromkeys([*shared, *apart])]

@@ -19,6 +19,7 @@ from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
 
 COLUMNS = (
@@ -113,7 +114,11 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
     checks += [_check(limit, base, new, step, design, len(limits)) for limit in limits]
     count = {s: sum(c["status"] == s for c in checks) for s in (PASSED, FAILED, OPEN)}
     bad = [c for c in checks if c["status"] == FAILED or (c["status"] == OPEN and not allow_inconclusive)]
-    undecided = [f"{c['status']}: {c['check']}: {c['why']}" for c in checks if c["status"] != PASSED]
+    undecided = [
+        Note("gate-check", f"{c['status']}: {c['check']}: {c['why']}", severity="warning")
+        for c in checks
+        if c["status"] != PASSED
+    ]
     notes = [*undecided, *answer.notes]
     result = Result(rows(COLUMNS, checks), answer.window, {"pass": not bad, **count}, notes, "gate")
     result.summary |= {k: answer.summary[k] for k in ("verdict", "step", "differs", "statement") if k in answer.summary}

@@ -13,6 +13,7 @@ from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.derive.windows.steps import CHUNK, STEPS
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note, folded
 from stepscope.model.profile import Profile
 
 Sides = tuple[Side, Side]
@@ -34,7 +35,13 @@ class Given:
         found = [about.facts_of(p, *_rule(r), r.graphs, recorded) for p, r in zip(profiles, runs, strict=True)]
         notes = _notes(profiles, runs)
         if other := about.within(found):
-            notes.append(f"its runs differ in {', '.join(other)}: they are not repetitions of one another")
+            notes.append(
+                Note(
+                    "runs-differ",
+                    f"its runs differ in {', '.join(other)}: they are not repetitions of one another",
+                    severity="warning",
+                )
+            )
         sources = [s for p in profiles for s in p.sources]
         return Side(runs, found[0], about.manifest_of(self.paths), sources, notes, self.said)
 
@@ -46,10 +53,8 @@ def _rule(run: Run) -> tuple[str, str]:
     return "from first op to the next one's" if run.period else "own ops only", f"{run.kind}s"
 
 
-def _notes(profiles: Sequence[Profile], runs: list[Run]) -> list[str]:
-    every = dict.fromkeys(n for p, r in zip(profiles, runs, strict=True) for n in (*p.notes, *r.notes))
-    notes = [n for n in every if "the profiler warned" not in n and "the profiler gave" not in n]
-    return notes if len(notes) == len(every) else [*notes, "the profiler gave warnings: `stepscope info` lists them"]
+def _notes(profiles: Sequence[Profile], runs: list[Run]) -> list[Note]:
+    return folded(dict.fromkeys(n for p, r in zip(profiles, runs, strict=True) for n in (*p.notes, *r.notes)))
 
 
 def both(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None = None) -> Sides:
@@ -69,7 +74,13 @@ def both(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None = None
         ranks = common
         sides = _sides(base, new, spec, ranks)
         named = ",".join(map(str, common))
-        sides[1].notes.append(f"of the ranks, only {named} have steps on both sides: the others are left out")
+        sides[1].notes.append(
+            Note(
+                "ranks-left-out",
+                f"of the ranks, only {named} have steps on both sides: the others are left out",
+                severity="warning",
+            )
+        )
     if spec.period and len({r.period for side in sides for r in side.runs}) > 1:
         # A single step has no next one: then all steps are their own ops.
         sides = _sides(base, new, replace(spec, period=False), ranks)

@@ -21,6 +21,7 @@ from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 from stepscope.model.taxonomy import COMMUNICATION
@@ -53,7 +54,7 @@ class Run:
     ranks: list[int]
     tables: dict[str, Table]
     window: list[dict[str, object]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     graphs: str | None = None
     #: family of each kernel, where kernels were measured
     families: dict[str, str] = field(default_factory=dict)
@@ -96,7 +97,9 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
         raise _without_steps(spec)
     notes = []
     if absent := sorted(set(profile.rank_ids()) - {r.rank for r in found}):
-        notes.append(f"{some_ranks(absent)}: no step with GPU work, left out")
+        notes.append(
+            Note("ranks-left-out", f"{some_ranks(absent)}: no step with GPU work, left out", severity="warning")
+        )
     kept, labels = _common(found, notes)
     split = pl.concat(
         r.split.with_columns(
@@ -219,7 +222,7 @@ def _graphs(data: RankData) -> str | None:
     return "recorded whole" if whole else None
 
 
-def _common(ranks: Sequence[_Rank], notes: list[str]) -> tuple[list[list[int]], list[str]]:
+def _common(ranks: Sequence[_Rank], notes: list[Note]) -> tuple[list[list[int]], list[str]]:
     """Steps that every rank has: per rank, which of its own; and what they are called."""
     first = ranks[0]
     counts = {len(r.label) for r in ranks}
@@ -233,7 +236,10 @@ def _common(ranks: Sequence[_Rank], notes: list[str]) -> tuple[list[list[int]], 
         labels = first.label[: min(counts)]
         rows = [list(range(min(counts)))] * len(ranks)
     notes.append(
-        f"ranks have {min(counts)} to {max(counts)} {first.kind}s: the {len(labels)} that all have are compared"
+        Note(
+            "steps-in-common",
+            f"ranks have {min(counts)} to {max(counts)} {first.kind}s: the {len(labels)} that all have are compared",
+        )
     )
     return rows, labels
 

@@ -12,6 +12,7 @@ from stepscope.compare.facts import Facts
 from stepscope.compare.noise import median_weights
 from stepscope.compare.run import PARTS, Run
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
 
 F64 = npt.NDArray[np.float64]
@@ -25,7 +26,7 @@ class Side:
     facts: Facts
     manifest: dict[str, Any] | None = None
     sources: list[SourceInfo] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     said: str = ""
 
     @property

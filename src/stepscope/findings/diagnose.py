@@ -19,6 +19,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
 from stepscope.findings.text import clean, statement
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -56,7 +57,11 @@ def diagnose(
     notes = _notes(case)
     if small:
         each = "s, each" if small > 1 else ""
-        notes.append(f"{small} smaller finding{each} below {least:g} % of the step: --least 0 lists them")
+        notes.append(
+            Note(
+                "smaller-findings", f"{small} smaller finding{each} below {least:g} % of the step: --least 0 lists them"
+            )
+        )
     said = statement(case, shown[0]) if shown else clean(case)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
@@ -108,13 +113,18 @@ def _windows(case: Case) -> list[dict[str, Any]]:
     return [w.row() for w in case.windows.values()]
 
 
-def _notes(case: Case) -> list[str]:
+def _notes(case: Case) -> list[Note]:
     try:
         notes = list(case.path.notes)
     except CannotAnswer as why:
-        notes = [f"nothing could be replayed: {why}"]
+        notes = [Note("no-replay", f"nothing could be replayed: {why}", severity="warning")]
     if case.steps > 1:
-        notes.append(f"no range marks the steps, but chunks recur {case.steps} times: figures are per step")
+        notes.append(
+            Note(
+                "steps-by-chunks",
+                f"no range marks the steps, but chunks recur {case.steps} times: figures are per step",
+            )
+        )
     for detector in detectors():
         try:
             notes += detector.notes(case)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.finding import Finding
+from stepscope.model.note import Note
 
 if TYPE_CHECKING:
     from stepscope.findings.case import Case
@@ -54,7 +55,7 @@ class Detector:
     #: the step without the cause; none where a finding has no single one
     remedy: Callable[[Case], Change] | None = None
     #: what is worth a word though it is no finding
-    notes: Callable[[Case], list[str]] = lambda _: []
+    notes: Callable[[Case], list[Note]] = lambda _: []
 
 
 @cache

@@ -38,9 +38,9 @@ class Note(str):
         note.code, note.severity, note.origin, note.ranks = code, severity, origin, tuple(ranks)
         return note
 
-    def of(self, file: str) -> Note:
-        """The same note, said of one file among several."""
-        return Note(self.code, f"{file}: {self}", severity=self.severity, origin=self.origin, ranks=self.ranks)
+    def of(self, which: str) -> Note:
+        """The same note, said of one file or side among several."""
+        return Note.from_data({**self.data(), "text": f"{which}: {self}"})
 
     def data(self) -> dict[str, Any]:
         """As JSON and the report carry it."""
@@ -55,3 +55,22 @@ class Note(str):
 
     def __reduce__(self) -> tuple[Any, ...]:  # workers send notes back
         return Note.from_data, (self.data(),)
+
+
+#: What the profiler itself warned of.
+PROFILER_WARNING = "profiler-warning"
+
+
+def folded(notes: Iterable[Note]) -> list[Note]:
+    """The profiler's own warnings as one line: they matter, but not before every answer."""
+    every = list(notes)
+    warnings = sum(n.code == PROFILER_WARNING for n in every)
+    if warnings < 2:
+        return every
+    short = Note(
+        "profiler-warnings",
+        f"the profiler gave {warnings} warnings: `stepscope info` lists them",
+        severity="warning",
+        origin="recording",
+    )
+    return [*(n for n in every if n.code != PROFILER_WARNING), short]

@@ -13,6 +13,7 @@ from stepscope.errors import BadInput
 from stepscope.model import link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
 from stepscope.model.memo import Memo
+from stepscope.model.note import Note
 from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
 
@@ -42,10 +43,10 @@ class Profile:
         return [s.info for s in self._sources]
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         """What was inferred, dropped or lost while reading; grows as tables are read."""
         several = len(self._sources) > 1
-        own = [f"{s.path.name}: {n}" if several else n for s in self._sources for n in s.quality.notes]
+        own = [n.of(s.path.name) if several else n for s in self._sources for n in s.quality.notes]
         return [*self._notes, *dict.fromkeys(own)]
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.note import Note
 from stepscope.model.source import Source
 
 _IN_FILE_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[_-]?(\d+)", re.IGNORECASE)
@@ -46,7 +47,7 @@ RANKS_DOC = {
 INFERRED = "order of pids"
 
 
-def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[str]]:
+def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
     """The `ranks` table, sorted by rank, and notes on what was inferred."""
     frames = []
     for index, source in enumerate(sources):
@@ -65,7 +66,13 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[str]]:
     notes = []
     if unknown:
         table = _number(table)
-        notes.append(f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes")
+        notes.append(
+            Note(
+                "ranks-inferred",
+                f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes",
+                origin="import",
+            )
+        )
     notes += _sharing(table)
     return table.sort("rank"), notes
 
@@ -105,7 +112,7 @@ def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:
     raise BadInput(f"{a} and {b} both hold rank {rank}", "give each rank of one run once")
 
 
-def _sharing(table: pl.DataFrame) -> list[str]:
+def _sharing(table: pl.DataFrame) -> list[Note]:
     """A note on ranks that ran on the same device."""
     by_device = table.drop_nulls("gpu_id").group_by("host", "gpu_id", maintain_order=True).agg("rank")
     shared = sorted(sorted(ranks) for ranks in by_device["rank"].to_list() if len(ranks) > 1)
@@ -113,7 +120,14 @@ def _sharing(table: pl.DataFrame) -> list[str]:
         return []
     who = " and ".join(some_ranks(ranks) for ranks in shared[:4]) + (" and others" if len(shared) > 4 else "")
     each = " each" * (len(shared) > 1)
-    return [f"{who} share one GPU{each}: durations of their ops include the turns and the load of the others"]
+    return [
+        Note(
+            "shared-gpu",
+            f"{who} share one GPU{each}: durations of their ops include the turns and the load of the others",
+            severity="warning",
+            origin="recording",
+        )
+    ]
 
 
 def _number(table: pl.DataFrame) -> pl.DataFrame:

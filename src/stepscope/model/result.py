@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
 
 
@@ -26,7 +27,7 @@ class Result:
     rows: pl.DataFrame
     window: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     #: Filled in by the front end that ran the analysis.
     command: str = ""
     sources: list[SourceInfo] = field(default_factory=list)

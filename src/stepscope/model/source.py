@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.schema import TABLES
 
 
@@ -32,11 +33,11 @@ class SourceInfo:
 class Quality:
     """Counted problems of a source: loss never looks like zero."""
 
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+    def note(self, note: Note) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
 
 @dataclass(frozen=True)

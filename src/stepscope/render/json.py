@@ -25,7 +25,8 @@ def to_json(result: Result) -> bytes:
         "window": result.window,
         "rows": result.rows.to_dicts(),
         "summary": result.summary,
-        "notes": result.notes,
+        "notes": list(map(str, result.notes)),
+        "note_details": [n.data() for n in result.notes],
     }
     encode = msgspec.json.Encoder(enc_hook=plain).encode
     parts = []

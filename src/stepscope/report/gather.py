@@ -9,6 +9,7 @@ from typing import Any
 import stepscope
 from stepscope.errors import StepscopeError
 from stepscope.model import heading
+from stepscope.model.note import Note
 from stepscope.model.result import Result
 from stepscope.report.asker import Asker
 from stepscope.report.part import Missing, Part
@@ -36,7 +37,7 @@ class Report:
     parts: list[Part]
     timeline: timeline.Timeline | None
     missing: list[Missing]
-    notes: list[str]
+    notes: list[Note]
 
 
 def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepscope.model import heading
+from stepscope.model.note import Note
 from stepscope.model.result import Result
 
 
@@ -17,7 +18,7 @@ class Part:
     title: str
     command: str
     windows: list[str]
-    notes: list[str]
+    notes: list[Note]
     data: dict[str, Any] = field(default_factory=dict)
 
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 from stepscope.store import background, content, disk
@@ -48,7 +49,7 @@ class CachedSource:
         # they give it with its folders.
         given = meta["info"]["file"]
         self.info = SourceInfo(**{**meta["info"], "file": path.name if Path(given).name == given else str(path)})
-        self._note(meta["notes"])
+        self._note(list(map(Note.from_data, meta["notes"])))
 
     def processes(self) -> pl.DataFrame:
         with self._lock:
@@ -60,7 +61,7 @@ class CachedSource:
                     {
                         "info": dataclasses.asdict(self.info),
                         "tables": sorted(self._tables),
-                        "notes": notes,
+                        "notes": [n.data() for n in notes],
                     },
                     {"processes": found},
                 )
@@ -80,10 +81,12 @@ class CachedSource:
             known = self._store.load(self._key, name)
             if known is not None:
                 meta, frames = known
-                self._note(meta["notes"])
+                self._note(list(map(Note.from_data, meta["notes"])))
                 return Chunk(frames["frame"], frames["names"].to_series())
             chunk, notes = self._ask(lambda inner: inner.read(table, part))
-            self._save(name, {"notes": notes}, {"frame": chunk.frame, "names": chunk.names.to_frame()})
+            self._save(
+                name, {"notes": [n.data() for n in notes]}, {"frame": chunk.frame, "names": chunk.names.to_frame()}
+            )
             return chunk
 
     def _open(self) -> Source:
@@ -95,7 +98,7 @@ class CachedSource:
                 self._inner.quality.notes.clear()  # the cache had these already
         return self._inner
 
-    def _ask(self, question: Callable[[Source], T]) -> tuple[T, list[str]]:
+    def _ask(self, question: Callable[[Source], T]) -> tuple[T, list[Note]]:
         """The inner source's answer, and what it noted while answering."""
         inner = self._open()
         answer = question(inner)
@@ -104,9 +107,9 @@ class CachedSource:
         self._note(notes)
         return answer, notes
 
-    def _note(self, notes: list[str]) -> None:
-        for text in notes:
-            self.quality.note(text)
+    def _note(self, notes: list[Note]) -> None:
+        for note in notes:
+            self.quality.note(note)
 
     def _changed(self) -> bool:
         try:

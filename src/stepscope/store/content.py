@@ -14,7 +14,7 @@ from stepscope import progress
 from stepscope.model.schema import MODEL_VERSION
 
 #: Bumped whenever the form of the cache's files changes.
-STORE_VERSION = 3
+STORE_VERSION = 4
 
 #: Fits the processor's own cache, and is long enough for hashing to leave the interpreter's lock.
 _BLOCK = 1 << 18

@@ -14,6 +14,7 @@ from stepscope.capture import manifest
 from stepscope.capture.size import parse_size
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import GateFailed
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 from stepscope.verify import about, content, whole
@@ -90,7 +91,8 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
     result.command, result.ranks, result.sources = "capture verify", len(ranks), profile.sources
     for c in checks:  # in full: a table cuts them
         if c.status in (FAILED, WARNING):
-            result.notes.append(f"{c.status}: {c.check}: {c.found}" + (f"; {c.fix}" if c.fix else ""))
+            text = f"{c.status}: {c.check}: {c.found}" + (f"; {c.fix}" if c.fix else "")
+            result.notes.append(Note("verify-check", text, severity="warning", origin="recording"))
     if failed:
         first = f"{failed[0].check}: {failed[0].found}"
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""

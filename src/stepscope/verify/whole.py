@@ -13,6 +13,7 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
+from stepscope.model.note import PROFILER_WARNING
 from stepscope.model.profile import Profile
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
 
@@ -95,7 +96,7 @@ def closed(data: list[RankData], profile: Profile) -> Check:
 
 def warnings(profile: Profile) -> Check:
     """What the profiler itself says was lost."""
-    said = [n for n in profile.notes if "the profiler warned" in n or "the profiler gave" in n]
+    said = [n for n in profile.notes if n.code == PROFILER_WARNING]
     if not said:
         return Check("profiler's own warnings", OK, "", "none", "")
     more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""

@@ -13,6 +13,7 @@ from stepscope.capture.spec import Spec
 from stepscope.cli.commands._capture_options import backends, run_options
 from stepscope.cli.output import Target
 from stepscope.errors import GateFailed
+from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
 from stepscope.render import FORMATS
 
@@ -44,7 +45,7 @@ def _doctor(**given: Any) -> None:
         found = [c.row() for c in doctor.examine(spec, given["gpus"])]
     else:
         left = "no limit" if job.left_s is None else f"{job.left_s / 60:.0f} min left"
-        notes.append(f"SLURM job {job.job}: {job.nodes} nodes, {left}")
+        notes.append(Note("slurm-allocation", f"SLURM job {job.job}: {job.nodes} nodes, {left}"))
         found = [c.row() for c in doctor.examine_nodes(spec, job, given["gpus"])]
     missing = [f for f in found if f["status"] == "missing"]
     result = Result(rows(COLUMNS, found), notes=notes, command="capture doctor")

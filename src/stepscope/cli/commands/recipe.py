@@ -107,12 +107,13 @@ def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
 
 
 def _result(recipe: Recipe, made: Outcome, opened: list[Profile], rows: Any, args: dict[str, Any]) -> Result:
+    from stepscope.model.note import PROFILER_WARNING
     from stepscope.model.result import Result
     from stepscope.nsys.recipes.spec import windows
 
     parsed = recipe.parse(args)
     window = [row for profile in opened for row in windows(profile, parsed)]
-    read = [n for profile in opened for n in profile.notes if "profiler warned" not in n and "profiler gave" not in n]
+    read = [n for profile in opened for n in profile.notes if n.code != PROFILER_WARNING]
     return Result(
         rows,
         window,
@@ -147,7 +148,7 @@ def _write(folder: Path, recipe: Recipe, made: Outcome, result: Result, command:
     from stepscope.nsys.recipes.diff import ABOUT
     from stepscope.render.html.recipe import to_html
 
-    about = {"recipe": recipe.name, "table": made.main, "command": command, "notes": result.notes}
+    about = {"recipe": recipe.name, "table": made.main, "command": command, "notes": list(map(str, result.notes))}
     try:
         folder.mkdir(exist_ok=True)
         for name, frame in made.tables.items():

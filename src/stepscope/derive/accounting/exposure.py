@@ -11,6 +11,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 
@@ -56,14 +57,20 @@ def need_communication(profile: Profile) -> None:
         )
 
 
-def bare_notes(profile: Profile) -> list[str]:
+def bare_notes(profile: Profile) -> list[Note]:
     """A note on ranks that communicate and never compute: nothing can hide their communication."""
     bare = [d.rank for d in ranks_of(profile) if (d.role == COMM).any() and not (d.role == COMPUTE).any()]
     if not bare:
         return []
     return [
-        f"no compute kernel on {some_ranks(bare)}: all communication there counts as exposed, which says nothing if "
-        "the trace was reduced to communication"
+        Note(
+            "no-compute",
+            f"no compute kernel on {some_ranks(bare)}: all communication there counts as exposed, which says nothing "
+            "if "
+            "the trace was reduced to communication",
+            severity="warning",
+            origin="recording",
+        )
     ]
 
 

@@ -24,6 +24,7 @@ from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.windows.cut_off import cut_off
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 
@@ -44,7 +45,7 @@ class Across:
     start: I64  # on the common clock
     end: I64
     facts: dict[str, pl.DataFrame] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def meetings(self) -> pl.DataFrame:
@@ -122,7 +123,7 @@ def facts_of(profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
     return profile.once(_collection).facts(profile, facts)
 
 
-def cut_off_notes(profile: Profile) -> list[str]:
+def cut_off_notes(profile: Profile) -> list[Note]:
     """What there is to say of ranks whose capture ended early."""
     return [note for rank in profile.once(_collection).ranks(profile) for note in rank.notes]
 
@@ -135,7 +136,7 @@ class Collected:
     sides: pl.DataFrame
     groups: pl.DataFrame
     facts: dict[str, pl.DataFrame]
-    notes: list[str]
+    notes: list[Note]
 
 
 class _Collection:
@@ -189,7 +190,7 @@ class _Met:
     matched: Matched
     ranks: pl.DataFrame
     origin: int
-    notes: list[str]
+    notes: list[Note]
 
 
 def _met(profile: Profile) -> _Met:
@@ -241,13 +242,20 @@ def _with_purpose(part: Profile, data: RankData, sides: pl.DataFrame) -> pl.Data
     return sides.with_columns(purpose.replace(UNKNOWN, None).alias("purpose"))
 
 
-def _rebase(profile: Profile, notes: list[str]) -> dict[int, int]:
+def _rebase(profile: Profile, notes: list[Note]) -> dict[int, int]:
     """What brings each source's times to those of the first: the difference of the sessions' UTC."""
     used = sorted(set(profile.ranks["source"].to_list()))
     epochs = {s: profile.sources[s].epoch_ns for s in used}
     unknown = [s for s in used if epochs[s] is None]
     if unknown and len(used) > 1:
-        notes.append(f"{len(unknown)} of {len(used)} files do not say when they began: times taken as they are")
+        notes.append(
+            Note(
+                "no-session-time",
+                f"{len(unknown)} of {len(used)} files do not say when they began: times taken as they are",
+                severity="warning",
+                origin="recording",
+            )
+        )
         return dict.fromkeys(used, 0)
     first = epochs[used[0]] or 0
     return {s: (e or 0) - first for s, e in epochs.items()}
@@ -260,15 +268,21 @@ def _origin(profile: Profile, sides: pl.DataFrame) -> int:
     return int(sides["start_ns"].min())  # type: ignore[arg-type]
 
 
-def _presence(a: Across) -> list[str]:
+def _presence(a: Across) -> list[Note]:
     """Notes on communication that not all its ranks recorded."""
     part = a.meetings.filter((pl.col("present") < pl.col("size")) | pl.col("size").is_null())
     notes = []
     if part.height:
         unsure = " (or may: nothing tells the size of their groups)" if part["size"].null_count() else ""
         notes.append(
-            f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower bound, "
-            "their transfer an upper one, and last_rank the last of those recorded"
+            Note(
+                "communication-incomplete",
+                f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower "
+                "bound, "
+                "their transfer an upper one, and last_rank the last of those recorded",
+                severity="warning",
+                origin="recording",
+            )
         )
     apart = a.last > np.minimum.reduceat(a.end, a.first)
     # A broadcast's root, and a send, need not wait for the others.
@@ -276,32 +290,45 @@ def _presence(a: Across) -> list[str]:
     odd = int((apart & kinds & (a.count > 1)).sum())
     if odd:
         notes.append(
-            f"{odd} collectives end on one rank before they begin on another (by more than clocks explain, ranks "
-            "do not show the same collectives)"
+            Note(
+                "collectives-apart",
+                f"{odd} collectives end on one rank before they begin on another (by more than clocks explain, ranks "
+                "do not show the same collectives)",
+                severity="warning",
+            )
         )
     return notes
 
 
-def clock_notes(profile: Profile, a: Across, how: str) -> list[str]:
+def clock_notes(profile: Profile, a: Across, how: str) -> list[Note]:
     """How well the clocks are known."""
     c = a.clocks
     sources = len(c.offset)
     if sources < 2:
         return []
     if how == "none":
-        return [f"clocks of {sources} files taken as recorded (--align none)"]
+        return [Note("clocks-as-recorded", f"clocks of {sources} files taken as recorded (--align none)")]
     notes = []
     groups = np.unique(c.component)
     if len(groups) > 1:
         sets = [a.ranks.filter(pl.col("source").is_in(np.flatnonzero(c.component == g))) for g in groups]
         texts = " | ".join(ranks_text(s["rank"].to_list()) for s in sets)
-        notes.append(f"no common communication aligns ranks {texts}: times between them are as recorded")
+        notes.append(
+            Note(
+                "clocks-unconnected",
+                f"no common communication aligns ranks {texts}: times between them are as recorded",
+                severity="warning",
+            )
+        )
     if c.n.any():
         clocks = len(np.unique(c.same))
         shared = "" if clocks == sources else ", which share one" if clocks == 1 else f", {clocks} different ones"
         worst = float(np.nanmax(c.residual_p50))
         notes.append(
-            f"clocks of {sources} files aligned by the ends of collectives{shared}: residual p50 "
-            f"{worst / 1000:.1f} µs, p95 {c.residual / 1000:.1f} µs; nothing finer is claimed"
+            Note(
+                "clocks-aligned",
+                f"clocks of {sources} files aligned by the ends of collectives{shared}: residual p50 "
+                f"{worst / 1000:.1f} µs, p95 {c.residual / 1000:.1f} µs; nothing finer is claimed",
+            )
         )
     return notes

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stepscope.derive.comm.across import Across, across
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
@@ -26,7 +27,7 @@ class CommonClock:
     clocks: Clocks | None = None
     #: rank -> index of its source among those of the clocks, and what rebases it by the sessions' UTC
     place: dict[int, tuple[int, int]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @staticmethod
     def of(met: Across | None) -> CommonClock:
@@ -90,4 +91,12 @@ def _aligned(profile: Profile, how: str) -> CommonClock:
     try:
         return CommonClock.of(across(profile, how))
     except CannotAnswer as reason:
-        return CommonClock(notes=[f"clocks of several files are taken as recorded: {reason.message}"])
+        return CommonClock(
+            notes=[
+                Note(
+                    "clocks-not-aligned",
+                    f"clocks of several files are taken as recorded: {reason.message}",
+                    severity="warning",
+                )
+            ]
+        )

@@ -11,6 +11,7 @@ import polars as pl
 
 from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.model.labels import Setup, axis_sizes, label_groups, setups
+from stepscope.model.note import Note
 from stepscope.model.ranks import ranks_text as ranks_text
 from stepscope.model.ranks import some_ranks
 
@@ -110,15 +111,29 @@ def _listed(text: str) -> tuple[int, ...]:
     return tuple(found) if isinstance(found, list) and all(isinstance(r, int) for r in found) else ()
 
 
-def missing_ranks(ranks: pl.DataFrame) -> list[str]:
+def missing_ranks(ranks: pl.DataFrame) -> list[Note]:
     """Notes on ranks of the job that the profile does not hold."""
     have = set(ranks["rank"].to_list())
     world: int = max([*ranks["world_size"].drop_nulls().to_list(), max(have) + 1])
     gone = set(range(world)) - have
     if gone:
-        return [f"{len(gone)} of the job's {world} ranks are not in the profile ({some_ranks(gone)})"]
+        return [
+            Note(
+                "ranks-missing",
+                f"{len(gone)} of the job's {world} ranks are not in the profile ({some_ranks(gone)})",
+                severity="warning",
+                origin="import",
+            )
+        ]
     labels = setups(ranks)
     product = prod(axis_sizes(labels).values())
     if labels and product > len(have):
-        return [f"the setup labels describe {product} ranks, the profile has {len(have)} (axes may also overlap)"]
+        return [
+            Note(
+                "ranks-missing",
+                f"the setup labels describe {product} ranks, the profile has {len(have)} (axes may also overlap)",
+                severity="warning",
+                origin="import",
+            )
+        ]
     return []

@@ -16,6 +16,7 @@ from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.derive.comm.communicators import Communicator, communicators
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.model.labels import label_groups, setups
+from stepscope.model.note import Note
 from stepscope.model.ranks import ranks_text, some_ranks
 
 I64 = npt.NDArray[np.int64]
@@ -30,7 +31,7 @@ class Matched:
     meetings: pl.DataFrame
     sides: pl.DataFrame
     communicators: dict[str, Communicator]
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def first(self) -> I64:
@@ -40,7 +41,7 @@ class Matched:
 
 def match(sides: pl.DataFrame, groups: pl.DataFrame, ranks: pl.DataFrame) -> Matched:
     """Match the sides of all ranks. `sides` and `groups` are those of `comm.calls`, of every rank; times rebased."""
-    notes: list[str] = []
+    notes: list[Note] = []
     known = communicators(groups, sides, ranks)
     sides = sides.with_columns(pl.col("kind").fill_null(_UNKNOWN)).with_row_index("side")
     named = sides.filter(pl.col("communicator").is_not_null())
@@ -61,7 +62,7 @@ def match(sides: pl.DataFrame, groups: pl.DataFrame, ranks: pl.DataFrame) -> Mat
     return _meetings(both, known, notes)
 
 
-def _transfers(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[str]) -> pl.DataFrame:
+def _transfers(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]) -> pl.DataFrame:
     """Sends and receives with both ranks; self-sends are dropped."""
     numbering = pl.DataFrame(
         [(c, n, r) for c, comm in known.items() for n, r in comm.numbering.items()],
@@ -71,7 +72,13 @@ def _transfers(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[
     found = sides.join(numbering, on=["communicator", "peer"], how="left", maintain_order="left")
     lost = found["other"].null_count()
     if lost:
-        notes.append(f"{lost} sends and receives name a peer whose rank is not known: not matched")
+        notes.append(
+            Note(
+                "peer-unknown",
+                f"{lost} sends and receives name a peer whose rank is not known: not matched",
+                severity="loss",
+            )
+        )
     found = found.drop_nulls("other").filter(pl.col("other") != pl.col("rank"))
     return found.with_columns(
         pl.when("send").then("rank").otherwise("other").alias("src"),
@@ -80,7 +87,7 @@ def _transfers(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[
 
 
 def _by_labels(
-    sides: pl.DataFrame, ranks: pl.DataFrame, known: dict[str, Communicator], notes: list[str]
+    sides: pl.DataFrame, ranks: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Sides whose range says which axis they serve, in the groups of the setup labels; and all others."""
     labels = setups(ranks)
@@ -97,7 +104,12 @@ def _by_labels(
             found = _pipeline_pairs(mine, members, size) if name == "pp" else _collectives(mine)
             if found is None or not _agree(found, members):
                 notes.append(
-                    f"{mine.height} ops of {text} differ in number, name or direction between its ranks: not matched"
+                    Note(
+                        "unmatched-by-label",
+                        f"{mine.height} ops of {text} differ in number, name or direction between its ranks: not "
+                        "matched",
+                        severity="loss",
+                    )
                 )
                 continue
             known[text] = Communicator(text, text, members, size, dict(enumerate(members)), "labels", name)
@@ -147,7 +159,7 @@ def _agree(sides: pl.DataFrame, members: tuple[int, ...]) -> bool:
 
 
 def _by_order(
-    sides: pl.DataFrame, ranks: pl.DataFrame, known: dict[str, Communicator], notes: list[str]
+    sides: pl.DataFrame, ranks: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]
 ) -> pl.DataFrame:
     """By order on the stream, over all ranks: the k-th communication stream of one is that of the others."""
     everyone = tuple(sorted(ranks["rank"].to_list()))
@@ -158,8 +170,12 @@ def _by_order(
     world = max(ranks["world_size"].drop_nulls().to_list(), default=0)
     if world > len(everyone):
         notes.append(
-            f"{sides.height} communication ops carry no communicator; with {len(everyone)} of {world} ranks in the "
-            "profile their order tells nothing: not matched"
+            Note(
+                "unmatched-partial-world",
+                f"{sides.height} communication ops carry no communicator; with {len(everyone)} of {world} ranks in the "
+                "profile their order tells nothing: not matched",
+                severity="loss",
+            )
         )
         return refused
     nth = pl.col("stream").rank("dense").over("rank").cast(pl.Int64) - 1
@@ -172,8 +188,13 @@ def _by_order(
         )
         if not _agree(found, everyone) or not _overlap(found, ranks):
             notes.append(
-                f"{mine.height} communication ops carry no communicator, and differ in number, name or time between "
-                "ranks: not matched (export nsys with --include-blobs=true, or record with torch.profiler)"
+                Note(
+                    "unmatched-by-order",
+                    f"{mine.height} communication ops carry no communicator, and differ in number, name or time "
+                    "between "
+                    "ranks: not matched (export nsys with --include-blobs=true, or record with torch.profiler)",
+                    severity="loss",
+                )
             )
             continue
         text = f"order:{k}"
@@ -195,7 +216,7 @@ def _overlap(sides: pl.DataFrame, ranks: pl.DataFrame) -> bool:
     return 10 * apart <= met.height
 
 
-def _shifted(sides: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
+def _shifted(sides: pl.DataFrame, notes: list[Note]) -> pl.DataFrame:
     """Ordinals that mean the same on all ranks of a communicator, also where a rank began late or died early.
 
     A rank with fewer ops has them at the beginning, at the end, or somewhere between. The right place makes operation
@@ -216,7 +237,14 @@ def _shifted(sides: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
             shift = _best_shift(of[reference], of[rank])
             if shift:
                 moved.append(of[rank].select("side", pl.lit(shift).cast(pl.Int64).alias("shift")))
-        notes.append(f"{text}: {some_ranks(short)} recorded fewer of its collectives")
+        notes.append(
+            Note(
+                "collectives-fewer",
+                f"{text}: {some_ranks(short)} recorded fewer of its collectives",
+                severity="warning",
+                origin="recording",
+            )
+        )
     if not moved:
         return sides
     joined = sides.join(pl.concat(moved), on="side", how="left", maintain_order="left")
@@ -237,14 +265,20 @@ def _best_shift(long: pl.DataFrame, short: pl.DataFrame) -> int:
     return min(map(badness, places))[2]
 
 
-def _meetings(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[str]) -> Matched:
+def _meetings(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]) -> Matched:
     """Group sides by what they are a side of."""
     key = ["communicator", "src", "dst", "seq"]
     sides = sides.with_columns(pl.col("kind").n_unique().over(key).alias("names"))
     odd = sides.filter(pl.col("names") > 1)
     if odd.height:
         what = ", ".join(sorted(known[c].label for c in odd["communicator"].unique().to_list())[:3])
-        notes.append(f"{odd.height} ops differ in their operation between ranks at the same ordinal ({what}): left out")
+        notes.append(
+            Note(
+                "unmatched-operation",
+                f"{odd.height} ops differ in their operation between ranks at the same ordinal ({what}): left out",
+                severity="loss",
+            )
+        )
         sides = sides.filter(pl.col("names") == 1)
     sides = sides.sort(*key, "rank", maintain_order=True).drop("names")
     sides = sides.with_columns((pl.struct(key).rle_id()).cast(pl.Int64).alias("meeting"))

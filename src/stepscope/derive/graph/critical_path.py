@@ -25,6 +25,7 @@ from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
@@ -118,16 +119,20 @@ class Path:
     met: Across | None
     begun: dict[int, int]  # when each rank began the step
     clock: CommonClock
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
-def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None, dict[str, pl.DataFrame], list[str]]:
+def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None, dict[str, pl.DataFrame], list[Note]]:
     """The links and steps of all ranks, and their communication where it can be matched."""
     tables = facts_of(profile, Links(spec))
     try:
         met = across(profile, how)
     except CannotAnswer as why:
-        notes = [f"the path stays on one rank: {why.message}"] if profile.ranks.height > 1 else []
+        notes = (
+            [Note("path-on-one-rank", f"the path stays on one rank: {why.message}", severity="warning")]
+            if profile.ranks.height > 1
+            else []
+        )
         return None, tables, [*notes, *cut_off_notes(profile)]
     return met, tables, list(met.notes)
 
@@ -159,7 +164,7 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, begun, clock, notes)
 
 
-def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[str]) -> pl.DataFrame:
+def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[Note]) -> pl.DataFrame:
     """The ranks that have the step in question: medians differ where ranks recorded different numbers of steps."""
     if steps.height == 0:
         raise CannotAnswer("no GPU work in the step on any rank", "choose another window, or --whole")
@@ -168,8 +173,12 @@ def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[str]) -> pl.Da
         return steps
     label = max(sorted(set(labels)), key=labels.count)
     notes.append(
-        f"ranks differ in their step: {labels.count(label)} of {len(labels)} have {label!r}, which counts "
-        "(--match finds one that all have)"
+        Note(
+            "steps-differ",
+            f"ranks differ in their step: {labels.count(label)} of {len(labels)} have {label!r}, which counts "
+            "(--match finds one that all have)",
+            severity="warning",
+        )
     )
     return steps.filter(pl.col("label") == label)
 

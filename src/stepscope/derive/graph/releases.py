@@ -21,6 +21,7 @@ from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -54,7 +55,7 @@ class Releases:
     latency: Latency
     unresolved: int = 0
     inferred: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 def releases(data: RankData) -> Releases:

@@ -20,6 +20,7 @@ import polars as pl
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.derive.peers.compute import MATERIAL
+from stepscope.model.note import Note
 
 I64 = npt.NDArray[np.int64]
 
@@ -134,7 +135,7 @@ def _at_fault(a: Across, links: pl.DataFrame) -> tuple[tuple[int, ...], str | No
     return tuple(sorted(rank for rank, n in counts.items() if n == most)), None
 
 
-def lone_links(a: Across) -> str | None:
+def lone_links(a: Across) -> Note | None:
     """A note where most time of transfers between hosts is in groups that have none similar to be compared with."""
     if a.ranks.group_by("host").len()["len"].max() == 1:  # torch.profiler names no hosts: each file counts as one
         return None
@@ -145,7 +146,8 @@ def lone_links(a: Across) -> str | None:
         return None
     n = lone["link"].n_unique()
     who = f"{n} groups between hosts have" if n > 1 else "one group between hosts has"
-    return (
+    return Note(
+        "no-like-link",
         f"{who} no other of the same size and reach to compare transfers with: a slow link would not show here "
-        "(`collectives --by size --peak-gbps` compares with what links could give)"
+        "(`collectives --by size --peak-gbps` compares with what links could give)",
     )

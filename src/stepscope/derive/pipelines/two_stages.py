@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
 
@@ -48,7 +49,7 @@ class TwoStage:
 
     chunks: pl.DataFrame
     queue_depth: int | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 def has_two_stages(profile: Profile) -> bool:
@@ -84,22 +85,29 @@ def two_stages(profile: Profile) -> TwoStage:
     return found
 
 
-def _process(table: pl.DataFrame, what: str, notes: list[str]) -> pl.DataFrame:
+def _process(table: pl.DataFrame, what: str, notes: list[Note]) -> pl.DataFrame:
     """The rows of the one process whose clock counts: the lowest rank that has any."""
     ranks = table["rank"].unique().sort().to_list()
     if len(ranks) > 1:
-        notes.append(f"{len(ranks)} ranks have the {what}: rank {ranks[0]} counts")
+        notes.append(Note("several-ranks-have-it", f"{len(ranks)} ranks have the {what}: rank {ranks[0]} counts"))
     return table.filter(pl.col("rank") == ranks[0]) if ranks else table
 
 
-def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
+def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.DataFrame:
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     work = first.filter((pl.col("stage") == 0) & ~pl.col("emit"))
     stage0 = work.group_by("k").agg(length.alias("stage0_ns"), pl.col("end_ns").max().alias("worked"))
     stage1 = second.group_by("k").agg(length.alias("stage1_ns"))
     emitted = first.filter("emit").group_by("k").agg(pl.col("end_ns").max().alias("emit"))
     if emitted.height == 0:
-        notes.append("no emitting is recorded: a chunk counts as emitted when its first stage last ended")
+        notes.append(
+            Note(
+                "no-emit",
+                "no emitting is recorded: a chunk counts as emitted when its first stage last ended",
+                severity="warning",
+                origin="recording",
+            )
+        )
         emitted = stage0.select("k", pl.col("worked").alias("emit"))
     table = stage0.join(stage1, on="k", how="full", coalesce=True).join(emitted, on="k", how="full", coalesce=True)
     table = table.sort("k")
@@ -116,10 +124,24 @@ def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[str]) -> pl.D
     table = table.with_columns(pl.when(least > 0).then(pl.col("hidden_ns") / least).alias("overlap_score"))
     lacking = table.filter(pl.col("stage0_ns").is_null() | pl.col("stage1_ns").is_null()).height
     if lacking:
-        notes.append(f"{lacking} of {table.height} chunks lack a stage's times: no score")
+        notes.append(
+            Note(
+                "chunks-incomplete",
+                f"{lacking} of {table.height} chunks lack a stage's times: no score",
+                severity="loss",
+                origin="recording",
+            )
+        )
     gaps = int((table["period_ns"].is_null()).sum()) - (1 if table.height else 0)
     if gaps > 0:
-        notes.append(f"{gaps} chunks have no period: the chunk before them was not emitted, or not recorded")
+        notes.append(
+            Note(
+                "chunks-without-period",
+                f"{gaps} chunks have no period: the chunk before them was not emitted, or not recorded",
+                severity="loss",
+                origin="recording",
+            )
+        )
     return table.select([c.name for c in COLUMNS])
 
 

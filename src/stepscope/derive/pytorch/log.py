@@ -22,6 +22,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.note import Note
 from stepscope.model.result import Col, Result
 from stepscope.model.source import SourceInfo
 
@@ -135,7 +136,7 @@ def _continue_break(event: Event, text: str) -> None:
 def log_result(log: Path, against: Path | None) -> Result:
     """Counts by reason and location, and of another run beside them."""
     columns = [c.name for c in LOG_COLUMNS]
-    notes: list[str] = []
+    notes: list[Note] = []
     table = _counts(_read(log, "--log", notes))
     if against is None:
         other = None
@@ -153,7 +154,7 @@ def log_result(log: Path, against: Path | None) -> Result:
     return Result(table.select(columns), [], _summary(table, other is not None), notes, sources=sources)
 
 
-def _read(file: Path, option: str, notes: list[str]) -> list[Event]:
+def _read(file: Path, option: str, notes: list[Note]) -> list[Event]:
     try:
         with Path(file).open("r", encoding="utf-8", errors="replace") as lines:
             events = parse(lines)
@@ -161,8 +162,12 @@ def _read(file: Path, option: str, notes: list[str]) -> list[Event]:
         raise BadInput(f"{option} {file}: cannot read ({error.strerror})", "give what TORCH_LOGS wrote") from None
     if not events:
         notes.append(
-            f"{Path(file).name} has no graph break and no recompile: there was none, "
-            "or it was not written with TORCH_LOGS=graph_breaks,recompiles"
+            Note(
+                "log-empty",
+                f"{Path(file).name} has no graph break and no recompile: there was none, "
+                "or it was not written with TORCH_LOGS=graph_breaks,recompiles",
+                origin="recording",
+            )
         )
     return events
 

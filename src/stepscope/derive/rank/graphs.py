@@ -9,15 +9,16 @@ import numpy as np
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.model.nesting import NONE
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
 
-def graph_notes(profile: Profile) -> list[str]:
+def graph_notes(profile: Profile) -> list[Note]:
     """Notes on graphs recorded whole, and on kernels that graph launches replayed. None where there are no graphs."""
     return list(profile.once(_graph_notes))
 
 
-def _graph_notes(profile: Profile) -> list[str]:
+def _graph_notes(profile: Profile) -> list[Note]:
     return notes_of_counts([graph_counts(data) for data in ranks_of(profile)])
 
 
@@ -28,19 +29,28 @@ def graph_counts(data: RankData) -> tuple[int, int, int]:
     return int(graphs.sum()), int((mine & ~graphs).sum()), len(np.unique(data.launch[mine]))
 
 
-def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[str]:
+def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[Note]:
     """The notes for ranks with these `graph_counts`."""
     whole, replayed, launches = (sum(c) for c in zip(*counts, strict=True)) if counts else (0, 0, 0)
     notes = []
     if whole:
         notes.append(
-            f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication "
-            "included, was not recorded (capture with `nsys profile --cuda-graph-trace=node`)"
+            Note(
+                "graphs-whole",
+                f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication "
+                "included, was not recorded (capture with `nsys profile --cuda-graph-trace=node`)",
+                severity="warning",
+                origin="recording",
+            )
         )
     if replayed:
         notes.append(
-            f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
-            "range, since a replay has no calls or ranges of its own"
+            Note(
+                "graphs-replayed",
+                f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
+                "range, since a replay has no calls or ranges of its own",
+                origin="recording",
+            )
         )
     return notes
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.windows.window import Window, Windows
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 
 
-def between_notes(profile: Profile, chosen: Windows) -> list[str]:
+def between_notes(profile: Profile, chosen: Windows) -> list[Note]:
     """A note where less than half of the steps' periods lies in their windows; none where windows are periods."""
     found = [
         (span, period)
@@ -24,8 +25,12 @@ def between_notes(profile: Profile, chosen: Windows) -> list[str]:
     ranks = some_ranks(sorted({w.rank for w, _ in found}))
     means = f", means of {len(found)} windows" if len(found) > 1 else ""
     return [
-        f"the window covers {window:.4g} ms of a {period:.4g} ms period ({ranks}{means}): --period includes the rest, "
-        "up to the next one's first op"
+        Note(
+            "window-is-part-of-period",
+            f"the window covers {window:.4g} ms of a {period:.4g} ms period ({ranks}{means}): --period includes the "
+            "rest, up to the next one's first op",
+            severity="warning",
+        )
     ]
 
 

@@ -9,13 +9,14 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import CHUNK, STEPS, Anchors, anchors_of
 from stepscope.derive.windows.window import WHOLE, Window, Windows, by_gpu_time, by_launch, whole_capture
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 
 
 def windows(profile: Profile, spec: WindowSpec) -> Windows:
     """The windows that `spec` chooses, for every rank of the profile."""
-    notes: list[str] = []
+    notes: list[Note] = []
     spans: list[Window] = []
     chosen: list[tuple[RankData, Anchors | None, list[int]]] = []
     for data in ranks_of(profile):
@@ -28,9 +29,17 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
     whole = [d.rank for d, a, _ in chosen if a is None]
     if whole and spec.start is None and not spec.whole:
         if spec.anchor is None:
-            notes.append(f"no step or chunk range on {some_ranks(whole)}: the window is the whole capture")
+            notes.append(
+                Note("no-step-range", f"no step or chunk range on {some_ranks(whole)}: the window is the whole capture")
+            )
         else:
-            notes.append(f"no range matches --anchor {spec.anchor!r} on {some_ranks(whole)}: left out")
+            notes.append(
+                Note(
+                    "no-anchor-on-ranks",
+                    f"no range matches --anchor {spec.anchor!r} on {some_ranks(whole)}: left out",
+                    severity="warning",
+                )
+            )
     for data, anchors, picks in chosen:
         if spec.start is not None and spec.end is not None:
             spans.append(by_gpu_time(data, spec.start, spec.end))
@@ -41,12 +50,30 @@ def windows(profile: Profile, spec: WindowSpec) -> Windows:
             spans += [by_launch(data, anchors, k, spec.period) for k in picks]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
     if idle:
-        notes.append(f"{some_ranks(idle)}: no GPU work in the window (the capture may have ended early there)")
+        notes.append(
+            Note(
+                "no-gpu-work-in-window",
+                f"{some_ranks(idle)}: no GPU work in the window (the capture may have ended early there)",
+                severity="warning",
+                origin="recording",
+            )
+        )
     unlinked = sum(d.unlinked for d, _, _ in chosen)
     if unlinked:
-        notes.append(f"{unlinked} GPU ops have no launch record: placed by their GPU start")
+        notes.append(
+            Note(
+                "unlinked-ops",
+                f"{unlinked} GPU ops have no launch record: placed by their GPU start",
+                origin="recording",
+            )
+        )
     if spec.period and (last := [w.rank for w in spans if w.label != WHOLE and w.index + 1 == w.count]):
-        notes.append(f"{some_ranks(last)}: nothing follows the last instance, so its window ends with its last op")
+        notes.append(
+            Note(
+                "last-instance-open",
+                f"{some_ranks(last)}: nothing follows the last instance, so its window ends with its last op",
+            )
+        )
     return Windows(spans, notes, {d.rank: a for d, a, _ in chosen if a is not None})
 
 
@@ -63,7 +90,7 @@ def _pick(anchors: Anchors | None, spec: WindowSpec, rank: int) -> list[int]:
 
 
 def _match(
-    chosen: list[tuple[RankData, Anchors | None, list[int]]], notes: list[str]
+    chosen: list[tuple[RankData, Anchors | None, list[int]]], notes: list[Note]
 ) -> list[tuple[RankData, Anchors | None, list[int]]]:
     """The same label on every rank: the common one nearest to the first rank's median."""
     have = [(d, a) for d, a, _ in chosen if a is not None]
@@ -79,7 +106,7 @@ def _match(
     if k is None:
         raise CannotAnswer("no chunk has the same label on every rank", "leave out --match: each rank's own median")
     label = first.label[k]
-    notes.append(f"--match: {label!r} on every rank")
+    notes.append(Note("matched-label", f"--match: {label!r} on every rank"))
     return [(d, a, [a.label.index(label)] if a else []) for d, a, _ in chosen]
 
 
@@ -101,5 +128,7 @@ def _step(profile: Profile, spec: WindowSpec) -> Windows:
             chosen = windows(profile, replace(spec, anchor=STEPS))
         except CannotAnswer:
             chosen = windows(profile, replace(spec, whole=True, period=False, match=False))
-            chosen.notes.append("the trainer marks chunks, but no steps: the step is the whole capture")
+            chosen.notes.append(
+                Note("no-step-range", "the trainer marks chunks, but no steps: the step is the whole capture")
+            )
     return chosen

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.steps import anchors_of
+from stepscope.model.note import Note
 
 
-def cut_off(data: RankData) -> list[str]:
+def cut_off(data: RankData) -> list[Note]:
     """A note where the rank's last steps or chunks launched nothing; none otherwise."""
     anchors = anchors_of(data)
     if anchors is None or len(data.start) == 0:
@@ -15,6 +16,11 @@ def cut_off(data: RankData) -> list[str]:
     if not empty:
         return []
     return [
-        f"rank {data.rank}: no GPU work of its last {empty} of {len(anchors.label)} steps or chunks "
-        "(the capture may have ended early there)"
+        Note(
+            "cut-off",
+            f"rank {data.rank}: no GPU work of its last {empty} of {len(anchors.label)} steps or chunks "
+            "(the capture may have ended early there)",
+            severity="warning",
+            origin="recording",
+        )
     ]

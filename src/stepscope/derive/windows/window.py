@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.steps import Anchors
+from stepscope.model.note import Note
 
 #: Label of a window that is all that was captured.
 WHOLE = "(whole capture)"
@@ -50,7 +51,7 @@ class Windows:
     """The windows of a question, one per rank (more with `--index all`), and what was noted on the way."""
 
     spans: list[Window]
-    notes: list[str]
+    notes: list[Note]
     #: rank -> instances of its anchor, where windows are instances
     anchors: dict[int, Anchors] = field(default_factory=dict)
 

@@ -25,6 +25,7 @@ from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, mo
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Confidence, Finding
 from stepscope.findings.words import ms
+from stepscope.model.note import Note
 
 ID = "exposed-communication"
 
@@ -112,6 +113,6 @@ def _rate(case: Case, mine: dict[int, Part]) -> str:
     return f"; {float(size or 0) / 1e6:.1f} MB each at {float(rate or 0):.0f} GB/s (medians)"  # type: ignore[arg-type]
 
 
-def notes(case: Case) -> list[str]:
+def notes(case: Case) -> list[Note]:
     """Transfers that were left out."""
     return first_use_notes(case)

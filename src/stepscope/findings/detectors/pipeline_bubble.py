@@ -23,6 +23,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.words import ms
 from stepscope.model.labels import setups
+from stepscope.model.note import Note
 from stepscope.model.result import Result
 
 ID = "pipeline-bubble"
@@ -94,7 +95,7 @@ def _where(case: Case, rank: int) -> tuple[Place, ...]:
     return tuple(Place(rank, s - b, s) for s, b in mine.select("start_ns", "before_ns").iter_rows())
 
 
-def notes(case: Case) -> list[str]:
+def notes(case: Case) -> list[Note]:
     """The ideal bubble, where it is large."""
     found = case.once(bubble)
     share = found.summary.get("ideal_pct") if found is not None else None
@@ -104,6 +105,9 @@ def notes(case: Case) -> list[str]:
     more = ideal(Shape(s["schedule"], s["stages"], 2 * s["micro_batches"], s.get("virtual", 1), ()), {})
     then = f"; with twice as many micro-batches {100 * more:.0f} %" if more is not None else ""
     return [
-        f"the {s['schedule']} schedule itself leaves {share:.0f} % of the step idle with {s['micro_batches']} "
-        f"micro-batches on {s['stages']} stages{then}: no fault of the run, and in no finding"
+        Note(
+            "schedule-bubble",
+            f"the {s['schedule']} schedule itself leaves {share:.0f} % of the step idle with {s['micro_batches']} "
+            f"micro-batches on {s['stages']} stages{then}: no fault of the run, and in no finding",
+        )
     ]

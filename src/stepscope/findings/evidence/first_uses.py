@@ -12,6 +12,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.words import ms
+from stepscope.model.note import Note
 
 #: A first transfer that takes so many times as long as the median of its like made connections.
 _LONGER = 10.0
@@ -42,13 +43,17 @@ def remedy(case: Case) -> Change:
     return Change(transfer_less_ns=dict(case.once(first_uses).select("meeting", "over_ns").iter_rows()))
 
 
-def first_use_notes(case: Case) -> list[str]:
+def first_use_notes(case: Case) -> list[Note]:
     """What is not counted."""
     table = case.once(first_uses)
     if table.height == 0 or not case.material(int(table["over_ns"].sum()), 2.0):
         return []
     longest = table.sort("over_ns", descending=True).row(0, named=True)
     return [
-        f"{table.height} communications are the first over their links and make connections (the longest, a "
-        f"{longest['kind']}, for {ms(longest['over_ns'])}): counted in no finding; capture after more warm-up steps"
+        Note(
+            "first-uses",
+            f"{table.height} communications are the first over their links and make connections (the longest, a "
+            f"{longest['kind']}, for {ms(longest['over_ns'])}): counted in no finding; capture after more warm-up "
+            "steps",
+        )
     ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.registry import find, recipes
 from stepscope.nsys.recipes.spec import Outcome, Recipe
@@ -28,14 +29,26 @@ def run(profile: Profile, name: str, /, **given: Value) -> Outcome:
     return outcome
 
 
-def _torch_notes(profile: Profile, name: str) -> list[str]:
+def _torch_notes(profile: Profile, name: str) -> list[Note]:
     """What a torch trace cannot say."""
     if all(s.format != "kineto" for s in profile.sources):
         return []
-    notes: Mapping[str, str] = {
-        "nvtx": "ranges are torch's annotations; NVTX ranges are not in a torch trace",
-        "cuda_api": "only the CUDA calls that torch's profiler records are counted",
-        "nccl_sum": "calls are torch's records of collectives, not NCCL's own",
-        "nccl_gpu_proj_sum": "by the metadata that torch puts on kernels; kernels without any are not counted",
+    notes: Mapping[str, Note] = {
+        "nvtx": Note(
+            "not-in-torch-traces",
+            "ranges are torch's annotations; NVTX ranges are not in a torch trace",
+            origin="recording",
+        ),
+        "cuda_api": Note(
+            "not-in-torch-traces", "only the CUDA calls that torch's profiler records are counted", origin="recording"
+        ),
+        "nccl_sum": Note(
+            "not-in-torch-traces", "calls are torch's records of collectives, not NCCL's own", origin="recording"
+        ),
+        "nccl_gpu_proj_sum": Note(
+            "not-in-torch-traces",
+            "by the metadata that torch puts on kernels; kernels without any are not counted",
+            origin="recording",
+        ),
     }
-    return [text for prefix, text in notes.items() if name.startswith(prefix)]
+    return [note for prefix, note in notes.items() if name.startswith(prefix)]

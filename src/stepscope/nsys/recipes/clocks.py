@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
 
-def offsets(profile: Profile, notes: list[str]) -> dict[int, int]:
+def offsets(profile: Profile, notes: list[Note]) -> dict[int, int]:
     """What to add to each rank's times: how much later than the first its capture began, by the hosts' clocks."""
     infos = profile.sources
     used = dict(profile.ranks.select("rank", "source").iter_rows())
@@ -14,9 +15,22 @@ def offsets(profile: Profile, notes: list[str]) -> dict[int, int]:
     if len(began) == 1:
         return dict.fromkeys(used, 0)
     if len(known) < len(began):
-        notes.append("not every file says when its capture began: times are each file's own")
+        notes.append(
+            Note(
+                "no-session-time",
+                "not every file says when its capture began: times are each file's own",
+                severity="warning",
+                origin="recording",
+            )
+        )
         return dict.fromkeys(used, 0)
     hosts = profile.ranks["host"].n_unique()
     if hosts > 1:
-        notes.append(f"{hosts} hosts, by the clocks of each: `stepscope clocks` says how far these are apart")
+        notes.append(
+            Note(
+                "clocks-not-aligned",
+                f"{hosts} hosts, by the clocks of each: `stepscope clocks` says how far these are apart",
+                severity="warning",
+            )
+        )
     return {rank: (began[source] or 0) - min(known) for rank, source in used.items()}

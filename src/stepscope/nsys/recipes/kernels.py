@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Histogram
 from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, with_pid
@@ -33,7 +34,7 @@ def _hist(profile: Profile, args: Args) -> Outcome:
     bins = args.number("bins")
     if not 1 <= bins <= 1000:
         raise BadInput(f"--bins {bins}", "give a number from 1 to 1000")
-    notes: list[str] = []
+    notes: list[Note] = []
     counts = pl.concat(per_source(profile, _durations, args, notes))
     counts = counts.with_columns(pl.col("value").clip(1))
     if counts.height == 0:

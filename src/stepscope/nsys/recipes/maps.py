@@ -11,6 +11,7 @@ import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import union
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
 from stepscope.nsys.recipes.picture import HeatMap
@@ -28,7 +29,7 @@ _KERNEL = {"kernel_pct": ("compute", "comm")}
 _NCCL = {"all_pct": ("compute", "comm"), "nccl_pct": ("comm",), "compute_pct": ("compute",)}
 
 
-def edges_of(profile: Profile, extent: Mapping_, args: Args, clock: Mapping[int, int], notes: list[str]) -> I64:
+def edges_of(profile: Profile, extent: Mapping_, args: Args, clock: Mapping[int, int], notes: list[Note]) -> I64:
     """Edges of the bins on the common clock: from the first start to the last end on any rank, or as asked for."""
     bins = args.number("bins")
     if not 1 <= bins <= 10_000:
@@ -94,7 +95,7 @@ def _added(start: I64, end: I64, at: I64) -> I64:
 
 
 def _map(profile: Profile, args: Args, shown: Mapping[str, tuple[str, ...]]) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     clock = offsets(profile, notes)
     edges = edges_of(profile, _extent, args, clock, notes)
     mapping = partial(_used, edges=edges, clock=clock, shown=shown)
@@ -104,7 +105,7 @@ def _map(profile: Profile, args: Args, shown: Mapping[str, tuple[str, ...]]) -> 
     return _outcome(profile, pl.concat(frames), list(shown), edges, notes)
 
 
-def _outcome(profile: Profile, table: pl.DataFrame, shown: list[str], edges: I64, notes: list[str]) -> Outcome:
+def _outcome(profile: Profile, table: pl.DataFrame, shown: list[str], edges: I64, notes: list[Note]) -> Outcome:
     """A row per rank with the mean over the bins, the bins, and a heat map per column."""
     table = with_pid(profile, table.with_columns(round1(pl.col(c)) for c in shown)).sort("rank", "device", "bin")
     whole = table.group_by("rank", "pid", "device", maintain_order=True).agg(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
 from stepscope.nsys.recipes.maps import BINS, edges_of, unbounded
@@ -86,7 +87,7 @@ def _binned(view: View, args: Args, kind: _Kind, edges: I64, clock: Mapping[int,
 
 
 def _map(profile: Profile, args: Args, kind: _Kind) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     clock = offsets(profile, notes)
     edges = edges_of(profile, partial(_extent, kind=kind), args, clock, notes)
     frames = per_source(profile, partial(_binned, kind=kind, edges=edges, clock=clock), unbounded(args), [])
@@ -109,7 +110,13 @@ def _map(profile: Profile, args: Args, kind: _Kind) -> Outcome:
         rows = mine.group_by("rank", "device", maintain_order=True).agg("value")
         labels = [f"rank {rank} · {kind.device} {device}" for rank, device in rows.select("rank", "device").iter_rows()]
         pictures.append(HeatMap(str(name), labels, rows["value"].to_list(), int(edges[0]), int(edges[-1]), kind.unit))
-    notes.append("samples are the device's, whichever process ran: ranks that share one have the same")
+    notes.append(
+        Note(
+            "samples-of-device",
+            "samples are the device's, whichever process ran: ranks that share one have the same",
+            origin="recording",
+        )
+    )
     return Outcome({"ranks": whole, "analysis": table}, pictures, notes)
 
 
@@ -118,7 +125,7 @@ def _values(view: View, args: Args, kind: _Kind) -> pl.DataFrame:
 
 
 def _sum(profile: Profile, args: Args, kind: _Kind) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     counts = pl.concat(per_source(profile, partial(_values, kind=kind), args, notes))
     ranks = statistics(counts, ["rank", "device", "name"], "linear").drop("total")
     every = statistics(counts, ["name"], "linear").drop("total")

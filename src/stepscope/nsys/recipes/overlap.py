@@ -10,6 +10,7 @@ from stepscope.derive.comm.calls import sides_of
 from stepscope.derive.rank.data import COMM, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered, union
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Bars
 from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, with_pid
@@ -97,10 +98,17 @@ def _summed(trace: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def _overlap(profile: Profile, args: Args) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     trace = pl.concat(per_source(profile, _trace, args, notes))
     if trace["communicator"].null_count() == trace.height:
-        notes.append("no communicators and bytes: the capture has no NCCL payloads or collective metadata")
+        notes.append(
+            Note(
+                "no-payloads",
+                "no communicators and bytes: the capture has no NCCL payloads or collective metadata",
+                severity="warning",
+                origin="recording",
+            )
+        )
     every = _summed(trace, ["operation"]).sort("total_ns", descending=True)
     ranks = with_pid(profile, _summed(trace, ["rank", "operation"]))
     per_rank = _summed(trace, ["rank"])

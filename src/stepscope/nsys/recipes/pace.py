@@ -9,6 +9,7 @@ from functools import partial
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
 from stepscope.nsys.recipes.picture import Lines
@@ -59,7 +60,7 @@ def _instances(view: View, args: Args, source: Source, name: str) -> pl.DataFram
     return rows.decoded(rows.frame).filter(pl.col("name") == name).drop("name")
 
 
-def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[str]) -> str:
+def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[Note]) -> str:
     """The name asked for, or the one that takes longest of those that come more than once."""
     totals = pl.concat(per_source(profile, source, args, notes)).drop_nulls("name")
     totals = totals.group_by("name").agg(pl.all().sum()).sort("total", "name", descending=[True, False])
@@ -69,7 +70,7 @@ def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[str]) -> 
     if wanted is None:
         several = totals.filter(pl.col("n") > 1)
         name = str((several if several.height else totals)["name"][0])
-        notes.append(f"--name was not given: {name!r} takes longest")
+        notes.append(Note("name-chosen", f"--name was not given: {name!r} takes longest"))
         return name
     if wanted not in totals["name"]:
         near = difflib.get_close_matches(str(wanted), totals["name"].to_list(), n=1, cutoff=0.3)
@@ -78,7 +79,7 @@ def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[str]) -> 
 
 
 def _pace(profile: Profile, args: Args, source: Source) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     name = chosen(profile, partial(_totals, source=source), args, notes)
     clock = offsets(profile, notes)
     frames = per_source(profile, partial(_instances, source=source, name=name), args, [])
@@ -97,7 +98,7 @@ def _pace(profile: Profile, args: Args, source: Source) -> Outcome:
     )
     lacking = sorted(set(profile.rank_ids()) - set(found["rank"].to_list()))
     if lacking:
-        notes.append(f"none on rank{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))}")
+        notes.append(Note("ranks-without", f"none on rank{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))}"))
     trace = with_pid(profile, found.select("rank", "index", pl.exclude("rank", "index")))
     tables = {"rank_stats": _by_rank(profile, found), "delta_stats": _by_index(found), "trace": trace}
     tables |= {f"pace_{file}": _matrix(found, column) for file, column in _MATRICES.items()}

@@ -6,6 +6,7 @@ from functools import partial
 
 import polars as pl
 
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Bars
 from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, view_of
@@ -67,7 +68,7 @@ def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _listed(profile: Profile, args: Args, rule: str) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     table = _sorted(pl.concat(per_source(profile, partial(_found, rule=rule), args, notes)))
     ranks = table.group_by("rank", "pid").agg(
         pl.len().cast(pl.Int64).alias("n"),
@@ -77,7 +78,7 @@ def _listed(profile: Profile, args: Args, rule: str) -> Outcome:
     ranks = ranks.sort("rank")
     quiet = len(set(profile.rank_ids()) - set(table["rank"].to_list()))
     if quiet:
-        notes.append(f"nothing found on {quiet} of {profile.ranks.height} ranks")
+        notes.append(Note("ranks-without", f"nothing found on {quiet} of {profile.ranks.height} ranks"))
     picture = Bars(
         "Total by rank",
         [f"rank {r}" for r in ranks["rank"].to_list()],

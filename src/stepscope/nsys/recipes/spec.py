@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part
 from stepscope.nsys.reports.spec import Args, Argument, Value
@@ -33,7 +34,7 @@ class Outcome:
 
     tables: dict[str, pl.DataFrame]
     pictures: Sequence[Picture] = ()
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -80,7 +81,7 @@ def view_of(profile: Profile, args: Args) -> View:
     return View(profile, Part(start, end))
 
 
-def per_source(profile: Profile, mapping: Mapping_, args: Args, notes: list[str]) -> list[pl.DataFrame]:
+def per_source(profile: Profile, mapping: Mapping_, args: Args, notes: list[Note]) -> list[pl.DataFrame]:
     """`mapping` of every source's ranks, one source at a time.
 
     A source that lacks what it takes is left out with a note; where all do, the question cannot be answered.
@@ -91,7 +92,13 @@ def per_source(profile: Profile, mapping: Mapping_, args: Args, notes: list[str]
     if not frames:
         raise lacking[0]
     if lacking:
-        notes.append(f"{len(lacking)} of {len(found)} files left out: {lacking[0].message}")
+        notes.append(
+            Note(
+                "files-left-out",
+                f"{len(lacking)} of {len(found)} files left out: {lacking[0].message}",
+                severity="loss",
+            )
+        )
     return frames
 
 

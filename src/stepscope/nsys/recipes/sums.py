@@ -9,6 +9,7 @@ from functools import partial
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.nccl import call_bytes, kernel_bytes, nccl_calls, nccl_projections
 from stepscope.nsys.recipes.picture import Bars
@@ -76,7 +77,7 @@ class Sum:
     more: Mapping_ | None = None
 
     def __call__(self, profile: Profile, args: Args) -> Outcome:
-        notes: list[str] = []
+        notes: list[Note] = []
         counts = pl.concat(per_source(profile, partial(_counts, source=self.source), args, notes))
         if counts.height == 0:
             raise CannotAnswer(
@@ -94,7 +95,14 @@ class Sum:
                 ranks, every = _moved(ranks, moved, ["rank", "name"]), _moved(every, moved, ["name"])
                 extra = ["bytes", "communicators"]
             else:
-                notes.append("no bytes: the capture has no NCCL payloads (nsys export --include-blobs=true keeps them)")
+                notes.append(
+                    Note(
+                        "no-payloads",
+                        "no bytes: the capture has no NCCL payloads (nsys export --include-blobs=true keeps them)",
+                        severity="warning",
+                        origin="recording",
+                    )
+                )
         first = ["time_pct"] if self.share else []
         ranks = ranks.sort("rank", "total", "name", descending=[False, True, False])
         every = every.sort("total", "name", descending=[True, False])

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Tree
 from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, with_pid
@@ -72,7 +73,7 @@ def _climb(
 
 
 def _topdown(profile: Profile, args: Args) -> Outcome:
-    notes: list[str] = []
+    notes: list[Note] = []
     by_rank = pl.concat(per_source(profile, _paths, args, notes))
     every = by_rank.group_by("path", "depth").agg(
         pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part, part_of
 from stepscope.nsys.reports.registry import DEFAULT_REPORTS, all_rules, find, reports
@@ -31,7 +32,7 @@ class Answer:
 
     report: Report
     frame: pl.DataFrame
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 class Asker:
@@ -49,23 +50,39 @@ class Asker:
             raise AssertionError(f"{report.name}: {frame.columns} are not its columns")
         return Answer(report, frame, [*self._graphs(report), *self._torch(report, args, frame)])
 
-    def _graphs(self, report: Report) -> list[str]:
+    def _graphs(self, report: Report) -> list[Note]:
         """nsys knows no CUDA graph that was recorded whole: to its reports the GPU idles meanwhile."""
         if "gpu" not in report.name and "kern" not in report.name:
             return []
         whole = int((self.profile.ops["kind"] == "graph").sum())
-        return [f"{whole} CUDA graphs recorded whole are left out, as in nsys: the GPU looks idle"] if whole else []
+        text = f"{whole} CUDA graphs recorded whole are left out, as in nsys: the GPU looks idle"
+        return [Note("graphs-whole", text, severity="warning", origin="recording")] if whole else []
 
-    def _torch(self, report: Report, args: Args, frame: pl.DataFrame) -> list[str]:
+    def _torch(self, report: Report, args: Args, frame: pl.DataFrame) -> list[Note]:
         """What a torch trace cannot say: it has fewer kinds of records than nsys, and fewer columns in them."""
         if frame.height == 0 or all(s.format != "kineto" for s in self.profile.sources):
             return []
         blank = [c.name for c, s in zip(report.columns, frame.get_columns(), strict=True) if s.null_count() == len(s)]
-        notes = [f"torch traces do not record: {', '.join(blank)}"] if blank else []
+        notes = []
+        if blank:
+            text = f"torch traces do not record: {', '.join(blank)}"
+            notes.append(Note("not-in-torch-traces", text, origin="recording"))
         if report.name.startswith("nvtx") or args.flag("nvtx-name"):
-            notes.append("ranges are torch's annotations; NVTX ranges are not in a torch trace")
+            notes.append(
+                Note(
+                    "not-in-torch-traces",
+                    "ranges are torch's annotations; NVTX ranges are not in a torch trace",
+                    origin="recording",
+                )
+            )
         if "api" in report.name or "exec" in report.name:
-            notes.append("only the CUDA calls that torch's profiler records are counted")
+            notes.append(
+                Note(
+                    "not-in-torch-traces",
+                    "only the CUDA calls that torch's profiler records are counted",
+                    origin="recording",
+                )
+            )
         return notes
 
 

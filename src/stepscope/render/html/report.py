@@ -72,7 +72,7 @@ def _data(report: Report) -> dict[str, Any]:
         "parts": {p.id: _part(p) for p in (report.breakdown, *report.parts)},
         "timeline": _part(report.timeline.part) if report.timeline is not None else None,
         "missing": [{"title": m.title, "why": m.why} for m in report.missing],
-        "notes": report.notes,
+        "notes": list(map(str, report.notes)),
     }
 
 

@@ -15,6 +15,7 @@ from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model import schema
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.kineto import comms, processes
@@ -102,7 +103,14 @@ class _Trace:
         for name in list(raw):
             frame = self._found.assign(raw.pop(name))
             if lost := frame["proc"].null_count():
-                self.quality.note(f"{lost} {name} belong to no known rank of this merged file: left out")
+                self.quality.note(
+                    Note(
+                        "rows-left-out",
+                        f"{lost} {name} belong to no known rank of this merged file: left out",
+                        severity="loss",
+                        origin="import",
+                    )
+                )
                 frame = frame.drop_nulls("proc")
             tables[name] = frame
         marks = tables.pop(MARKS, None)
@@ -114,13 +122,38 @@ class _Trace:
 
     def _note(self, chunks: EventChunks, collector: Collector) -> None:
         if chunks.mended:
-            self.quality.note("the JSON has flaws (NaN, raw control characters or the like) that were mended")
+            self.quality.note(
+                Note(
+                    "json-mended",
+                    "the JSON has flaws (NaN, raw control characters or the like) that were mended",
+                    severity="warning",
+                    origin="import",
+                )
+            )
         if chunks.unclosed:
-            self.quality.note("the list of events is not closed: events may be missing at its end")
+            self.quality.note(
+                Note(
+                    "file-cut-short",
+                    "the list of events is not closed: events may be missing at its end",
+                    severity="loss",
+                    origin="import",
+                )
+            )
         if collector.absurd:
-            self.quality.note(f"{collector.absurd} events with an impossible time (negative or over a year) left out")
+            self.quality.note(
+                Note(
+                    "rows-left-out",
+                    f"{collector.absurd} events with an impossible time (negative or over a year) left out",
+                    severity="loss",
+                    origin="import",
+                )
+            )
         for category, count in collector.unknown.most_common(8):
-            self.quality.note(f"{count} events of the unknown category {category!r} left out")
+            self.quality.note(
+                Note(
+                    "unknown-category", f"{count} events of the unknown category {category!r} left out", origin="import"
+                )
+            )
 
 
 @contextmanager

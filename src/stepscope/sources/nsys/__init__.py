@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from stepscope.model.note import Note
 from stepscope.sources.nsys.parquet import ParquetTables, is_parquet_dir
 from stepscope.sources.nsys.report import export_report
 from stepscope.sources.nsys.source import NsysSource
@@ -26,7 +27,14 @@ def open_sqlite(path: str | Path) -> NsysSource:
     source = NsysSource(SqliteTables(path), path, "nsys-sqlite")
     log = path.with_name(path.name + "-wal")
     if log.is_file() and log.stat().st_size:
-        source.quality.note(f"{log.name} holds changes that were never merged into the file: not read")
+        source.quality.note(
+            Note(
+                "unmerged-log",
+                f"{log.name} holds changes that were never merged into the file: not read",
+                severity="loss",
+                origin="import",
+            )
+        )
     return source
 
 

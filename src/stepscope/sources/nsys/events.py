@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.source import Chunk, Quality, canonical, conform
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME, Event
 from stepscope.sources.nsys.strings import Names, Strings
@@ -43,7 +44,14 @@ class Export:
     def left_out(self, what: str, count: int, why: str) -> None:
         """Loss never looks like zero."""
         if count:
-            self.quality.note(f"{what}: left out {count} row{'s' if count > 1 else ''} {why}")
+            self.quality.note(
+                Note(
+                    "rows-left-out",
+                    f"{what}: left out {count} row{'s' if count > 1 else ''} {why}",
+                    severity="loss",
+                    origin="import",
+                )
+            )
 
     def proc_of(self, ids: pl.Series) -> pl.Series:
         """The process of each global id; null for processes that are no rank."""

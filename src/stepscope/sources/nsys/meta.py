@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from stepscope.model.note import Note
 from stepscope.model.source import Quality, SourceInfo
 from stepscope.sources.nsys.tables import Tables
 
@@ -60,9 +61,18 @@ def note_diagnostics(tables: Tables, quality: Quality) -> None:
     losses_first = sorted(found.items(), key=lambda item: (not _LOSS.search(item[0]), -item[1]))
     for text, count in losses_first[:_MAX_NOTES]:
         times = f" ({count} times)" if count > 1 else ""
-        quality.note(f"the profiler warned{times}: {text}")
+        quality.note(
+            Note("profiler-warning", f"the profiler warned{times}: {text}", severity="warning", origin="recording")
+        )
     if len(found) > _MAX_NOTES:
-        quality.note(f"the profiler gave {len(found) - _MAX_NOTES} more kinds of warning")
+        quality.note(
+            Note(
+                "profiler-warning",
+                f"the profiler gave {len(found) - _MAX_NOTES} more kinds of warning",
+                severity="warning",
+                origin="recording",
+            )
+        )
 
 
 def _public(text: str, hosts: list[str]) -> str:

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.errors import BadInput, StepscopeError
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys import mapping
@@ -89,5 +90,12 @@ class NsysSource:
             what = f"{type(error).__name__}: {error}".splitlines()[0][:120]
             raise BadInput(f"{self.path}: its {table} cannot be read ({what})", "export the report again") from error
         if table == "ops" and part == "core" and (nameless := chunk.frame["name"].null_count()):
-            self.quality.note(f"{nameless} GPU ops have no name in StringIds: they count as compute, whatever they are")
+            self.quality.note(
+                Note(
+                    "ops-nameless",
+                    f"{nameless} GPU ops have no name in StringIds: they count as compute, whatever they are",
+                    severity="warning",
+                    origin="recording",
+                )
+            )
         return chunk

@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Any
 
 from stepscope.errors import BadInput
+from stepscope.model.note import Note
 
 FIRST = ("tA0", "tA1", "tSend", "tRecv", "tDecode", "tEmit")
 SECOND = ("tB0", "tB1")
@@ -52,7 +53,7 @@ class Log:
     stamps: dict[tuple[Process, int, str], int] = field(default_factory=dict)
     timers: list[Timer] = field(default_factory=list)
     queue_depth: int | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 def parse(lines: Iterable[str], name: str) -> Log:
@@ -77,7 +78,11 @@ def parse(lines: Iterable[str], name: str) -> Log:
         if "k" not in record and "block" not in record:
             defaults |= {key: record[key] for key in ("unit", "rank", "role") if key in record}
     if broken is not None:
-        log.notes.append(f"the last line ({broken[0]}) is cut off: left out")
+        log.notes.append(
+            Note(
+                "file-cut-short", f"the last line ({broken[0]}) is cut off: left out", severity="loss", origin="import"
+            )
+        )
     return log
 
 

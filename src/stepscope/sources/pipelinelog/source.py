@@ -14,6 +14,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
+from stepscope.model.note import Note
 from stepscope.model.schema import PROCESSES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.pipelinelog.records import LEADER, Log, Process, parse
@@ -77,9 +78,23 @@ class PipelineLog:
                     backward += first in of and last in of
             rows += [self._range(who, f"{text} k={k}", of[t], of[t], "mark") for text, t in _MOMENTS if t in of]
         if half:
-            self.quality.note(f"{half} intervals have only one of their two times: left out")
+            self.quality.note(
+                Note(
+                    "rows-left-out",
+                    f"{half} intervals have only one of their two times: left out",
+                    severity="loss",
+                    origin="import",
+                )
+            )
         if backward:
-            self.quality.note(f"{backward} intervals end before they start: left out")
+            self.quality.note(
+                Note(
+                    "rows-left-out",
+                    f"{backward} intervals end before they start: left out",
+                    severity="loss",
+                    origin="import",
+                )
+            )
         if log.queue_depth is not None and rows:
             rows.append(
                 {**rows[0], "name": f"pp:queue_depth={log.queue_depth}", "kind": "mark", "end_ns": rows[0]["start_ns"]}
