@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-import pytest
-
 from stepscope.simulate.engine.network import Network, Transfer
 from stepscope.simulate.engine.rank import RankSim, Wait
-from stepscope.simulate.engine.record import Tables
+from stepscope.simulate.engine.record import BY_LAUNCH, Tables
 from stepscope.simulate.job import costs
 from stepscope.simulate.job.blocks import Block, Names, jitter_table
 from stepscope.simulate.job.kernels import COMPUTE, DP, EP
@@ -17,10 +15,10 @@ from stepscope.simulate.job.mesh import Mesh, build
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.programs.execute import Job, drive
 from stepscope.simulate.trace.trace import SimGroup
-from stepscope.simulate.truth.causes import cause_of
+from stepscope.simulate.truth.causes import waits_of_host
 from stepscope.simulate.truth.meetings import Meetings, bus_factor, ranks_text
 from stepscope.simulate.truth.path import path_rows
-from stepscope.simulate.truth.stragglers import straggler_rows
+from stepscope.simulate.truth.stragglers import added_wait, gaps_of
 
 FLAT = jitter_table("none", 0.0)
 Program = Callable[[RankSim, dict[int, Block]], Wait]
@@ -83,10 +81,9 @@ def test_a_synchronize_returns_when_the_gpu_is_done() -> None:
     sim = job([program], [(0,)], 100_000).sims[0]
     assert sim.call_end[1] == sim.op_end[0] + costs.SYNC_RETURN
     assert sim.op_start[1] == launch(sim.call_end[1])[1]
-    # The second kernel hung on the host, which hung on the first.
-    cause, between = cause_of(sim)
-    assert cause.tolist() == [-1, 0]
-    assert between[1] == sim.op_start[1] - sim.op_end[0]
+    # The second kernel waited for the host, which waited for the first.
+    assert [w.tolist() for w in waits_of_host(sim)] == [[1], [0], [0]]
+    assert sim.op_why[1] == BY_LAUNCH
 
 
 def test_a_full_queue_blocks_the_launch() -> None:
@@ -152,11 +149,11 @@ def test_a_batch_of_transfers_ends_with_its_last_one() -> None:
     ]
 
 
-def chain() -> Job:
+def chain(took: int = 500_000) -> Job:
     """Rank 0 is slow; 1 waits for it in one group, and so comes late to 2 in another."""
 
     def slow(sim: RankSim, block: dict[int, Block]) -> Wait:
-        sim.compute(block[500_000])
+        sim.compute(block[took])
         yield from sim.collective("all_reduce", 0, 1_000, COMPUTE)
 
     def victim(sim: RankSim, block: dict[int, Block]) -> Wait:
@@ -169,19 +166,16 @@ def chain() -> Job:
         yield from sim.collective("all_reduce", 1, 1_000, COMPUTE)
         sim.compute(block[100_000])
 
-    return job([slow, victim, waiting], [(0, 1), (1, 2)], 500_000, 100_000)
+    return job([slow, victim, waiting], [(0, 1), (1, 2)], took, 100_000)
 
 
-def test_blame_passes_on_to_its_root() -> None:
-    done = chain()
-    rows = {row["rank"]: row for row in straggler_rows(done, Meetings(done))}
-    # Rank 1 adds its own transfer and gap to what it was kept for; the 400 µs are rank 0's, twice.
-    assert rows[0]["late_ns"] == 2 * 400_000
-    assert 0 < rows[1]["late_ns"] < 20_000
-    assert rows[1]["raw_ns"] == 400_000 + rows[1]["late_ns"]
-    assert rows[2]["late_ns"] == 0
-    assert rows[0]["cause"] == "compute"
-    assert sum(row["share_pct"] for row in rows.values()) == pytest.approx(100)
+def test_what_a_fault_adds_is_the_difference_to_the_job_without_it() -> None:
+    """Rank 0 computes 500 µs, not 200: rank 1, there after 100, waits 300 longer, and rank 2 as much longer for it."""
+    slow, quick = chain(500_000), chain(200_000)
+    gaps = [gaps_of(Meetings(done)) for done in (slow, quick)]
+    assert gaps[0][0] == 400_000 and gaps[1][0] == 100_000
+    assert added_wait(*gaps) == 2 * 300_000
+    assert added_wait(*gaps[::-1]) == 0  # less than without: they waited before
 
 
 def test_the_critical_path_goes_through_the_last_arrivals() -> None:

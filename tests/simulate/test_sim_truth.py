@@ -86,8 +86,14 @@ def test_collectives_are_whole(found: dict[str, Any], scenario: Scenario) -> Non
     assert len({(r["group"], r["op"], r["seq"], r["ranks"]) for r in rows}) == len(rows)
     assert all(r["transfer_ns"] > 0 and r["max_wait_ns"] >= 0 for r in rows)
     assert all(r["busbw_gbps"] > 0 for r in rows)
-    total = sum(r["share_pct"] for r in found["stragglers"]["rows"])
-    assert total == pytest.approx(100) or scenario.world == 1
+    stragglers = found["stragglers"]["rows"]
+    assert sum(r["share_pct"] for r in stragglers) == pytest.approx(100 if any(r["late_ns"] for r in stragglers) else 0)
+    assert {r["rank"] for r in stragglers if r["cause"]} == _hit(scenario)
+
+
+def _hit(scenario: Scenario) -> set[int]:
+    """Ranks that a fault of some ranks alone is on."""
+    return {f.params["rank"] for f in scenario.planted if f.params.get("rank") is not None}
 
 
 def test_the_truth_is_json_and_the_same_every_time(scenario: Scenario, found: dict[str, Any]) -> None:

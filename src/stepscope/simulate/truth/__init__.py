@@ -2,8 +2,8 @@
 
 `truth(job)` is a plain dictionary for JSON. Every command has `rows` in its columns (docs/cli.md), and `total`, the
 number of rows before a very long table was cut (`idle` and `exposed` then keep the longest). What the documents leave
-open is fixed by the docstrings of this package: the pieces of a gap in `idle`, the passing on of blame in `stragglers`,
-the segments of a critical path in `path`, the bubble in `pipeline`.
+open is fixed by the docstrings of this package: the pieces of a gap in `idle`, the lateness in `stragglers`, the
+segments of a critical path in `path`, the bubble in `pipeline`.
 
 Rows about one rank are on the clock of its node, as its file has them. Rows across ranks (`collectives`, `stragglers`,
 `critical-path`) are on the true clock. `clocks` gives each host's clock minus that of the first host, at t=0 of the
@@ -33,7 +33,7 @@ from stepscope.simulate.truth.onerank import (
 )
 from stepscope.simulate.truth.path import path_rows
 from stepscope.simulate.truth.pipeline import bubble_row
-from stepscope.simulate.truth.stragglers import straggler_rows
+from stepscope.simulate.truth.stragglers import hit, straggler_rows
 from stepscope.simulate.truth.windows import iteration_rows, span, window_row
 
 SCHEMA = "stepscope-truth/1"
@@ -53,10 +53,11 @@ def truth(job: Job) -> dict[str, Any]:
     found |= _each_rank(job)
     meetings = Meetings(job)
     found["collectives"] = _section(meetings.rows())
-    found["stragglers"] = _section(straggler_rows(job, meetings))
+    without = _without_each_fault(job)
+    found["stragglers"] = _section(straggler_rows(job, meetings, without))
     found["critical-path"] = _path(job, meetings)
     found["steps"] = step_times(job)
-    found["faults"] = _faults(job)
+    found["faults"] = _faults(job, without)
     return found
 
 
@@ -159,32 +160,27 @@ def step_times(job: Job) -> list[int]:
     return [b - a for a, b in pairwise(ends)]
 
 
-def _faults(job: Job) -> Rows:
-    """Every planted fault, with the time per step that it costs: the job is run again without it."""
-    s, mine = job.scenario, step_times(job)
+def _without_each_fault(job: Job) -> list[Job]:
+    """For every planted fault, the same job run without it."""
+    s = job.scenario
+    # A wrong clock changes what is recorded, not what happened.
+    return [job if f.name == "clock" else engine.run(engine.without(s, i)) for i, f in enumerate(s.planted)]
+
+
+def _faults(job: Job, without: list[Job]) -> Rows:
+    """Every planted fault, with the time per step that it costs."""
+    s, times = job.scenario, step_times(job)
     rows: Rows = []
-    for i, fault in enumerate(s.planted):
-        # A wrong clock changes what is recorded, not what happened.
-        other = mine if fault.name == "clock" else step_times(engine.run(engine.without(s, i)))
-        saved = sorted(a - b for a, b in zip(mine, other, strict=True))
-        ranks = [r.rank for r in job.mesh.ranks if _hits(fault, r.rank, r.node)]
+    for i, (fault, other) in enumerate(zip(s.planted, without, strict=True)):
+        saved = sorted(a - b for a, b in zip(times, step_times(other), strict=True))
         rows.append(
             {
                 "fault": s.faults[i],
                 "name": fault.name,
                 "params": fault.params,
-                "ranks": ranks,
-                "step_ns": sorted(mine)[len(mine) // 2],
+                "ranks": hit(job, fault),
+                "step_ns": sorted(times)[len(times) // 2],
                 "recoverable_ns": saved[len(saved) // 2],
             }
         )
     return rows
-
-
-def _hits(fault: Any, rank: int, node: int) -> bool:
-    pair = fault.pair()
-    if pair is not None:
-        return rank in pair
-    if fault.params.get("node") is not None:
-        return bool(fault.params["node"] == node)
-    return bool(fault.hits(rank))

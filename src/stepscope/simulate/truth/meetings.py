@@ -23,7 +23,6 @@ class Meetings:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        world = job.scenario.world
         sizes = [len(sim.op_start) for sim in job.sims]
         #: ops of all ranks in one row of numbers
         self.base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -60,7 +59,6 @@ class Meetings:
         #: when this side had it; the kernel may go on with other transfers
         self.done = np.concatenate([np.zeros(len(op), np.int64), t[7], t[8]])[order]
         self.n = np.diff(np.append(self.first, len(self.rank)))
-        self._key = self.meeting * world + self.rank
 
     @cached_property
     def _by_arrival(self) -> I64:
@@ -77,12 +75,6 @@ class Meetings:
         """Side of the last but one."""
         found: I64 = self._by_arrival[self.first + np.maximum(self.n - 2, 0)]
         return found
-
-    def side(self, meeting: I64, rank: I64) -> I64:
-        """The side of a rank at a meeting, -1 where it was not there."""
-        wanted = meeting * self.job.scenario.world + rank
-        at = np.minimum(np.searchsorted(self._key, wanted), len(self._key) - 1)
-        return np.where(self._key[at] == wanted, at, -1)
 
     @cached_property
     def side_of_op(self) -> I64:
