@@ -1,4 +1,4 @@
-"""Write cli.md, model.md, recipes.md, parts of diagnoses.md and README.md, and the stub of the methods.
+"""Write cli.md, model.md, recipes.md, thresholds.md, parts of diagnoses.md and README.md, and the stub of the methods.
 
 `--check` only looks at them.
 """
@@ -21,7 +21,9 @@ from stepscope import questions
 from stepscope.api.options import WINDOW_KEYWORDS
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
+from stepscope.derive.peers import thresholds as peers_thresholds
 from stepscope.derive.windows.spec import WindowSpec
+from stepscope.findings import thresholds as findings_thresholds
 from stepscope.findings.order import ORDER, After
 from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
@@ -223,6 +225,34 @@ def _finding(row: After) -> str:
     return f"`{row.finding}`" + (f" ({row.kind})" if row.kind else "")
 
 
+# -- thresholds.md -----------------------------------------------------------------------------------------------------
+
+
+def thresholds_md() -> str:
+    out = [GENERATED, "# Thresholds", ""]
+    out += [
+        "Every number on which a verdict turns, why it is that number, and what it rests on: tests, decisions, and",
+        "traces as [diagnoses.md](diagnoses.md) names them.",
+        "",
+    ]
+    for title, thresholds in (
+        ("What `diagnose` judges by", findings_thresholds),
+        ("A rank or a link beside its peers: `stragglers`, `diagnose`, `critical-path --what-if`", peers_thresholds),
+    ):
+        named = thresholds.THRESHOLDS.items()
+        rows = ((f"`{name}`", str(t), t.why, ", ".join(map(_source, t.rests_on))) for name, t in named)
+        out += [f"## {title}", "", *table(("threshold", "value", "because", "rests on"), rows)]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _source(text: str) -> str:
+    """A decision as a link, files and traces as code."""
+    if not text.startswith("decision "):
+        return f"`{text}`"
+    page = next((HERE / "decisions").glob(f"{text.removeprefix('decision ')}-*.md"))
+    return f"[{text}](decisions/{page.name})"
+
+
 # -- README.md ---------------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +359,7 @@ PAGES = {
     "model.md": model_md,
     "recipes.md": recipes_md,
     "diagnoses.md": diagnoses_md,
+    "thresholds.md": thresholds_md,
     "../README.md": readme_md,
     "../src/stepscope/api/methods.pyi": methods_pyi,
 }

@@ -24,15 +24,14 @@ from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.order import credited_before
 from stepscope.findings.registry import remedy
+from stepscope.findings.thresholds import BETWEEN_STEPS, LOOKED_AT
 from stepscope.intervals import Spans, subtract, union
 from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
+from stepscope.model.threshold import Threshold
 
 T = TypeVar("T")
-
-#: Idle time between steps counts from this share of the step on.
-_BETWEEN = 0.02
 
 
 class Case:
@@ -102,7 +101,7 @@ class Case:
     def between_ns(self) -> int:
         """How long all ranks were idle between the steps; 0 where that is hardly anything."""
         shortest = min((s.length() for s in self.between.values()), default=0)
-        return shortest if shortest >= _BETWEEN * self._path_ns else 0
+        return shortest if shortest >= BETWEEN_STEPS.share * self._path_ns else 0
 
     @property
     def _path_ns(self) -> int:
@@ -187,6 +186,6 @@ class Case:
         """Per cent of the step."""
         return 100.0 * ns / self.step_ns
 
-    def material(self, ns: int, pct: float = 0.5) -> bool:
+    def material(self, ns: int, least: Threshold = LOOKED_AT) -> bool:
         """Whether so much of the window is worth a closer look: a replay costs time."""
-        return 100.0 * ns / self.steps / self.step_ns >= pct
+        return 100.0 * ns / self.steps / self.step_ns >= least.value

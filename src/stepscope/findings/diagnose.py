@@ -19,6 +19,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
 from stepscope.findings.text import clean, statement
+from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -36,8 +37,6 @@ COLUMNS = (
     Col("stage", "stage of the layer, or pipeline stage, where it is in one"),
     Col("where", "moments to look at: rank, start_ns, end_ns (the rank's own time), stream"),
 )
-#: A healthy trace has nothing above this share of the step (per cent); less is not shown unless asked for.
-SHOWN = 2.0
 
 
 def diagnose(
@@ -46,7 +45,7 @@ def diagnose(
     *,
     fail_on: Annotated[tuple[str, ...], "exit 1 on a finding: its id, or a share as in 5%; may be repeated"] = (),
     only: Annotated[tuple[str, ...], "look for this alone, by id; may be repeated"] = (),
-    least: Annotated[float, "leave out findings below this share of the step, per cent"] = SHOWN,
+    least: Annotated[float, "leave out findings below this share of the step, per cent"] = SHOWN.value,
     align: Align = "auto",
 ) -> Result:
     conditions = [_condition(text) for text in fail_on]
@@ -62,7 +61,7 @@ def diagnose(
                 "smaller-findings", f"{small} smaller finding{each} below {least:g} % of the step: --least 0 lists them"
             )
         )
-    said = statement(case, shown[0]) if shown else clean(case)
+    said = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
         "clean": not shown,

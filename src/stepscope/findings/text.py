@@ -14,9 +14,10 @@ def statement(case: Case, f: Finding) -> str:
     return f"{f.title}: {figure} could come back, on {_ranks(case, f)}{_conditions(case)}."
 
 
-def clean(case: Case) -> str:
-    """A clean bill."""
-    return f"Nothing above 2 % of the {_ms(case.step_ns)} step stands out on {_some(case.ranks)}{_conditions(case)}."
+def clean(case: Case, least: float) -> str:
+    """A clean bill: nothing from this share of the step on, in per cent."""
+    what = f"Nothing above {least:g} % of the {_ms(case.step_ns)} step"
+    return f"{what} stands out on {_some(case.ranks)}{_conditions(case)}."
 
 
 def _ranks(case: Case, f: Finding) -> str:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from stepscope.derive.peers.compute import (
     KERNELS,
-    MATERIAL,
     Compared,
     compare,
     longer,
     recorded_whole,
     same_work,
 )
+from stepscope.derive.peers.thresholds import WORTH_A_NAME
 
 #: name -> (launches, ns in all, variance of one)
 Kernels = dict[str, tuple[int, int, float]]
@@ -66,8 +66,8 @@ def test_what_gpus_differ_by_is_not_an_excess():
 
 def test_what_a_stretch_would_not_notice_is_not_named():
     compared = beside(job(), job(1200, 600), job())
-    assert named(compared, int(300 / MATERIAL)) == {1}
-    assert named(compared, int(301 / MATERIAL)) == set()
+    assert named(compared, int(300 / WORTH_A_NAME.share)) == {1}
+    assert named(compared, int(301 / WORTH_A_NAME.share)) == set()
 
 
 def test_what_kernels_vary_by_is_chance():

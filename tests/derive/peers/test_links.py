@@ -13,7 +13,8 @@ from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.calls import GROUPS, SIDES
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.derive.comm.matching import match
-from stepscope.derive.peers.links import FEWEST, SLOW, SlowLinks, slow_links
+from stepscope.derive.peers.links import SlowLinks, slow_links
+from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS, SLOW_LINK
 
 #: Transfers of a link, one after the other: what each takes.
 Times = dict[tuple[int, ...], list[int]]
@@ -75,7 +76,7 @@ def test_a_pair_that_takes_twice_as_long():
 
 
 def test_how_slow_is_slow():
-    for factor, slow in ((SLOW - 0.02, False), (SLOW + 0.02, True)):
+    for factor, slow in ((SLOW_LINK.value - 0.02, False), (SLOW_LINK.value + 0.02, True)):
         times = [round(100 * factor)] * 6
         assert (slow_links(job({(0, 1): QUICK, (2, 3): times}, ONE_HOST), 1000) is not None) == slow
 
@@ -87,9 +88,10 @@ def test_transfers_that_vary_as_much_as_links_differ_are_chance():
 
 
 def test_a_few_transfers_say_nothing():
-    for n in (FEWEST - 1, FEWEST):
+    fewest = int(FEWEST_TRANSFERS.value)
+    for n in (fewest - 1, fewest):
         found = slow_links(job({(0, 1): QUICK, (2, 3): SLOWER[:n]}, ONE_HOST), 1000)
-        assert (found is not None) == (n == FEWEST)
+        assert (found is not None) == (n == fewest)
 
 
 def test_one_long_transfer_makes_no_link_slow():

@@ -19,24 +19,13 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
+from stepscope.derive.peers.thresholds import ALIKE, ALL_BUT, BEYOND_CHANCE, RECORDED_WHOLE, WORTH_A_NAME
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
-
-#: Share of the stretch from which an excess is worth a name: less is not shown by `diagnose` either.
-MATERIAL = 0.02
-#: Compute within this factor of the usual is as long: clocks of like GPUs differ.
-ALIKE = 1.03
-#: Standard errors by which an excess must exceed what single kernels vary by. Ranks that share a GPU differ by up to
-#: 1.8 on healthy captures; planted faults begin at 2.3 (a GPU that is 5 % slower, over one step): decision 0018.
-SURE = 2.0
-#: A GPU is slow where all but this share of its compute takes longer.
-BUT = 0.2
-#: A rank with less than this share of its peers' communications has recorded less than they have.
-WHOLE = 0.9
 
 #: Compute kernels of a stretch, per rank and name; `variance` is that of one kernel's time.
 KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -71,22 +60,22 @@ class Compared:
     @property
     def much(self) -> bool:
         """Whether the excess is beyond what like GPUs differ by."""
-        return self.excess_ns > (ALIKE - 1) * float(self.kernels["like_ns"].sum())
+        return self.excess_ns > (ALIKE.value - 1) * float(self.kernels["like_ns"].sum())
 
     @property
     def sure(self) -> bool:
         """Whether the excess is beyond what single kernels vary by."""
-        return self.excess_ns > SURE * self.chance_ns
+        return self.excess_ns > BEYOND_CHANCE.value * self.chance_ns
 
     @property
     def slow_gpu(self) -> bool:
         """Whether nearly all of its compute takes longer; else it has more to do."""
-        return self.ratio_at(BUT) >= ALIKE
+        return self.ratio_at(ALL_BUT.share) >= ALIKE.value
 
     @property
     def slower(self) -> pl.DataFrame:
         """Kernels that take longer in all than the peers' do, most beyond first."""
-        longer = self.kernels.filter(pl.col("ns") > ALIKE * pl.col("like_ns"))
+        longer = self.kernels.filter(pl.col("ns") > ALIKE.value * pl.col("like_ns"))
         return longer.sort([pl.col("ns") - pl.col("like_ns"), "name"], descending=[True, False])
 
     def ratio_at(self, share: float) -> float:
@@ -101,7 +90,7 @@ class Compared:
         """For a replay: what makes its kernels as long as its peers', but for a share of the difference."""
         ratio = (pl.col("like_ns") + keep * (pl.col("ns") - pl.col("like_ns"))) / pl.col("ns")
         table = self.kernels.filter(pl.col("ns") > 0).select("name", ratio.alias("factor"))
-        return dict(table.filter((pl.col("factor") * ALIKE < 1) | (pl.col("factor") > ALIKE)).iter_rows())
+        return dict(table.filter((pl.col("factor") * ALIKE.value < 1) | (pl.col("factor") > ALIKE.value)).iter_rows())
 
 
 def kernels_of(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
@@ -153,7 +142,7 @@ def recorded_whole(communications: Mapping[int, int], groups: Mapping[int, str])
     most: dict[str, int] = {}
     for rank, n in communications.items():
         most[groups[rank]] = max(most.get(groups[rank], 0), n)
-    return {rank for rank, n in communications.items() if n >= WHOLE * most[groups[rank]]}
+    return {rank for rank, n in communications.items() if n >= RECORDED_WHOLE.share * most[groups[rank]]}
 
 
 def compare(kernels: pl.DataFrame, groups: Mapping[int, str], whole: set[int]) -> dict[int, Compared]:
@@ -189,7 +178,7 @@ def longer(
 
     Of ranks that are `known` to be slow, from a longer stretch around this one, a short one need not prove it again.
     """
-    worth = {r: c for r, c in compared.items() if c.much and c.excess_ns >= MATERIAL * stretch_ns}
+    worth = {r: c for r, c in compared.items() if c.much and c.excess_ns >= WORTH_A_NAME.share * stretch_ns}
     clear = {r: c for r, c in worth.items() if c.sure or r in known}
     # Kernels of other stages have other shapes: only a rank that is slow in all of them stands out.
     return {r: c for r, c in clear.items() if not c.alone or c.slow_gpu}

@@ -14,19 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.peers.compute import MATERIAL
+from stepscope.derive.peers.thresholds import HOST_LEAST, HOST_MUCH, HOST_SPREADS, HOST_TIMES, WORTH_A_NAME
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-
-#: How many times as far as the better ranks lie from each other an excess must be.
-_SPREADS = 6.0
-#: Late for this many times as long as usual, or for this share of the capture more, is clear by itself: hosts of
-#: healthy captures come to 2.2 times and 5.6 %, planted faults to 2.8 times or 36 % (decision 0018).
-_TIMES, _MUCH = 2.5, 0.1
-#: Share of the capture below which nobody would notice.
-_LEAST = 0.005
 
 
 def host_excess(own: pl.DataFrame, groups: Mapping[int, str], whole: set[int], span_ns: float) -> pl.DataFrame:
@@ -42,7 +34,7 @@ def host_excess(own: pl.DataFrame, groups: Mapping[int, str], whole: set[int], s
     late = {name: np.zeros(own.height) for name in columns}
     if compared.sum() > 1:
         late["host"][compared] = np.where(_clear(values["host"], same, span_ns), _beyond(values["host"]), 0)
-        late["data"][compared] = _at_least(_beyond(values["data"]), MATERIAL * span_ns)
+        late["data"][compared] = _at_least(_beyond(values["data"]), WORTH_A_NAME.share * span_ns)
         late["elsewhere"][compared] = np.maximum(_beyond(values["elsewhere"]), 0)
     return own.select("rank", "named", *(pl.Series(f"{c}_ns", late[c].astype(np.int64)) for c in columns))
 
@@ -59,18 +51,18 @@ def _beyond(values: F64) -> F64:
     """How far each is above the usual, where that is beyond what the better ones differ by."""
     usual, spread = _usual(values)
     excess = values - usual
-    return np.where(excess > _SPREADS * spread, excess, np.minimum(excess, 0))
+    return np.where(excess > HOST_SPREADS.value * spread, excess, np.minimum(excess, 0))
 
 
 def _clear(values: F64, groups: npt.NDArray[np.str_], span_ns: float) -> Mask:
     """Whose lateness is no chance."""
     usual, _ = _usual(values)
     excess = _beyond(values)
-    large = excess >= min((_TIMES - 1) * usual, _MUCH * span_ns)
+    large = excess >= min((HOST_TIMES.value - 1) * usual, HOST_MUCH.share * span_ns)
     better = np.array([np.sort(values[groups == group])[(int((groups == group).sum()) - 1) // 4] for group in groups])
     alone = np.array([int((groups == group).sum()) == 1 for group in groups])
     own = alone | (2 * (values - better) >= excess)  # not only its stage's
-    chosen: Mask = (excess >= _LEAST * span_ns) & (large | (_apart(values) & own))
+    chosen: Mask = (excess >= HOST_LEAST.share * span_ns) & (large | (_apart(values) & own))
     return chosen
 
 
@@ -80,7 +72,7 @@ def _apart(values: F64) -> Mask:
     gaps = np.diff(ordered)
     split = int(np.argmax(gaps))
     below = float(ordered[split] - ordered[0])
-    if split < 1 or gaps[split] <= _SPREADS * below:
+    if split < 1 or gaps[split] <= HOST_SPREADS.value * below:
         return np.zeros(len(values), dtype=bool)
     above: Mask = values > ordered[split]
     return above

@@ -2,7 +2,7 @@
 
 Links are similar where operation, bytes, number of ranks and of hosts agree. A link is judged by the median of its
 transfers, beside the lower quartile of the medians of similar links: half of the links may be slow, and none is faster
-than it should be. It is slow where it takes `SLOW` times as long, and where that is no chance: three quarters of its
+than it should be. It is slow where it takes `SLOW_LINK` times as long, and that is no chance: three quarters of its
 transfers take longer than three quarters of those of the usual link. Where every link of a kind is slow, nothing tells.
 
 The rule applies to any stretch of time: `stragglers` asks it of the capture, `diagnose` of the step.
@@ -19,16 +19,11 @@ import polars as pl
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
-from stepscope.derive.peers.compute import MATERIAL
+from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS, SLOW_LINK, WORTH_A_NAME
 from stepscope.model.note import Note
 
 I64 = npt.NDArray[np.int64]
 
-#: How many times as long as usual. Healthy captures differ by up to 1.23 beyond chance; a link with two thirds of its
-#: bandwidth comes to 1.45: decision 0018.
-SLOW = 1.4
-#: Fewer transfers say nothing of what is usual on a link.
-FEWEST = 4
 #: What makes links similar.
 SIMILAR = ["kind", "bytes", "size", "hosts"]
 
@@ -70,7 +65,7 @@ def slow_links(a: Across, stretch_ns: float, inside: npt.NDArray[np.bool_] | Non
     over = table.join(slow, on=[*SIMILAR, "link"], maintain_order="left").with_columns(
         (pl.col("took_ns") * (1 - pl.col("usual_ns") / pl.col("each_ns"))).cast(pl.Int64).alias("over_ns")
     )
-    if over.height == 0 or over["over_ns"].sum() < MATERIAL * stretch_ns:
+    if over.height == 0 or over["over_ns"].sum() < WORTH_A_NAME.share * stretch_ns:
         return None
     members = pl.DataFrame({"meeting": a.meeting, "rank": a.rank}).group_by("meeting").agg(pl.col("rank").sort())
     links = (
@@ -97,7 +92,7 @@ def _beyond(table: pl.DataFrame, residual: float) -> pl.DataFrame:
             pl.col("clocks").max(),
             pl.len().alias("n"),
         )
-        .filter(pl.col("n") >= FEWEST)
+        .filter(pl.col("n") >= FEWEST_TRANSFERS.value)
     )
     usual = (
         links.sort("each_ns", "link")
@@ -111,7 +106,7 @@ def _beyond(table: pl.DataFrame, residual: float) -> pl.DataFrame:
     apart = pl.col("each_ns") - pl.col("usual_ns")
     return (
         links.join(usual.filter(pl.col("links") > 1), on=SIMILAR, maintain_order="left")
-        .filter(pl.col("each_ns") >= SLOW * pl.col("usual_ns"))
+        .filter(pl.col("each_ns") >= SLOW_LINK.value * pl.col("usual_ns"))
         .filter(pl.col("low_ns") > pl.col("usual_high_ns"))
         # What two clocks do not resolve says nothing.
         .filter((pl.col("clocks") == 1) | (apart > residual))

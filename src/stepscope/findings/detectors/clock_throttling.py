@@ -19,6 +19,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import CLOCK_LOW
 from stepscope.findings.words import ms
 
 ID = "clock-throttling"
@@ -26,8 +27,6 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
 _CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"
-#: Clocks vary by a few per cent; less is not throttled.
-_BELOW = 0.95
 
 
 @dataclass(frozen=True)
@@ -105,5 +104,5 @@ def _slowed(host: Host, samples: pl.DataFrame) -> _Throttled | None:
     data = host.data
     ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))
     clock = value[np.clip(np.searchsorted(at, data.start[ops], side="right") - 1, 0, None)] / highest
-    slow = clock < _BELOW
+    slow = clock < CLOCK_LOW.share
     return _Throttled(data, ops[slow], np.minimum(clock[slow], 1.0), highest) if slow.any() else None

@@ -20,14 +20,12 @@ from stepscope.findings.evidence.peers import compared, kernels
 from stepscope.findings.evidence.stragglers import guilty, suspects
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import STAGES_EVEN
 from stepscope.findings.words import ms
 from stepscope.model.labels import setups
 from stepscope.model.ranks import ranks_text
 
 ID = "compute-imbalance"
-
-#: Stages within this of their mean are even.
-_EVEN = 1.03
 
 
 def detect(case: Case) -> list[Finding]:
@@ -67,7 +65,7 @@ def uneven(case: Case) -> dict[int, float]:
         return {}
     amount = {s: float(np.median(of_stage)) for s, of_stage in whole.items()}
     most, mean = max(amount.values()), float(np.mean(list(amount.values())))
-    return amount if most > _EVEN * mean and case.material(int(most - mean)) else {}
+    return amount if most > STAGES_EVEN.value * mean and case.material(int(most - mean)) else {}
 
 
 def remedy(case: Case) -> Change:
@@ -89,7 +87,7 @@ def _stages(case: Case) -> list[Finding]:
     if not amount:
         return []
     mean = float(np.mean(list(amount.values())))
-    heavy = [s for s, ns in amount.items() if ns > _EVEN * mean]
+    heavy = [s for s, ns in amount.items() if ns > STAGES_EVEN.value * mean]
     worst = max(heavy, key=lambda s: amount[s])
     ranks = tuple(sorted(r for s in heavy for r in stages[s]))
     texts = ", ".join(f"stage {s} {ms(amount[s] / case.steps)}" for s in sorted(amount))

@@ -20,6 +20,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import BATCH_HANDED_OVER
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, intersect, union
 
@@ -27,8 +28,6 @@ ID = "data-stall"
 
 #: Ranges around reading and writing files.
 _FILES = r"(?i)(^|[^a-z])(io|i/o|disk)([^a-z]|$)|sav(e|ing)[ _](checkpoint|model|state)|checkpoint[ _]sav(e|ing)"
-#: What a loader that keeps ahead may take of the host, per step: handing over a batch that is there.
-_USUAL_NS = 200_000
 
 
 def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
@@ -40,7 +39,7 @@ def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
         if host.idle_in(spans):
             fetching[rank] = host, spans, named
     most = max((h.idle_in(s) for h, s, _ in fetching.values()), default=0)
-    if not case.material(most - _USUAL_NS * case.steps) or _late_together(case, fetching):
+    if not case.material(most - BATCH_HANDED_OVER.ns * case.steps) or _late_together(case, fetching):
         return {}
     return fetching
 

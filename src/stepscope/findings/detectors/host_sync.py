@@ -24,18 +24,13 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.nesting import NONE
 
 ID = "host-sync"
 I64 = npt.NDArray[np.int64]
-
-#: A copy to the host of at most so many bytes is a number that the program asked for.
-_NUMBER = 64
-
-#: ... and what it then does with it takes no longer than this.
-_HANDLED_NS = 100_000
 
 ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
 _KINDS = (
@@ -146,7 +141,7 @@ def _handled(host: Host, calls: I64) -> Spans:
     same = tid[order[1:]] == tid[order[:-1]]
     following[order[:-1]] = np.where(same, host.start[order[1:]], following[order[:-1]])
     begin, end = host.stop[calls], following[calls]
-    short = (end > begin) & (end - begin <= _HANDLED_NS)
+    short = (end > begin) & (end - begin <= NUMBER_HANDLED.ns)
     return union(begin[short], end[short])
 
 
@@ -196,7 +191,7 @@ def _syncs(host: Host, measuring: I64 | None) -> _Syncs:
     after = stream & (copy != NONE)
     size = data.ops["bytes"].fill_null(0).to_numpy()[np.maximum(copy, 0)] if len(data.start) else copy
     to_host = (data.ops["copy_kind"] == "DtoH").to_numpy()[np.maximum(copy, 0)] if len(data.start) else stream
-    kind[after & to_host] = np.where(size <= _NUMBER, ITEM, TO_HOST)[after & to_host]
+    kind[after & to_host] = np.where(size <= NUMBER.value, ITEM, TO_HOST)[after & to_host]
     kind[after & ~to_host] = TO_DEVICE
     return _Syncs(host, calls, kind, np.where(after, copy, NONE))
 

@@ -24,18 +24,16 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts, sure
-from stepscope.findings.evidence.launching import slow as slow_hosts
+from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.model.nesting import NONE
 
 ID = "late-node"
 I64 = npt.NDArray[np.int64]
-
-#: A stretch is long from this share of the step (per cent): shorter ones are every host's.
-_LONG = 1.0
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,12 @@ def late(case: Case) -> list[_Late]:
     key = ["round", "place"]
     table = table.join(table.group_by(key).agg(usual.alias("usual")), on=key)
     table = table.with_columns((pl.col("ns") - pl.col("usual")).alias("over"))
-    table = table.filter(pl.col("over") > _LONG / 100 * case.step_ns)
+    table = table.filter(pl.col("over") > LATE_STRETCH.share * case.step_ns)
     over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())
     for rank, ns in begins.items():
         over[rank] = over.get(rank, 0) + ns
-    least = _LONG / 100 * case.step_ns * case.steps
-    guilty = {r for r, ns in over.items() if ns >= least and 4 * ns >= max(over.values())}
+    least = LATE_STRETCH.share * case.step_ns * case.steps
+    guilty = {r for r, ns in over.items() if ns >= least and ns >= NAMED_BESIDE_WORST.share * max(over.values())}
     of = dict(case.profile.ranks.select("rank", "host").iter_rows())
     found = []
     by_host: dict[str, list[int]] = {}
@@ -116,7 +114,7 @@ def _begins(case: Case) -> dict[int, int]:
     like = {s: sorted(t for r, t in begun.items() if stage[r] == s) for s in set(stage.values())}
     usual = {r: like[stage[r]][(len(like[stage[r]]) - 1) // 4] for r in begun}
     residual = case.path.met.clocks.residual if case.path.met is not None else 0
-    least = max(_LONG / 100 * case.step_ns, 4 * residual)
+    least = max(LATE_STRETCH.share * case.step_ns, LATE_RESIDUALS.value * residual)
     # Only time in which the host did nothing: it may as well have been held up by the step before.
     late = {r: min(t - usual[r], _free_before(hosts(case)[r])) for r, t in begun.items()}
     return {r: ns for r, ns in late.items() if ns >= least}
@@ -131,7 +129,7 @@ def _free_before(host: Host) -> int:
 def _stretches(case: Case, host: Host) -> pl.DataFrame:
     """Long stretches of a rank's host without a call: place, start, end, ns, and whether a copy of input follows."""
     data = host.data
-    least = int(_LONG / 100 * case.step_ns)
+    least = int(LATE_STRETCH.share * case.step_ns)
     busy = union(np.maximum(host.start, host.begin), np.maximum(host.stop, host.begin))
     free = gaps(busy.clip(host.begin, host.end), host.begin, host.end)
     excused = _excused(case, data)

@@ -12,9 +12,10 @@ from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
-from stepscope.findings.evidence.launching import quicker, slow
+from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import USUAL_CALL
 from stepscope.findings.words import ms, us
 
 ID = "launch-bound"
@@ -22,11 +23,11 @@ ID = "launch-bound"
 
 def remedy(case: Case) -> Change:
     """Every slow machine as fast as it should be. What a framework takes between calls is not in it."""
-    return quicker(case, slow(case).beside, slow(case).machine)
+    return quicker(case, slow_hosts(case).beside, slow_hosts(case).machine)
 
 
 def detect(case: Case) -> list[Finding]:
-    which = slow(case)
+    which = slow_hosts(case)
     findings = []
     saved = 0
     if which.beside:
@@ -65,18 +66,22 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
     worst = max(ranks, key=lambda r: (_starved(case, r), -r))
     host = hosts(case)[worst]
-    if worst in slow(case).machine:
-        usual = f"{factors[worst]:.1f} times what is usual"
+    if worst in slow_hosts(case).machine:
+        should = usual(case)
+        other = (
+            f"the {us(should.call_ns)} of this job's fastest launches" if should.measured else f"the usual {USUAL_CALL}"
+        )
+        took = f"its call {factors[worst]:.1f} times {other}"
         machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
     else:
-        usual = f"of which the call is {us(host.call_ns)}; counted as if a quarter of it went"
+        took = f"of which the call is {us(host.call_ns)}; counted as if a quarter of it went"
         machine = ""
     return Finding(
         ID,
         "the host cannot launch fast enough",
         saved,
         "medium",
-        f"a launch takes {us(host.pace_ns or 0.0)} of host time on rank {worst}, {usual}; the GPU waits for launches "
+        f"a launch takes {us(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU waits for launches "
         f"for {ms(_starved(case, worst))} of the step",
         f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
         "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",

@@ -17,6 +17,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
 from stepscope.findings.words import ms
 from stepscope.intervals import covered, union
 from stepscope.model.kernel_names import short_names
@@ -25,8 +26,6 @@ ID = "low-occupancy"
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
-#: Shorter kernels are bound by latency, and are another matter (`tiny-kernels`).
-_LEAST_NS = 20_000
 #: Multiprocessors (AMD: compute units) by the name of the GPU; the first that matches.
 _UNITS = (
     (r"(?i)\bB[23]00|GB[23]00", 148),
@@ -119,9 +118,9 @@ def _few_blocks(host: Host, shapes: pl.DataFrame, units: int) -> tuple[I64, F64]
     data = host.data
     grid = shapes.select(pl.col("grid_x") * pl.col("grid_y") * pl.col("grid_z")).to_series().fill_null(0).to_numpy()
     in_step = (data.start >= host.begin) & (data.start < host.end) & (data.role == COMPUTE)
-    few = in_step & (grid > 0) & (4 * grid < 2 * units) & (data.end - data.start >= _LEAST_NS)
+    few = in_step & (grid > 0) & (grid < FEW_BLOCKS.share * units) & (data.end - data.start >= LONG_KERNEL.ns)
     ops = np.flatnonzero(few)
     others = np.flatnonzero((data.role == COMPUTE) & ~few)
     beside = covered(data.start[ops], data.end[ops], union(data.start[others], data.end[others]))
     ops = ops[2 * beside < (data.end - data.start)[ops]]
-    return ops, np.minimum(2.0 * grid[ops] / max(units, 1), 1.0)
+    return ops, np.minimum(grid[ops] / (FEW_BLOCKS.share * max(units, 1)), 1.0)

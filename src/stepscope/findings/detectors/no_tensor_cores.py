@@ -17,14 +17,13 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import TENSOR_CORES_GAIN
 from stepscope.findings.words import ms
 from stepscope.model.kernel_names import short_names
 
 ID = "no-tensor-cores"
 I64 = npt.NDArray[np.int64]
 
-#: What such a product is taken to gain.
-_FASTER = 2.0
 #: GPUs without tensor (or matrix) cores.
 _WITHOUT = r"(?i)\b(tesla )?(k\d0|m\d0|p4|p40|p100|gtx|titan xp?)\b|quadro [mp]"
 #: Double precision, and products that no tensor core would speed up: by a vector, and sums of parts.
@@ -40,7 +39,9 @@ def _slow_products(case: Case) -> dict[int, tuple[Host, I64]]:
 def remedy(case: Case) -> Change:
     """These products on tensor cores."""
     products = case.once(_slow_products)
-    return Change(op_factor={r: (ops, np.full(len(ops), 1 / _FASTER)) for r, (_, ops) in products.items()})
+    return Change(
+        op_factor={r: (ops, np.full(len(ops), 1 / TENSOR_CORES_GAIN.value)) for r, (_, ops) in products.items()}
+    )
 
 
 def detect(case: Case) -> list[Finding]:
@@ -61,7 +62,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "medium",
             f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
-            f"{_FASTER:g} times as fast on tensor cores",
+            f"{TENSOR_CORES_GAIN.value:g} times as fast on tensor cores",
             "use bf16 or fp16 (torch.autocast), or allow TF32 for fp32: torch.set_float32_matmul_precision('high'); "
             "sizes that are multiples of 8 (bf16) or 4 (TF32)",
             ("kernels", "--by family"),

@@ -21,14 +21,13 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import LARGE_IDEAL_BUBBLE, SHOWN
 from stepscope.findings.words import ms
 from stepscope.model.labels import setups
 from stepscope.model.note import Note
 from stepscope.model.result import Result
 
 ID = "pipeline-bubble"
-#: An ideal bubble of this share is worth a note (per cent).
-_LARGE = 10.0
 #: Schedules whose ideal is a count of chunks; that of others rests on how long chunks take, which is too rough here.
 _EXACT = ("gpipe", "1f1b", "interleaved")
 
@@ -51,7 +50,7 @@ def detect(case: Case) -> list[Finding]:
     rows = found.rows.to_dicts()
     mean = float(np.mean([r["bubble_ns"] for r in rows]))
     least = found.summary["ideal_pct"] / 100 * float(np.mean([r["step_ns"] for r in rows]))
-    if not case.material(int(max(mean - least, 0)), 2.0):
+    if not case.material(int(max(mean - least, 0)), SHOWN):
         return []
     # A host of no cost of its own: what is left is neither the host's nor another finding's.
     explained = case.replay.saved(case.before(ID) & _instant(case) & Change(every_host_factor=1e6))
@@ -99,7 +98,7 @@ def notes(case: Case) -> list[Note]:
     """The ideal bubble, where it is large."""
     found = case.once(bubble)
     share = found.summary.get("ideal_pct") if found is not None else None
-    if found is None or share is None or share < _LARGE:
+    if found is None or share is None or share < LARGE_IDEAL_BUBBLE.value:
         return []
     s = found.summary
     more = ideal(Shape(s["schedule"], s["stages"], 2 * s["micro_batches"], s.get("virtual", 1), ()), {})

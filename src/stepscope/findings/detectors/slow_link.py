@@ -18,15 +18,14 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import in_step, met, sides
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import SAME_BANDWIDTH
 from stepscope.findings.words import ms
 from stepscope.model.ranks import ranks_text
 
 ID = "slow-link"
 
-#: Bandwidths within this factor are the same.
-_NEAR = 1.25
 #: Links that a finding names one by one.
-_NAMED = 6
+_LISTED = 6
 
 
 def slow(case: Case) -> SlowLinks | None:
@@ -60,7 +59,7 @@ def _limited(case: Case, links: SlowLinks) -> pl.DataFrame:
         transfers(a, case.once(in_step))
         .filter(~pl.col("link").is_in(links.links["link"].to_list()))
         .filter(pl.col("meeting").is_in(np.flatnonzero(both)))
-        .filter(_bandwidth("took_ns").is_between(rate / _NEAR, rate * _NEAR))
+        .filter(_bandwidth("took_ns").is_between(rate / SAME_BANDWIDTH.value, rate * SAME_BANDWIDTH.value))
     )
     return wide.with_columns(
         pl.col("took_ns").alias("each_ns"),
@@ -111,8 +110,8 @@ def detect(case: Case) -> list[Finding]:
 def _listed(links: SlowLinks) -> str:
     """Ranks of the slow links, worst first."""
     texts = list(dict.fromkeys(ranks_text(ranks) for ranks in links.links["ranks"].to_list()))
-    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return " / ".join(texts[:_NAMED]) + more
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return " / ".join(texts[:_LISTED]) + more
 
 
 def _where(case: Case, table: pl.DataFrame, ranks: tuple[int, ...], most: int = 10) -> tuple[Place, ...]:

@@ -18,6 +18,7 @@ from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
 from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
 from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.kernel_names import shorten
@@ -25,9 +26,6 @@ from stepscope.model.nesting import NONE
 from stepscope.model.ranks import ranks_text
 
 ID = "straggler"
-
-#: Launches beyond the peers' by this factor are extra ones; no more Python than this goes with a launch.
-_MORE, _AROUND_NS = 1.5, 100_000
 
 
 def remedy(case: Case) -> Change:
@@ -44,7 +42,7 @@ def _as_peers(case: Case, group: dict[int, Compared]) -> Change:
 def _launching(case: Case, mine: Compared) -> Spans:
     """Host time of launches that the peers do not make: from the return of the call before to that of the launch."""
     host = hosts(case).get(mine.rank)
-    extra = mine.slower.filter(pl.col("n") > _MORE * pl.col("like_n"))
+    extra = mine.slower.filter(pl.col("n") > EXTRA_LAUNCHES.value * pl.col("like_n"))
     if host is None or extra.height == 0 or mine.alone:
         return Spans.empty()
     data, ops = host.data, case.windows[mine.rank].ops
@@ -55,7 +53,7 @@ def _launching(case: Case, mine: Compared) -> Spans:
         spread = np.floor(np.arange(1, len(same) + 1) * (1 - like_n / n))
         rows.append(data.launch[same[np.diff(spread, prepend=0) > 0]])
     calls = np.unique(np.concatenate(rows))
-    before = np.maximum(host.stop[np.maximum(calls - 1, 0)], host.start[calls] - _AROUND_NS)
+    before = np.maximum(host.stop[np.maximum(calls - 1, 0)], host.start[calls] - AROUND_A_LAUNCH.ns)
     return union(np.minimum(before, host.start[calls]), host.stop[calls])
 
 

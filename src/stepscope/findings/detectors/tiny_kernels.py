@@ -15,35 +15,31 @@ import numpy.typing as npt
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
-from stepscope.findings.evidence.launching import USUAL_PACE_NS, slow
+from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import TINY, TINY_PATTERN, TINY_REPEATS
 from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
 
 ID = "tiny-kernels"
 I64 = npt.NDArray[np.int64]
 
-#: A stretch of kernels is tiny if its mean is below so much.
-TINY_NS = 2 * USUAL_PACE_NS
-#: A pattern of up to so many kernels is looked for, and must come again so often.
-_PERIOD, _LEAST = 6, 3
-
 
 class _Stretches:
     """Of one rank: repeated kernels of small stretches, and the host time of their launches but the first of each."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, tiny_ns: float) -> None:
         data = host.data
         ops, first = host.stretches
         launch = data.launch[ops]
         dur = data.end[ops] - data.start[ops]
         stretch = np.cumsum(first) - 1
         again = np.zeros(len(ops), dtype=bool)
-        for period in range(1, _PERIOD + 1):
+        for period in range(1, int(TINY_PATTERN.value) + 1):
             again |= _repeated(data.name[ops].astype(np.int64), stretch, period)
         begins = ~again  # with its repeats: a run
-        small = (_means(dur, first) < TINY_NS) | (_means(dur, begins) < TINY_NS)
+        small = (_means(dur, first) < tiny_ns) | (_means(dur, begins) < tiny_ns)
         again &= small & host.on_device[ops]
         rows = np.flatnonzero(again)
         self.host = host
@@ -74,7 +70,7 @@ def _repeated(name: I64, stretch: I64, period: int) -> npt.NDArray[np.bool_]:
     edges = np.flatnonzero(np.diff(np.r_[False, same, False]))
     length = edges[1::2] - edges[::2]
     found = np.zeros(len(name) + 1, dtype=np.int64)
-    long = length >= _LEAST * period
+    long = length >= TINY_REPEATS.value * period
     found[edges[::2][long]] += 1
     found[edges[1::2][long]] -= 1
     inside: npt.NDArray[np.bool_] = np.cumsum(found)[:-1] > 0
@@ -90,11 +86,11 @@ def _means(dur: I64, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
 
 def _repeats(case: Case) -> dict[int, _Stretches]:
     """By rank whose host launches as it should: its tiny stretches, if they can matter."""
-    which = slow(case)
+    which, tiny_ns = slow_hosts(case), TINY.value * usual(case).pace_ns
     stretches = {
         r: s
         for r, h in hosts(case).items()
-        if r not in {**which.beside, **which.machine} and len((s := _Stretches(h)).kernels)
+        if r not in {**which.beside, **which.machine} and len((s := _Stretches(h, tiny_ns)).kernels)
     }
     return stretches if case.material(max((s.bound() for s in stretches.values()), default=0)) else {}
 

@@ -11,11 +11,9 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
+from stepscope.findings.thresholds import FIRST_USE, SHOWN
 from stepscope.findings.words import ms
 from stepscope.model.note import Note
-
-#: A first transfer that takes so many times as long as the median of its like made connections.
-_LONGER = 10.0
 
 
 def first_uses(case: Case) -> pl.DataFrame:
@@ -32,7 +30,7 @@ def first_uses(case: Case) -> pl.DataFrame:
         pl.col("took_ns").median().over("communicator", "kind", "bytes").cast(pl.Int64).alias("usual_ns")
     )
     slow = rows.filter(
-        pl.col("meeting").is_in(first["first"].implode()) & (pl.col("took_ns") > _LONGER * pl.col("usual_ns"))
+        pl.col("meeting").is_in(first["first"].implode()) & (pl.col("took_ns") > FIRST_USE.value * pl.col("usual_ns"))
     )
     slow = slow.with_columns((pl.col("took_ns") - pl.col("usual_ns")).alias("over_ns"))
     return slow.select(nothing.columns) if slow.height else nothing
@@ -46,7 +44,7 @@ def remedy(case: Case) -> Change:
 def first_use_notes(case: Case) -> list[Note]:
     """What is not counted."""
     table = case.once(first_uses)
-    if table.height == 0 or not case.material(int(table["over_ns"].sum()), 2.0):
+    if table.height == 0 or not case.material(int(table["over_ns"].sum()), SHOWN):
         return []
     longest = table.sort("over_ns", descending=True).row(0, named=True)
     return [

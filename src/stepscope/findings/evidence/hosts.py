@@ -23,6 +23,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import places
 from stepscope.findings.finding import Confidence, Place
+from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, union
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
@@ -30,10 +31,6 @@ from stepscope.model.profile import Profile
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-#: Fewer launches than this say nothing of a pace.
-_ENOUGH = 16
-#: An interval between launches of so many times the median is no launching.
-_LONG = 50
 #: Calls that keep launches before and after them apart, beside those that wait or allocate.
 _APART = (Family.EVENT_RECORD, Family.STREAM_WAIT, Family.GRAPH_LAUNCH, Family.CAPTURE)
 
@@ -122,26 +119,32 @@ class Host:
         return self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
 
     @cached_property
-    def pace_ns(self) -> float | None:
-        """Host time from one kernel's launch to the next of its stretch: median; null where too few tell.
-
-        A launch that waits for a full queue says nothing.
-        """
+    def paces(self) -> I64:
+        """Host time from each kernel's launch to the next of its stretch; a launch that a full queue held up is out."""
         ops, first = self.stretches
         launch = self.data.launch[ops]
-        if len(launch) < _ENOUGH:
-            return None
         usable = ~first & ~np.isin(launch, host_waits(self.data).call)
-        took = np.r_[0, self.stop[launch[1:]] - self.stop[launch[:-1]]]
-        return float(np.median(took[usable])) if usable.sum() >= _ENOUGH else None
+        took: I64 = (self.stop[launch[1:]] - self.stop[launch[:-1]])[usable[1:]]
+        return took
 
     @cached_property
-    def call_ns(self) -> float:
-        """A launch call of a kernel that did not wait: median."""
+    def pace_ns(self) -> float | None:
+        """The median pace; null where too few launches tell."""
+        return float(np.median(self.paces)) if len(self.paces) >= LAUNCHES_TO_TELL.value else None
+
+    @cached_property
+    def launch_calls(self) -> I64:
+        """Lengths of the launch calls of kernels that did not wait."""
         ops, _ = self.stretches
         launch = self.data.launch[ops[self.data.role[ops] == COMPUTE]]
         launch = launch[~np.isin(launch, host_waits(self.data).call)]
-        return float(np.median(self.stop[launch] - self.start[launch])) if len(launch) else 0.0
+        lengths: I64 = self.stop[launch] - self.start[launch]
+        return lengths
+
+    @cached_property
+    def call_ns(self) -> float:
+        """The median launch call."""
+        return float(np.median(self.launch_calls)) if len(self.launch_calls) else 0.0
 
     @cached_property
     def intervals(self) -> tuple[I64, I64]:
@@ -164,7 +167,7 @@ class Host:
         """
         start, end = self.intervals
         took = end - start
-        some = (took > 0) & (took <= _LONG * (self.pace_ns or 0.0))
+        some = (took > 0) & (took <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
         start = start[some]
         return union(start, start + np.round(took[some] * (1 - 1 / factor)).astype(np.int64))
 
@@ -213,9 +216,9 @@ def _hosts(case: Case) -> dict[int, Host]:
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:
-    """Ranks with at least a quarter of what the worst has."""
+    """Ranks that are named with the worst one: those that have about as much."""
     most = max(weights.values(), default=0)
-    return tuple(sorted(r for r, w in weights.items() if w and 4 * w >= most))
+    return tuple(sorted(r for r, w in weights.items() if w and w >= NAMED_BESIDE_WORST.share * most))
 
 
 def stage_of(case: Case, ranks: tuple[int, ...]) -> str | None:

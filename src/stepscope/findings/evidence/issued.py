@@ -23,11 +23,10 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.evidence.parts import parts
+from stepscope.findings.thresholds import MOSTLY_EXPOSED, WAITED_AT_ONCE
 from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 
-#: Ops of a kind are waited for at once if more than this share of them are.
-_NEARLY = 0.9
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -61,12 +60,13 @@ def at_once(case: Case) -> set[str]:
         for kind, part in of_rank.items():
             s = issued.get(rank)
             early = s is not None and _most(np.isin(part.ops, s.at_once))
-            kinds[kind] = kinds.get(kind, True) and early and 2 * int(part.exposed.sum()) > part.comm_ns
+            early &= int(part.exposed.sum()) > MOSTLY_EXPOSED.share * part.comm_ns
+            kinds[kind] = kinds.get(kind, True) and early
     return {kind for kind, early in kinds.items() if early and kind != "pp_p2p"}
 
 
 def _most(mask: Mask) -> bool:
-    return bool(mask.mean() > _NEARLY) if len(mask) else False
+    return bool(mask.mean() > WAITED_AT_ONCE.share) if len(mask) else False
 
 
 def _groups(case: Case) -> dict[int, pl.DataFrame]:

@@ -5,23 +5,60 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.thresholds import (
+    FASTEST_LAUNCHES,
+    FRAMEWORK_AVOIDABLE,
+    LAUNCHES_FOR_A_SPEED,
+    QUICKEST_CALL,
+    SLOW_BESIDE_PEERS,
+    SLOW_CALL,
+    SLOW_FRAMEWORK,
+    SLOWEST_SOUND_CALL,
+    USUAL_CALL,
+    USUAL_PACE,
+)
 
-#: Host time per launch that an eager framework needs where nothing is wrong: the call, and as much again around it.
-USUAL_PACE_NS = 6_000
-#: ... and the call alone.
-USUAL_CALL_NS = 3_500
-#: A host whose calls take so many times as long is slow: a profiler may double them.
-SLOW_CALL = 3.5
-#: A framework that takes so many times as long per launch keeps the GPU waiting if kernels are short ...
-SLOW = 1.75
-#: ... and this is how many times as fast it is taken to become.
-AVOIDABLE = 4 / 3
-#: Beside its peers, less is enough to tell that a host is slow.
-SLOW_BESIDE_PEERS = 1.4
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Usual:
+    """Host time that a launch should take: its call, and from one launch to the next."""
+
+    call_ns: float
+    pace_ns: float
+    measured: bool  # on the job's own fastest launches; else what they take elsewhere
+
+
+def usual(case: Case) -> Usual:
+    """How fast the hosts of the job can launch; judged once per case."""
+    return case.once(_usual)
+
+
+def _usual(case: Case) -> Usual:
+    """From the fastest launches of the faster hosts, where they are as fast as sound hosts are; else as elsewhere.
+
+    A profiler makes every call longer, the fastest too, so that a trace is its own best measure. A host that is slow
+    throughout is not: its fastest launches take longer than those of any sound host.
+    """
+    calls = [h.launch_calls for h in hosts(case).values() if len(h.launch_calls) >= LAUNCHES_FOR_A_SPEED.value]
+    call = max(_fastest(calls), QUICKEST_CALL.ns)
+    if not calls or call > SLOWEST_SOUND_CALL.ns:
+        return Usual(USUAL_CALL.ns, USUAL_PACE.ns, measured=False)
+    paces = [h.paces for h in hosts(case).values() if len(h.paces) >= LAUNCHES_FOR_A_SPEED.value]
+    around = call * USUAL_PACE.value / USUAL_CALL.value
+    return Usual(call, min(max(_fastest(paces), call), around) if paces else around, measured=True)
+
+
+def _fastest(lengths: list[I64]) -> float:
+    """What the fastest launches take; of several hosts, on the lower quartile of them: others may be slow."""
+    fastest = sorted(float(np.quantile(of_host, FASTEST_LAUNCHES.share)) for of_host in lengths)
+    return fastest[(len(fastest) - 1) // 4] if fastest else 0.0
 
 
 @dataclass(frozen=True)
@@ -33,35 +70,34 @@ class Slow:
     framework: dict[int, float]  # for what lies between their calls
 
 
-def slow(case: Case) -> Slow:
+def slow_hosts(case: Case) -> Slow:
     """Which hosts launch slowly; judged once per case."""
-    return case.once(_slow)
+    return case.once(_slow_hosts)
 
 
-def _slow(case: Case) -> Slow:
+def _slow_hosts(case: Case) -> Slow:
     """A rank that is slower than the median of the others is compared with them.
 
-    All ranks together can only be compared with what is usual: where the launch calls themselves take several times as
-    long, the machine is slow, and is taken to be as fast as others; where they do not, the framework is what takes time
-    between them, and a quarter of it is taken to be avoidable, no more.
+    All ranks together can only be compared with what is usual (`usual`): where the launch calls themselves take several
+    times as long, the machine is slow, and is taken to be as fast as that; where they do not, the framework is what
+    takes time between them, and a quarter of it is taken to be avoidable, no more.
     """
-    every = hosts(case)
-    paces = {r: p for r, h in every.items() if (p := h.pace_ns) is not None}
-    found = Slow({}, {}, {})
+    paces = {r: h.pace_ns for r, h in hosts(case).items() if h.pace_ns is not None}
+    should, slow = usual(case), Slow({}, {}, {})
     for rank, pace in paces.items():
         others = [p for r, p in paces.items() if r != rank]
-        if others and pace > SLOW_BESIDE_PEERS * (usual := float(np.median(others))):
-            found.beside[rank] = pace / usual
-    if 2 * len(found.beside) > len(paces):  # most of them: then those are the usual ones
-        found.beside.clear()
+        if others and pace > SLOW_BESIDE_PEERS.value * (peers := float(np.median(others))):
+            slow.beside[rank] = pace / peers
+    if 2 * len(slow.beside) > len(paces):  # most of them: then those are the usual ones
+        slow.beside.clear()
     for rank, pace in paces.items():
-        factor = found.beside.get(rank, 1.0)
-        call = every[rank].call_ns / factor / USUAL_CALL_NS
-        if call >= SLOW_CALL:
-            found.machine[rank] = call
-        elif pace / factor >= SLOW * USUAL_PACE_NS:
-            found.framework[rank] = AVOIDABLE
-    return found
+        factor = slow.beside.get(rank, 1.0)
+        call = hosts(case)[rank].call_ns / factor / should.call_ns
+        if call >= SLOW_CALL.value:
+            slow.machine[rank] = call
+        elif pace / factor >= SLOW_FRAMEWORK.value * should.pace_ns:
+            slow.framework[rank] = 1 / (1 - FRAMEWORK_AVOIDABLE.share)
+    return slow
 
 
 def quicker(case: Case, *factors: dict[int, float]) -> Change:

@@ -11,14 +11,10 @@ from stepscope.derive.rank.cuda_calls import Family
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
+from stepscope.findings.thresholds import MEASURED_COMPUTE, MEASURED_RANGES, MEASURING_SYNCS
 from stepscope.model.nesting import NONE
 
 I64 = npt.NDArray[np.int64]
-
-#: So many device synchronizations in a step are no accident ...
-_LEAST = 8
-#: ... where kernels with such a share of the compute are each followed by one, or nearly all ranges that launch are.
-_OF_COMPUTE, _OF_RANGES = 0.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ def measured(case: Case) -> dict[int, Measured]:
 
 def _of(host: Host) -> Measured | None:
     calls = host.of_family(Family.DEVICE_SYNC)
-    if len(calls) < _LEAST:
+    if len(calls) < MEASURING_SYNCS.value:
         return None
     behind = _behind_kernels(host, calls) or _behind_ranges(host, calls)
     return Measured(host, calls, behind) if behind else None
@@ -54,7 +50,7 @@ def _behind_kernels(host: Host, calls: I64) -> str | None:
     n = np.searchsorted(calls, data.launch[ops])
     followed = np.r_[n[1:] > n[:-1], n[-1] < len(calls)]
     time = data.end[ops] - data.start[ops]
-    return "nearly every large kernel" if time[followed].sum() >= _OF_COMPUTE * time.sum() else None
+    return "nearly every large kernel" if time[followed].sum() >= MEASURED_COMPUTE.share * time.sum() else None
 
 
 def _behind_ranges(host: Host, calls: I64) -> str | None:
@@ -73,4 +69,4 @@ def _behind_ranges(host: Host, calls: I64) -> str | None:
     end = data.ranges["end_ns"].to_numpy()[ranges]
     there = after < len(calls)
     ended = there & (host.start[calls[np.minimum(after, len(calls) - 1)]] < end)
-    return "every range" if len(ranges) >= _LEAST and ended.mean() >= _OF_RANGES else None
+    return "every range" if len(ranges) >= MEASURING_SYNCS.value and ended.mean() >= MEASURED_RANGES.share else None

@@ -20,6 +20,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
+from stepscope.findings.thresholds import UNWAITED_TRANSFERS
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
 
@@ -99,7 +100,7 @@ def exposed_transfers(case: Case, mine: Mapping[int, I64], shorter: Mapping[int,
     lengths = whole.group_by("rank", "op").agg((pl.col("ns") - pl.col("less").fill_null(0)).min().clip(0))
     # Of those that are not matched, the shorter ones wait least: what they take is what a transfer takes.
     took = np.concatenate([(d.end - d.start)[mine[d.rank]] for d in ranks_of(case.profile) if d.rank in mine])
-    usual = int(np.quantile(took, 0.25)) if len(took) else 0
+    usual = int(np.quantile(took, UNWAITED_TRANSFERS.share)) if len(took) else 0
     found, matched, every = [], 0, 0
     for data in ranks_of(case.profile):
         if data.rank not in mine:

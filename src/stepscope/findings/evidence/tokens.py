@@ -9,9 +9,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.peers import beyond_peers
-
-#: More bytes than its peers by this factor is an imbalance.
-_MORE = 1.05
+from stepscope.findings.thresholds import MORE_TOKENS
 
 
 def loads(case: Case) -> dict[int, float]:
@@ -27,7 +25,7 @@ def loads(case: Case) -> dict[int, float]:
     )
     # Bytes weigh by size: counts of tokens, sent ahead, are as long everywhere.
     more = a2a.group_by("rank").agg((pl.col("own_bytes").sum() / pl.col("others").sum()).alias("more"))
-    return {int(r): float(x) for r, x in more.iter_rows() if x >= _MORE}
+    return {int(r): float(x) for r, x in more.iter_rows() if x >= MORE_TOKENS.value}
 
 
 def heavy(case: Case) -> dict[int, float]:
@@ -51,7 +49,7 @@ def kept(case: Case) -> dict[int, float]:
         rest = groups.filter(pl.col("communicator") != group["communicator"])["mean"]
         low, high = by_rank[rank] / more, by_rank[rank]
         even = float(rest.median()) if len(rest) else group["mean"]  # type: ignore[arg-type]
-        even = even if low / _MORE <= even < high else group["mean"]
+        even = even if low / MORE_TOKENS.value <= even < high else group["mean"]
         shares[rank] = min(max((even - low) / (high - low), 0.0), 1.0)
     return shares
 

@@ -1,0 +1,282 @@
+"""Every number on which a finding turns. docs/thresholds.md prints them.
+
+Numbers from traces were measured on the traces of docs/diagnoses.md and on the reference captures
+(tests/data/moe_reference): about a hundred hosts, half of them under nsys and half under torch.profiler.
+"""
+
+from __future__ import annotations
+
+from stepscope.model.threshold import Threshold
+
+_HEALTHY = "tests/findings/test_healthy.py"
+_HOST = "tests/findings/test_faults_host.py"
+_ACROSS = "tests/findings/test_faults_across.py"
+_BY_HAND = "tests/findings/test_host_by_hand.py"
+_REAL_HOST = "tests/findings/test_real_faults_host.py"
+_REAL_ACROSS = "tests/findings/test_real_faults_across.py"
+_SIDES = "tests/findings/test_thresholds.py"
+
+# -- what is worth a finding -------------------------------------------------------------------------------------------
+
+SHOWN = Threshold(
+    2.0,
+    "% of the step",
+    "a healthy trace has nothing above it: steps differ by as much from one to the next",
+    (_HEALTHY, "public/h100_qwen.json.gz"),
+)
+LOOKED_AT = Threshold(
+    0.5,
+    "% of the step",
+    "a cause of a quarter of what is shown cannot become a finding, and a replay costs time",
+    (_HEALTHY, f"{_SIDES}::test_what_cannot_matter_is_not_looked_at"),
+)
+BETWEEN_STEPS = Threshold(
+    2.0,
+    "% of the step",
+    "idle time between two steps is a part of the step from where it could be shown on",
+    (f"{_BY_HAND}::test_a_batch_that_is_fetched",),
+)
+NAMED_BESIDE_WORST = Threshold(
+    25.0,
+    "% of the worst rank",
+    "ranks that share a fault have like amounts of it; what all hosts have a little of is not on the others",
+    (_HOST, _REAL_HOST),
+)
+
+# -- how fast hosts launch ---------------------------------------------------------------------------------------------
+
+LAUNCHES_TO_TELL = Threshold(
+    16,
+    "launches",
+    "the median of fewer jumps with every one of them",
+    ("public/a100_saxpy_mpi.rank*.sqlite", f"{_SIDES}::test_few_launches_say_nothing"),
+)
+LAUNCHES_FOR_A_SPEED = Threshold(
+    32,
+    "launches",
+    "of fewer, the fastest tenth is one or two launches; with fewer, the usual speeds below are taken",
+    ("public/a100_cuda_graphs.sqlite", f"{_SIDES}::test_a_speed_takes_enough_launches"),
+)
+FASTEST_LAUNCHES = Threshold(
+    10.0,
+    "% of the launches",
+    "what a host does without anything in its way: nothing shortens a launch, much lengthens one",
+    (f"{_SIDES}::test_speeds_come_from_the_trace",),
+)
+QUICKEST_CALL = Threshold(
+    2.0,
+    "µs",
+    "no launch takes less: the fastest hundredth takes 2.3 beside an MI300X, 2.8 beside an H100",
+    ("public/h100_qwen.json.gz",),
+)
+SLOWEST_SOUND_CALL = Threshold(
+    9.0,
+    "µs",
+    "the fastest tenth of launch calls takes 2.7 to 8.7 on all sound hosts, under whatever profiler; a host whose "
+    "fastest take longer is slow throughout, and says nothing of what is usual",
+    ("h200/moe4mps/cut_off.sqlite", "tests/data/moe_reference", _HOST),
+)
+USUAL_CALL = Threshold(
+    3.5,
+    "µs",
+    "a launch call without a profiler's help, where the trace itself does not tell",
+    ("public/h100_qwen.json.gz", _HOST),
+)
+USUAL_PACE = Threshold(
+    6.0,
+    "µs",
+    "host time from launch to launch, the call and nearly as much again around it, where the trace does not tell",
+    ("public/t4_power_iteration.sqlite", _HOST),
+)
+SLOW_CALL = Threshold(
+    3.5,
+    "times the usual call",
+    "the median call takes 1.1 to 1.6 times the fastest tenth on sound hosts",
+    ("tests/data/moe_reference", _HOST, f"{_SIDES}::test_speeds_come_from_the_trace"),
+)
+SLOW_FRAMEWORK = Threshold(
+    1.75,
+    "times the usual pace",
+    "simulated hosts that launch as fast as they can vary by 1.1; eager frameworks take 1.6 to 15 times as long",
+    (_HEALTHY, "public/rtx5000ada_windows.sqlite", "public/a100_nccl_metadata_world2.json.gz"),
+)
+FRAMEWORK_AVOIDABLE = Threshold(
+    25.0,
+    "% of the time between calls",
+    "careful: CUDA graphs save nearly all of it, larger batches or fused kernels a part",
+    ("public/a100_nccl_metadata_world2.json.gz",),
+)
+SLOW_BESIDE_PEERS = Threshold(
+    1.4,
+    "times the pace of the others",
+    "sound hosts of one job differ by up to 1.27",
+    ("h200/moe4/overlapped.rank*.pt.trace.json.gz", _HOST),
+)
+LONGEST_LAUNCH = Threshold(
+    50,
+    "times the pace",
+    "longer is no launching: a batch that is fetched takes thousands, Python between two layers tens",
+    ("h200/train/eager.sqlite", _HOST),
+)
+
+# -- what hosts do besides ---------------------------------------------------------------------------------------------
+
+BATCH_HANDED_OVER = Threshold(
+    200.0,
+    "µs",
+    "a loader that keeps ahead hands over a batch in 70 to 200, on traces and simulated jobs alike",
+    ("public/nsysai_2gpu_1s.sqlite", _HEALTHY),
+)
+NUMBER = Threshold(
+    64,
+    "bytes",
+    "`.item()` copies up to 16, a few flags or sizes some more; a tensor is larger",
+    ("public/puzzler_d2h_sync.json.gz", f"{_SIDES}::test_a_number_is_small"),
+)
+NUMBER_HANDLED = Threshold(
+    100.0,
+    "µs",
+    "Python takes 45 from one `.item()` to the next launch; what takes longer is other work, and stays",
+    ("public/puzzler_d2h_sync.json.gz", _HOST),
+)
+LATE_STRETCH = Threshold(
+    1.0,
+    "% of the step",
+    "half of what is shown: shorter stretches without a call are on every host",
+    (_HEALTHY, f"{_ACROSS}::test_late_node", _REAL_ACROSS),
+)
+LATE_RESIDUALS = Threshold(
+    4.0,
+    "times the residual of the clocks",
+    "a beginning that clocks place no better says nothing; the residual is a median, its tail is longer",
+    (f"{_ACROSS}::test_a_wrong_clock_is_no_finding",),
+)
+MEASURING_SYNCS = Threshold(
+    8,
+    "device synchronizations in a step",
+    "training needs one or two, and a measurement makes one per block: 137 in the trace that has one",
+    ("h200/moe4mps/cut_off.sqlite", f"{_SIDES}::test_a_few_synchronizations_are_no_measurement"),
+)
+MEASURED_COMPUTE = Threshold(
+    50.0,
+    "% of the compute",
+    "of kernels right behind which the host waits: 7 to 11 where synchronizations are for other reasons",
+    (f"{_BY_HAND}::test_a_synchronization_behind_every_kernel_is_a_measurement", _REAL_HOST),
+)
+MEASURED_RANGES = Threshold(
+    90.0,
+    "% of the ranges",
+    "a timer closes every range that it opened, and the first or the last may be cut off",
+    ("h200/moe4mps/cut_off.sqlite",),
+)
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+TINY = Threshold(
+    2.0,
+    "times the usual pace",
+    "a kernel that long still leaves the host as much time again to get ahead",
+    (_HOST, "public/h100x2_before.sqlite", "tests/data/moe_reference"),
+)
+TINY_PATTERN = Threshold(
+    6,
+    "kernels",
+    "an optimizer's update is up to six; longer patterns are layers",
+    ("public/h100x2_before.sqlite",),
+)
+TINY_REPEATS = Threshold(
+    3,
+    "repeats in a row",
+    "two of a kind come together by chance, as the halves of a layer do",
+    (f"{_SIDES}::test_tiny_kernels_repeat", _HEALTHY),
+)
+CLOCK_LOW = Threshold(
+    95.0,
+    "% of the highest clock",
+    "an H200 under load stays within 0.2 of it in the median",
+    ("h200/hf/hf1_rich.sqlite", f"{_BY_HAND}::test_a_clock_below_what_it_was"),
+)
+LONG_KERNEL = Threshold(
+    20.0,
+    "µs",
+    "shorter kernels are bound by latency, not by how many blocks they have",
+    (f"{_SIDES}::test_short_kernels_are_not_judged_by_their_blocks",),
+)
+FEW_BLOCKS = Threshold(
+    50.0,
+    "% of the multiprocessors",
+    "fewer blocks leave more than half of them empty, whatever a block does",
+    (f"{_BY_HAND}::test_few_blocks",),
+)
+TENSOR_CORES_GAIN = Threshold(
+    2.0,
+    "times as fast",
+    "careful: TF32 is eight times as fast on paper, products bound by memory gain little",
+    ("public/a100_lm2.7b_nvtx.sqlite", f"{_BY_HAND}::test_products_without_tensor_cores"),
+)
+
+# -- communication and ranks -------------------------------------------------------------------------------------------
+
+WAITED_AT_ONCE = Threshold(
+    90.0,
+    "% of a stage's communication",
+    "100 where everything is waited for at once, up to 67 where compute runs beside it",
+    ("h200/moe4mps/serialized.sqlite", "h200/moe4mps/overlapped.sqlite", f"{_ACROSS}::test_serialized"),
+)
+MOSTLY_EXPOSED = Threshold(
+    50.0,
+    "% of a stage's communication",
+    "what is waited for at once but hidden all the same, by other work, is not serialized",
+    ("h200/moe4/serialized.sqlite",),
+)
+FIRST_USE = Threshold(
+    10.0,
+    "times the median of its like",
+    "making connections takes 25 to 62 times as long; other first transfers take up to 9.6 times",
+    ("h200/payloads/overlapped.sqlite", "decision 0015"),
+)
+UNWAITED_TRANSFERS = Threshold(
+    25.0,
+    "% of the transfers",
+    "of transfers that are not matched, the shorter ones waited least for others: the lower quartile",
+    ("public/world128.rank*.json.gz", "decision 0015"),
+)
+MORE_TOKENS = Threshold(
+    1.05,
+    "times the bytes of the others",
+    "ranks with even loads differ by nothing; with a planted imbalance by 1.3 and more",
+    (f"{_ACROSS}::test_imbalance", _REAL_ACROSS),
+)
+STAGES_EVEN = Threshold(
+    1.03,
+    "times the mean stage",
+    "stages of as many layers each differ by up to 1.02",
+    (_HEALTHY, "h200/moe4/overlapped.sqlite", "tests/data/moe_reference"),
+)
+EXTRA_LAUNCHES = Threshold(
+    1.5,
+    "times the launches of the peers",
+    "a kernel that comes half as often again is extra work; fewer are other shapes of the same",
+    (_REAL_ACROSS,),
+)
+AROUND_A_LAUNCH = Threshold(
+    100.0,
+    "µs",
+    "no more Python than this goes with a launch that would not be made",
+    (_REAL_ACROSS,),
+)
+SAME_BANDWIDTH = Threshold(
+    1.25,
+    "times the bandwidth",
+    "a ring that the slow link limits runs at its bandwidth, but for what its operation adds",
+    (f"{_ACROSS}::test_slow_link",),
+)
+LARGE_IDEAL_BUBBLE = Threshold(
+    10.0,
+    "% of the step",
+    "from there on, twice as many micro-batches would give back 5 % of the step",
+    (f"{_SIDES}::test_a_large_ideal_bubble_is_noted", "decision 0015"),
+)
+
+#: All of them by name, in this order.
+THRESHOLDS = {name: value for name, value in globals().items() if isinstance(value, Threshold)}
