@@ -122,7 +122,7 @@ def test_time_between_steps_is_said_where_it_is_most_of_the_period():
         "calls": [call(1000 * k + 1, 1000 * k + 2, k + 1) for k in range(3)],
         "ranges": [nvtx(1000 * k, 1000 * k + 900, f"step {k}") for k in range(3)],
     }
-    said = "the window covers 0.0004 ms of a 0.001 ms period (rank 0): --period includes the rest"
+    said = "the window covers 400 ns of a period of 1 µs (rank 0): --period includes the rest"
     for question in (breakdown, idle):
         assert any(n.startswith(said) for n in question(make(**tables), WHOLE).notes), question
         assert not any("period" in n for n in question(make(**tables), WindowSpec(period=True)).notes), question

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from stepscope.model.units import file_names, header, show
+from stepscope.model.units import about, duration, file_names, header, show, signed
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,35 @@ def test_the_header_leaves_the_unit_to_the_values():
 def test_files_lose_their_directory_unless_that_tells_them_apart():
     assert file_names(["/a/x.json", "/a/y.json"]) == ["x.json", "y.json"]
     assert file_names(["/a/x.json", "/b/x.json"]) == ["/a/x.json", "/b/x.json"]
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (7, "7 ns"),
+        (999.6, "1 µs"),
+        (1_500, "1.5 µs"),
+        (27_400, "27.4 µs"),
+        (120_000, "120 µs"),
+        (999_400, "999 µs"),
+        (999_600, "1 ms"),
+        (3_410_000, "3.41 ms"),
+        (10_000_000, "10 ms"),
+        (378_015_495, "378 ms"),
+        (1_859_795_512, "1.86 s"),
+        (100 * 10**9, "100 s"),
+        (4_321 * 10**9, "4321 s"),
+        (-2_500_000, "-2.5 ms"),
+    ],
+)
+def test_times_in_sentences(ns: float, text: str):
+    assert about(ns) == text
+
+
+def test_sentences_and_tables_take_the_same_unit():
+    """Four digits in a sentence are the table's, but for zeros at the end; a difference says its sign."""
+    for ns in (1_234.5, 99_996, 1_859_795_512, 12_340_000):
+        assert float(about(ns, 4).split()[0]) == float(duration(ns).split()[0])
+        assert about(ns, 4).split()[1] == duration(ns).split()[1]
+    assert (signed(1_500_000), signed(-1_500_000), signed(0)) == ("+1.5 ms", "-1.5 ms", "0 ns")

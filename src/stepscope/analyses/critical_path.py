@@ -28,6 +28,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
+from stepscope.model.units import about
 
 ACROSS = True
 COLUMNS = (
@@ -165,7 +166,7 @@ def _notes(path: Path) -> list[Note]:
         notes.append(
             Note(
                 "path-begins-late",
-                f"rank {first}, on which the path begins, entered the step {(own - path.begin) / 1e6:.3f} ms after "
+                f"rank {first}, on which the path begins, entered the step {about(own - path.begin)} after "
                 "the first rank did: its first segment covers that time too",
             )
         )

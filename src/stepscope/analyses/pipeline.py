@@ -33,6 +33,7 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.units import about
 
 _WHO = (
     Col("rank", "rank of the process"),
@@ -279,7 +280,7 @@ def _notes(shape: Shape, share: float | None, works: list[Work], times: dict[str
             )
         )
     elif shape.schedule in ("zero-bubble", "dualpipev"):
-        taken = ", ".join(f"{k} {ns / 1e6:.3f} ms" for k, ns in sorted(times.items()))
+        taken = ", ".join(f"{k} {about(ns)}" for k, ns in sorted(times.items()))
         notes.append(
             Note(
                 "ideal-by-median", f"the ideal of {shape.schedule} rests on the median compute time of chunks: {taken}"

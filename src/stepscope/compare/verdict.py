@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepscope.compare.facts import NOTHING, Difference
+from stepscope.model.units import about, signed
 
 Verdict = Literal["faster", "slower", "no difference", "cannot tell"]
 
@@ -59,7 +60,7 @@ def statement(
 ) -> str:
     """One sentence with figure, window and condition."""
     change, low, high = step.pct(step.delta_ns), step.pct(step.low), step.pct(step.high)
-    times = f"{_time(step.base_ns)} to {_time(step.new_ns)}"
+    times = f"{about(step.base_ns, 4)} to {about(step.new_ns, 4)}"
     n = (
         f"{step.base_n} {step.unit}s a side"
         if step.base_n == step.new_n
@@ -91,17 +92,17 @@ def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
     """The part that moved most in the direction of the step, and what went against it."""
     sign = 1 if step.delta_ns > 0 else -1
     most = max(parts, key=lambda r: sign * r["diff_ns"])
-    told = f"{most['part']} ({_time(most['diff_ns'], signed=True)}"
+    told = f"{most['part']} ({signed(most['diff_ns'])}"
     against = min(parts, key=lambda r: sign * r["diff_ns"])
     if -sign * against["diff_ns"] < 0.1 * abs(step.delta_ns):
-        return f"most of it {told} of {_time(step.delta_ns, signed=True)})"
-    return f"by {told}, against {against['part']} {_time(against['diff_ns'], signed=True)})"
+        return f"most of it {told} of {signed(step.delta_ns)})"
+    return f"by {told}, against {against['part']} {signed(against['diff_ns'])})"
 
 
 def _moved(step: Step, parts: list[dict[str, Any]]) -> str:
     """The two parts that moved most, where they moved by more than a thousandth of the step."""
     most = sorted(parts, key=lambda r: -abs(r["diff_ns"]))[:2]
-    told = [f"{r['part']} {_time(r['diff_ns'], signed=True)}" for r in most if 1000 * abs(r["diff_ns"]) > step.base_ns]
+    told = [f"{r['part']} {signed(r['diff_ns'])}" for r in most if 1000 * abs(r["diff_ns"]) > step.base_ns]
     return "; " + ", ".join(told) if told else ""
 
 
@@ -112,11 +113,3 @@ def _changed(differ: list[Difference]) -> str:
             return f"{one.what} with {one.new}" if one.base == NOTHING else f"{one.what} without {one.base}"
         return f"{one.what} changed from {one.base} to {one.new}"
     return f"{len(differ)} things changed besides: {', '.join(d.what for d in differ[:4])}{', …' * (len(differ) > 4)}"
-
-
-def _time(ns: float, signed: bool = False) -> str:
-    sign = "+" if signed and ns > 0 else ""
-    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if abs(ns) >= factor:
-            return f"{sign}{ns / factor:.4g} {unit}"
-    return f"{sign}{ns:.0f} ns"

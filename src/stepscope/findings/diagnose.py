@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from stepscope.derive.comm.across import Align
-from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.findings.case import Case
@@ -22,6 +21,7 @@ from stepscope.findings.text import clean, statement
 from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
 
 COLUMNS = (

@@ -5,19 +5,20 @@ from __future__ import annotations
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.model.labels import setups
-from stepscope.model.ranks import ranks_text
+from stepscope.model.ranks import some_ranks
+from stepscope.model.units import about
 
 
 def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
-    figure = f"{_ms(f.recoverable_ns)} of the {_ms(case.step_ns)} step ({case.share(f.recoverable_ns):.0f} %)"
+    figure = f"{about(f.recoverable_ns)} of the {about(case.step_ns)} step ({case.share(f.recoverable_ns):.0f} %)"
     return f"{f.title}: {figure} could come back, on {_ranks(case, f)}{_conditions(case)}."
 
 
 def clean(case: Case, least: float) -> str:
     """A clean bill: nothing from this share of the step on, in per cent."""
-    what = f"Nothing above {least:g} % of the {_ms(case.step_ns)} step"
-    return f"{what} stands out on {_some(case.ranks)}{_conditions(case)}."
+    what = f"Nothing above {least:g} % of the {about(case.step_ns)} step"
+    return f"{what} stands out on {some_ranks(case.ranks)}{_conditions(case)}."
 
 
 def _ranks(case: Case, f: Finding) -> str:
@@ -26,11 +27,7 @@ def _ranks(case: Case, f: Finding) -> str:
         return f"rank {every[0]}"
     if len(mine) > 3:
         return f"{len(mine)} of {len(every)} ranks"
-    return f"{_some(mine)} of {len(every)}"
-
-
-def _some(ranks: tuple[int, ...]) -> str:
-    return f"rank{'s' * (len(ranks) != 1)} {ranks_text(ranks)}"
+    return f"{some_ranks(mine)} of {len(every)}"
 
 
 def _conditions(case: Case) -> str:
@@ -43,9 +40,3 @@ def _conditions(case: Case) -> str:
         parts += [" ".join(axes)] * bool(axes)
         parts += [f"{k} {found[0].extra[k]}" for k in ("seq",) if k in found[0].extra]
     return "".join(f", {p}" for p in parts)
-
-
-def _ms(ns: int) -> str:
-    if ns < 1_000_000:
-        return f"{ns / 1e3:.0f} µs"
-    return f"{ns / 1e6:.1f} ms" if ns >= 10_000_000 else f"{ns / 1e6:.2f} ms"

@@ -43,13 +43,29 @@ def show(name: str, value: Any) -> str:
 
 
 def duration(ns: float) -> str:
-    """Nanoseconds in the unit that leaves one to three digits before the point."""
+    """Nanoseconds as tables have them: four digits, in the unit that leaves one to three of them before the point."""
+    return " ".join(_in_unit(ns, 4))
+
+
+def about(ns: float, digits: int = 3) -> str:
+    """Nanoseconds as sentences have them: the same, with fewer digits and no zeros behind the last that counts."""
+    value, unit = _in_unit(ns, digits)
+    return f"{value.rstrip('0').rstrip('.') if '.' in value else value} {unit}"
+
+
+def signed(ns: float) -> str:
+    """A difference of nanoseconds in a sentence; it says its sign."""
+    return _plus(ns) + about(ns, 4)
+
+
+def _in_unit(ns: float, digits: int) -> tuple[str, str]:
+    """So many significant digits, and the unit."""
     size = abs(ns)
     for factor, unit in _TIME:
         # 999.96 µs would round to 1000 µs: take the larger unit from there on.
-        if size >= factor * (1 if factor == 1.0 else 0.99995):
-            return f"{ns:.0f} ns" if factor == 1.0 else f"{_four(ns / factor)} {unit}"
-    return "0 ns" if ns == 0 else f"{ns:.3g} ns"
+        if size >= factor * (1 if factor == 1.0 else 1 - 0.5 * 10.0**-digits):
+            return (f"{ns:.0f}" if factor == 1.0 else _significant(ns / factor, digits)), unit
+    return ("0" if ns == 0 else f"{ns:.3g}"), "ns"
 
 
 def instant(ns: float) -> str:
@@ -103,6 +119,11 @@ def _plain(value: float) -> str:
 
 def _four(value: float) -> str:
     """Four significant digits, without an exponent."""
+    return _significant(value, 4)
+
+
+def _significant(value: float, digits: int) -> str:
+    """So many significant digits, without an exponent; all of those before the point."""
     size = abs(value)
-    decimals = 3 if size < 9.9995 else 2 if size < 99.995 else 1 if size < 999.95 else 0
-    return f"{value:.{decimals}f}"
+    before = sum(size >= 10.0**n * (1 - 0.5 * 10.0**-digits) for n in range(1, digits)) + 1
+    return f"{value:.{digits - before}f}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from stepscope.model import heading
 from stepscope.model.result import Result
-from stepscope.model.units import duration
+from stepscope.model.units import about
 from stepscope.render.table import Pen, wrapped
 
 
@@ -32,7 +32,7 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
 
 
 def _finding(number: int, row: dict[str, Any], width: int, pen: Pen) -> list[str]:
-    share = f"{duration(row['recoverable_ns'])} of the step ({row['share_pct']:.1f} %), confidence {row['confidence']}"
+    share = f"{about(row['recoverable_ns'])} of the step ({row['share_pct']:.1f} %), confidence {row['confidence']}"
     title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
     out = [pen.bold(title), *(pen.bold(line) for line in more), f"   could give back {share}  [{row['id']}]"]
     for label, key in (("", "evidence"), ("try: ", "try_next"), ("see: ", "command")):

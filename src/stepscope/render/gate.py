@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from stepscope.model.result import Result
-from stepscope.model.units import duration, show
+from stepscope.model.units import about, show
 
 _MARKS = {"passed": "✅ passed", "failed": "❌ failed", "inconclusive": "❔ inconclusive"}
 
@@ -19,7 +19,7 @@ def to_markdown(result: Result) -> bytes:
     out += ["| check | status | base | new | growth | interval | limit |", "|---|---|---:|---:|---:|---:|---:|"]
     out += [_line(row) for row in result.rows.iter_rows(named=True)]
     out += ["", "Growth, interval and limit are shares of the base's step, "]
-    out[-1] += f"{duration(step['base_ns'])}; the new one is {duration(step['new_ns'])}."
+    out[-1] += f"{about(step['base_ns'], 4)}; the new one is {about(step['new_ns'], 4)}."
     if differs := summary.get("differs"):
         out += ["", "| differs | base | new |", "|---|---|---|"]
         out += [f"| {_text(d['what'])} | {_text(d['base'])} | {_text(d['new'])} |" for d in differs]

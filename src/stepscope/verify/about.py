@@ -11,7 +11,8 @@ import polars as pl
 from stepscope.derive.rank.data import RankData
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.profile import Profile
-from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
+from stepscope.model.ranks import ranks_text
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
 _STEP = r"^(?:ProfilerStep#|step |iteration[ _])\d+$"
 _CHUNK = r"^(?:forward|backward) chunk "
@@ -26,19 +27,21 @@ def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> C
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"] if t) if s]
     product = max((math.prod(size for _, size in s.axes.values()) for s in labels), default=None)
     world = expected or next((int(w) for w in profile.ranks["world_size"] if w), None)
-    found = f"{len(have)} ranks ({spans(have)})"
+    found = f"{len(have)} ranks ({ranks_text(have)})"
     fix = "were all of them traced, and is every file given? ranks that write to one name overwrite each other"
     if traced is not None:
         missing = sorted(set(traced) - set(have))
-        return Check("ranks", FAILED if missing else OK, spans(missing), found, spans(traced), fix if missing else "")
+        return Check(
+            "ranks", FAILED if missing else OK, ranks_text(missing), found, ranks_text(traced), fix if missing else ""
+        )
     if world is not None:
         missing = sorted(set(range(world)) - set(have))
         return Check(
-            "ranks", FAILED if missing else OK, spans(missing), found, f"{world} ranks", fix if missing else ""
+            "ranks", FAILED if missing else OK, ranks_text(missing), found, f"{world} ranks", fix if missing else ""
         )
     gaps = sorted(set(range(max(have, default=-1) + 1)) - set(have))
     if gaps:
-        return Check("ranks", FAILED, spans(gaps), found, f"0 to {max(have)}", fix)
+        return Check("ranks", FAILED, ranks_text(gaps), found, f"0 to {max(have)}", fix)
     if product is not None and len(have) < product:
         # dp and ep may overlap, so that the product of the axes is more than the world
         return Check("ranks", WARNING, "", found, f"up to {product}, by the mesh of the labels", fix)
@@ -49,7 +52,7 @@ def setup(profile: Profile) -> Check:
     without = profile.ranks.filter(pl.col("setup").is_null())["rank"].to_list()
     found = f"{profile.ranks.height - len(without)} of {profile.ranks.height} ranks"
     fix = "call stepscope.annotate.setup before the first step" if without else ""
-    return Check("setup label", FAILED if without else OK, spans(without), found, "on every rank", fix)
+    return Check("setup label", FAILED if without else OK, ranks_text(without), found, "on every rank", fix)
 
 
 def steps(data: list[RankData], expected: int | None) -> Check:
@@ -65,7 +68,7 @@ def steps(data: list[RankData], expected: int | None) -> Check:
     want = expected if expected is not None else max(seen, key=lambda n: sum(c == n for c in counts.values()))
     wrong = [r for r, n in counts.items() if n != want]
     fix = "start and stop the profiler at the same steps on every rank: stepscope.annotate.step does" if wrong else ""
-    return Check("steps", FAILED if wrong else OK, spans(wrong), found, f"{want} on every rank", fix)
+    return Check("steps", FAILED if wrong else OK, ranks_text(wrong), found, f"{want} on every rank", fix)
 
 
 def nothing_before(data: list[RankData], profile: Profile) -> Check:
@@ -87,7 +90,7 @@ def nothing_before(data: list[RankData], profile: Profile) -> Check:
     if not early:
         return Check(name, OK, "", "GPU work begins with the setup label", "no warm-up")
     found = f"{max(early.values()):.0%} of the GPU work comes before the setup label"
-    return Check(name, FAILED, spans(early), found, "no warm-up", "start the profiler at the first profiled step")
+    return Check(name, FAILED, ranks_text(early), found, "no warm-up", "start the profiler at the first profiled step")
 
 
 def steady(data: list[RankData]) -> Check:
@@ -114,7 +117,9 @@ def steady(data: list[RankData]) -> Check:
         "more micro-batches (stepscope capture plan says how many)" if several % 2 else "profile an odd number of steps"
     )
     fix = fix if alone else ""
-    return Check("steady state", FAILED if alone else OK, spans(alone), found, "the median chunk among its like", fix)
+    return Check(
+        "steady state", FAILED if alone else OK, ranks_text(alone), found, "the median chunk among its like", fix
+    )
 
 
 def _steady_steps(data: list[RankData]) -> Check:
@@ -133,7 +138,7 @@ def _steady_steps(data: list[RankData]) -> Check:
         return Check("steady state", SKIPPED, "", "no chunks, and fewer than three steps", "")
     fix = "warm up for longer (--warmup)" if slow else ""
     found_text = "the first step is over 1.5 times the median" if slow else "steps are alike"
-    return Check("steady state", WARNING if slow else OK, spans(slow), found_text, "steps of like length", fix)
+    return Check("steady state", WARNING if slow else OK, ranks_text(slow), found_text, "steps of like length", fix)
 
 
 def _texts(d: RankData, pattern: str) -> pl.DataFrame:

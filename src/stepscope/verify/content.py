@@ -8,7 +8,8 @@ from stepscope.capture import watch
 from stepscope.capture.size import show_size
 from stepscope.derive.rank.data import RankData
 from stepscope.model.nesting import NONE
-from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
+from stepscope.model.ranks import ranks_text
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
 #: A GPU op that starts this long before its launch was not launched by it: the clocks disagree.
 _EARLY_NS = 100_000
@@ -22,7 +23,7 @@ def kernels(data: list[RankData], gpu: bool) -> Check:
     none = [r for r, n in counts.items() if n == 0]
     found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
     fix = "trace CUDA (nsys --trace=cuda,nvtx; torch ProfilerActivity.CUDA) while the GPU works" if none else ""
-    return Check("kernels", FAILED if none else OK, spans(none), found, "on every rank", fix)
+    return Check("kernels", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
 
 
 def ranges(data: list[RankData]) -> Check:
@@ -30,7 +31,7 @@ def ranges(data: list[RankData]) -> Check:
     none = [r for r, n in counts.items() if n == 0]
     found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
     fix = "annotate steps, chunks and stages (stepscope.annotate), and trace NVTX" if none else ""
-    return Check("ranges", FAILED if none else OK, spans(none), found, "on every rank", fix)
+    return Check("ranges", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
 
 
 def clock(data: list[RankData]) -> Check:
@@ -47,7 +48,7 @@ def clock(data: list[RankData]) -> Check:
         return Check("clock", SKIPPED, "", "no op is linked to its launch", "")
     found = f"{sum(wrong.values())} ops start before their launch, or end before their start" if wrong else "in order"
     fix = "an old driver or a virtual machine's clock: another node, or a newer profiler" if wrong else ""
-    return Check("clock", FAILED if wrong else OK, spans(wrong), found, "launch, start, end", fix)
+    return Check("clock", FAILED if wrong else OK, ranks_text(wrong), found, "launch, start, end", fix)
 
 
 def size(files: list[Path], most: int) -> Check:

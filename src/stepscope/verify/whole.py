@@ -15,7 +15,9 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.model.note import PROFILER_WARNING
 from stepscope.model.profile import Profile
-from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check, spans
+from stepscope.model.ranks import ranks_text
+from stepscope.model.units import about
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
 #: Launches that may be without an op: some APIs launch nothing when there is nothing to do.
 _UNMATCHED = 0.002
@@ -44,12 +46,12 @@ def cut(data: list[RankData]) -> Check:
     others = max((int(d.calls["end_ns"].max()) for d in data if d.rank not in ended and d.calls.height), default=0)  # type: ignore[arg-type]
     found = f"rank {rank}: {empty} of {total} chunks or steps have ranges but no GPU work"
     if others > last:
-        found += f"; its CUDA events end at {last / 1e6:.0f} ms, those of others at {others / 1e6:.0f} ms"
+        found += f"; its CUDA events end {about(others - last)} before those of others"
     fix = (
         "one rank's stop ended the capture for all: ranks under one profiler need a common stop (a barrier before"
         " cudaProfilerStop; stepscope.annotate.step has one), or a profiler each (capture run --per rank)"
     )
-    return Check(name, FAILED, spans(ended), found, "GPU work to the end", fix)
+    return Check(name, FAILED, ranks_text(ended), found, "GPU work to the end", fix)
 
 
 def _busy(d: RankData) -> tuple[int, int] | None:
@@ -80,7 +82,9 @@ def launches(data: list[RankData]) -> Check:
     if not lost:
         return Check(name, OK, "", f"all of {total} launches have their op", "an op for every launch")
     fix = "synchronize the device before the profiler stops (stepscope.annotate.step does)"
-    return Check(name, FAILED, spans(lost), f"{sum(lost.values())} of {total} launches have no op", "an op each", fix)
+    return Check(
+        name, FAILED, ranks_text(lost), f"{sum(lost.values())} of {total} launches have no op", "an op each", fix
+    )
 
 
 def closed(data: list[RankData], profile: Profile) -> Check:
@@ -91,7 +95,9 @@ def closed(data: list[RankData], profile: Profile) -> Check:
     if not open_:
         return Check("ranges closed", OK, "", "every range ends in the capture", "")
     fix = "stop the profiler between steps, not in one"
-    return Check("ranges closed", WARNING, spans(open_), f"{sum(open_.values())} ranges were open at the end", "", fix)
+    return Check(
+        "ranges closed", WARNING, ranks_text(open_), f"{sum(open_.values())} ranges were open at the end", "", fix
+    )
 
 
 def warnings(profile: Profile) -> Check:

@@ -9,9 +9,9 @@ import click
 from stepscope.capture.size import show_size
 from stepscope.cli.commands._capture_options import plan_options, planned
 from stepscope.cli.output import Target
+from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
 from stepscope.render import FORMATS
-from stepscope.verify.check import spans
 
 COLUMNS = (Col("what", "part of the plan"), Col("value", "its value"), Col("why", "where it comes from"))
 
@@ -32,7 +32,7 @@ def _plan(**given: Any) -> None:
         ("micro-batches", str(made.micro_batches), f"the median chunk of {made.schedule} is steady on every stage"),
         ("global batch", str(made.global_batch), f"micro-batches · mbs {made.mbs} · dp {made.dp} · ep {made.ep}"),
         ("steps", steps, "warm-up + profiled"),
-        ("ranks to trace", spans(made.ranks), made.ranks_why),
+        ("ranks to trace", ranks_text(made.ranks), made.ranks_why),
         ("events", f"{made.events_per_rank} per rank", f"{made.layers} layers over pp = {made.pp}"),
         ("largest file", show_size(made.export_bytes), f"budget {show_size(made.max_size)}"),
         ("all files", show_size(made.total_bytes), "reports and exports" if given["backend"] == "nsys" else "traces"),

@@ -27,6 +27,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
+from stepscope.model.units import about
 
 I64 = npt.NDArray[np.int64]
 
@@ -328,7 +329,7 @@ def clock_notes(profile: Profile, a: Across, how: str) -> list[Note]:
             Note(
                 "clocks-aligned",
                 f"clocks of {sources} files aligned by the ends of collectives{shared}: residual p50 "
-                f"{worst / 1000:.1f} µs, p95 {c.residual / 1000:.1f} µs; nothing finer is claimed",
+                f"{about(worst)}, p95 {about(c.residual)}; nothing finer is claimed",
             )
         )
     return notes

@@ -12,7 +12,6 @@ import polars as pl
 from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.model.labels import Setup, axis_sizes, label_groups, setups
 from stepscope.model.note import Note
-from stepscope.model.ranks import ranks_text as ranks_text
 from stepscope.model.ranks import some_ranks
 
 _HASH = re.compile("0x[0-9a-f]{1,16}")

@@ -16,6 +16,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
+from stepscope.model.units import about
 
 COLUMNS = (
     Col("k", "chunk"),
@@ -173,7 +174,8 @@ def verdict(summary: dict[str, Any]) -> str:
     """Overlapped or serialized, with the figures that say so."""
     period, a, b = (summary["p50"][f"{n}_ns"] for n in ("period", "stage0", "stage1"))
     longest, both = max(a, b), a + b
-    text = f"median period {_ms(period)} against max(stage0, stage1) {_ms(longest)} and stage0 + stage1 {_ms(both)}"
+    took, least, most = (about(ns, 4) for ns in (period, longest, both))
+    text = f"median period {took} against max(stage0, stage1) {least} and stage0 + stage1 {most}"
     if min(a, b) <= _ABOUT * longest:
         return f"one stage hardly counts: {text}"
     if period > (1 + _ABOUT) * both:
@@ -183,10 +185,6 @@ def verdict(summary: dict[str, Any]) -> str:
     if abs(period - both) <= _ABOUT * both:
         return f"serialized: {text}"
     return f"partly overlapped: {text}"
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.3f} ms"
 
 
 def against(mine: TwoStage, other: TwoStage, warmup: int) -> dict[str, Any]:

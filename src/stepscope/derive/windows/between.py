@@ -9,6 +9,7 @@ from stepscope.derive.windows.window import Window, Windows
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
+from stepscope.model.units import about
 
 
 def between_notes(profile: Profile, chosen: Windows) -> list[Note]:
@@ -21,13 +22,13 @@ def between_notes(profile: Profile, chosen: Windows) -> list[Note]:
     ]
     if not found:
         return []
-    window, period = (sum(ns) / len(found) / 1e6 for ns in zip(*((w.gpu_ns, p) for w, p in found), strict=True))
+    window, period = (sum(ns) / len(found) for ns in zip(*((w.gpu_ns, p) for w, p in found), strict=True))
     ranks = some_ranks(sorted({w.rank for w, _ in found}))
     means = f", means of {len(found)} windows" if len(found) > 1 else ""
     return [
         Note(
             "window-is-part-of-period",
-            f"the window covers {window:.4g} ms of a {period:.4g} ms period ({ranks}{means}): --period includes the "
+            f"the window covers {about(window)} of a period of {about(period)} ({ranks}{means}): --period includes the "
             "rest, up to the next one's first op",
             severity="warning",
         )

@@ -15,7 +15,8 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import counted, ms
+from stepscope.findings.words import counted
+from stepscope.model.units import about
 
 I64 = npt.NDArray[np.int64]
 
@@ -49,12 +50,12 @@ def detect(case: Case) -> list[Finding]:
             f"memory is allocated and freed in the step ({counted(names, case.steps)} on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, and a "
+            f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls, and a "
             "cudaFree leaves the GPU empty behind it: it has nothing to do for "
-            f"{ms(host.idle_ns('alloc', 'host', 'api') / case.steps)} of the step"
+            f"{about(host.idle_ns('alloc', 'host', 'api') / case.steps)} of the step"
             if any("Free" in n for n in names)
-            else f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls; the GPU "
-            f"has nothing to do for {ms(host.idle_ns('alloc') / case.steps)} of it because of them",
+            else f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls; the "
+            f"GPU has nothing to do for {about(host.idle_ns('alloc') / case.steps)} of it because of them",
             _advice(names),
             ("idle", "--by cause"),
             ranks=ranks,

@@ -20,7 +20,7 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import CLOCK_LOW
-from stepscope.findings.words import ms
+from stepscope.model.units import about
 
 ID = "clock-throttling"
 I64 = npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ def detect(case: Case) -> list[Finding]:
             "low",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
             f"{slowest.highest:g} it reaches in the capture; {len(ops) // case.steps:,} kernels, "
-            f"{ms(slowest.lost_ns / case.steps)} if all of them are bound by the clock",
+            f"{about(slowest.lost_ns / case.steps)} if all of them are bound by the clock",
             "nvidia-smi -q -d PERFORMANCE tells why: power cap, temperature, or clocks locked by someone; compare with "
             "the other GPUs of the machine",
             ("breakdown", f"--rank {worst}"),

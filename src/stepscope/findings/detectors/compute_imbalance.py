@@ -21,9 +21,9 @@ from stepscope.findings.evidence.stragglers import guilty, suspects
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import STAGES_EVEN
-from stepscope.findings.words import ms
 from stepscope.model.labels import setups
-from stepscope.model.ranks import ranks_text
+from stepscope.model.ranks import some_ranks
+from stepscope.model.units import about
 
 ID = "compute-imbalance"
 
@@ -90,7 +90,7 @@ def _stages(case: Case) -> list[Finding]:
     heavy = [s for s, ns in amount.items() if ns > STAGES_EVEN.value * mean]
     worst = max(heavy, key=lambda s: amount[s])
     ranks = tuple(sorted(r for s in heavy for r in stages[s]))
-    texts = ", ".join(f"stage {s} {ms(amount[s] / case.steps)}" for s in sorted(amount))
+    texts = ", ".join(f"stage {s} {about(amount[s] / case.steps)}" for s in sorted(amount))
     return [
         Finding(
             ID,
@@ -117,11 +117,11 @@ def _ranks(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"ranks {ranks_text(ranks)} have more to compute than others that do the same work",
+            f"{some_ranks(ranks)} compute{'s' * (len(ranks) == 1)} more than others that do the same work",
             case.credit(ID, Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
-            f"rank {worst.rank} computes {ms(worst.excess_ns / case.steps)} per step beyond the median of its peers, "
-            "in some of its kernels only",
+            f"rank {worst.rank} computes {about(worst.excess_ns / case.steps)} per step beyond the median of its "
+            "peers, in some of its kernels only",
             "give ranks like amounts: pack sequences to equal length, balance the batch by tokens",
             ("kernels", "--by name"),
             ranks=ranks,

@@ -21,8 +21,8 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import BATCH_HANDED_OVER
-from stepscope.findings.words import ms
 from stepscope.intervals import Spans, intersect, union
+from stepscope.model.units import about
 
 ID = "data-stall"
 
@@ -79,8 +79,8 @@ def detect(case: Case) -> list[Finding]:
             what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
             sure(case) if named else "medium",
-            f"the host of rank {worst} spends {ms(spans.length() / case.steps)} of the step on it ({said}); "
-            f"the GPU has nothing to do for {ms(lost[worst] / case.steps)} of it",
+            f"the host of rank {worst} spends {about(spans.length() / case.steps)} of the step on it ({said}); "
+            f"the GPU has nothing to do for {about(lost[worst] / case.steps)} of it",
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
             "and tokenizing out of the loop; check the file system it reads from",
             ("idle", "--by range --period" if named else "--by range"),

@@ -20,8 +20,8 @@ from stepscope.findings.evidence.peers import compared, pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import ms
 from stepscope.model.ranks import ranks_text
+from stepscope.model.units import about
 
 ID = "expert-imbalance"
 
@@ -66,7 +66,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "high",
             f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group; its "
-            f"{which} take {ms(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step "
+            f"{which} take {about(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step "
             f"({longer:.2f} times as long), and the group waits for it at the next all-to-all",
             "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot "
             "experts apart or twice",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
@@ -24,8 +23,9 @@ from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Confidence, Finding
-from stepscope.findings.words import ms
 from stepscope.model.note import Note
+from stepscope.model.ranks import ranks_text
+from stepscope.model.units import about
 
 ID = "exposed-communication"
 
@@ -72,9 +72,9 @@ def _finding(case: Case, key: str, mine: dict[int, Part]) -> Finding:
         f"{what} {'are' if what.endswith('s') else 'is'} {share:.0f} % exposed",
         saved,
         confidence,
-        f"{n} per rank and step, {ms(comm / each)} in all, of which {ms(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {ms(wall / case.steps)}{_rate(case, mine)}. That includes waiting "
-        "for other ranks, which the time to be given back does not",
+        f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
+        f"compute beside them; most on rank {worst}: {about(wall / case.steps)}{_rate(case, mine)}. That includes "
+        "waiting for other ranks, which the time to be given back does not",
         _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, (by, some)))),
         ranks=ranks,

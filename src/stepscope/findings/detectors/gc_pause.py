@@ -14,8 +14,8 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
+from stepscope.model.units import about
 
 ID = "gc-pause"
 
@@ -54,9 +54,9 @@ def detect(case: Case) -> list[Finding]:
             f"Python's garbage collector stops the host ({len(pauses)} times on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"collections take {ms(pauses.length() / case.steps)} of the step on rank {worst}, the longest "
-            f"{ms(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
-            f"{ms(lost[worst] / case.steps)} of it",
+            f"collections take {about(pauses.length() / case.steps)} of the step on rank {worst}, the longest "
+            f"{about(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
+            f"{about(lost[worst] / case.steps)} of it",
             "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every so many steps on all ranks at "
             "once: ranks that collect at different times make each other wait",
             ("idle", "--by range"),

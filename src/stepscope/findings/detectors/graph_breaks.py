@@ -15,8 +15,8 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
+from stepscope.model.units import about
 
 ID = "graph-breaks"
 
@@ -58,8 +58,8 @@ def detect(case: Case) -> list[Finding]:
             f"{' and '.join(what) or 'Python between compiled graphs'} in the step on rank {worst}",
             case.credit(ID, at_most=sum(idle.values())),
             sure(case),
-            f"the host of rank {worst} spends {ms(lost[worst].length() / case.steps)} of the step between graphs and "
-            f"compiling, the GPU has nothing to do for {ms(idle[worst] / case.steps)} of it{again}",
+            f"the host of rank {worst} spends {about(lost[worst].length() / case.steps)} of the step between graphs "
+            f"and compiling, the GPU has nothing to do for {about(idle[worst] / case.steps)} of it{again}",
             "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
             ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"
             + (", and profile after more warm-up steps" if compiles else ""),

@@ -25,9 +25,9 @@ from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
-from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.nesting import NONE
+from stepscope.model.units import about
 
 ID = "host-sync"
 I64 = npt.NDArray[np.int64]
@@ -157,9 +157,9 @@ def _finding(case: Case, costly: _Costly) -> Finding:
         f"{round(n):,} {what} make the host wait",
         costly.saved,
         sure(case),
-        f"rank {worst} spends {ms(host.length(calls[worst]) / case.steps)} of the step in them"
+        f"rank {worst} spends {about(host.length(calls[worst]) / case.steps)} of the step in them"
         f"{f', most in {inside}' if inside else ''}; the GPU is without work for "
-        f"{ms(host.idle_ns('sync', 'host', 'api') / case.steps)} of the step",
+        f"{about(host.idle_ns('sync', 'host', 'api') / case.steps)} of the step",
         advice,
         ("idle", "--by cause"),
         ranks=ranks,

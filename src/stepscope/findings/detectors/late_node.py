@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.peers.lateness import DATA
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
@@ -28,9 +27,10 @@ from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
-from stepscope.findings.words import ms
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.model.nesting import NONE
+from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.units import about
 
 ID = "late-node"
 I64 = npt.NDArray[np.int64]
@@ -193,17 +193,17 @@ def detect(case: Case) -> list[Finding]:
 
 def _finding(case: Case, one: _Late) -> Finding:
     several = len(one.ranks) > 1
-    who = f"rank{'s' * several} {ranks_text(one.ranks)}"
+    who = some_ranks(one.ranks)
     who = f"host {one.host} ({who})" if one.host else who
     # Cutting a stretch cannot give back more than its length.
     saved = case.credit(ID, one.change, one.ns)
     return Finding(
         ID,
-        f"{who} come{'s' * (not several or one.host is not None)} {ms(one.ns / case.steps)} late {one.at}",
+        f"{who} come{'s' * (not several or one.host is not None)} {about(one.ns / case.steps)} late {one.at}",
         saved,
         sure(case),
-        f"its host makes no CUDA call for {ms(one.ns / case.steps)} per step longer than the others at the same place, "
-        f"and the other {len(case.ranks) - len(one.ranks)} ranks wait for it",
+        f"its host makes no CUDA call for {about(one.ns / case.steps)} per step longer than the others at the same "
+        f"place, and the other {len(case.ranks) - len(one.ranks)} ranks wait for it",
         "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
         "file system, CPU frequency, memory pressure",
         ("idle", f"--rank {ranks_text(one.ranks)}"),

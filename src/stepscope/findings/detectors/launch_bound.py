@@ -8,7 +8,6 @@ between them, without a quarter of that time.
 
 from __future__ import annotations
 
-from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
@@ -16,7 +15,8 @@ from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import USUAL_CALL
-from stepscope.findings.words import ms, us
+from stepscope.model.ranks import some_ranks
+from stepscope.model.units import about
 
 ID = "launch-bound"
 
@@ -48,11 +48,11 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
     pace = hosts(case)[worst].pace_ns or 0.0
     return Finding(
         ID,
-        f"the host of rank {ranks_text(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
+        f"the host of {some_ranks(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
         saved,
         "high",
-        f"rank {worst} takes {us(pace)} of host time per launch, its peers {us(pace / factors[worst])}; its GPU has "
-        f"nothing to do for {ms(_starved(case, worst))} of the step because launches come late",
+        f"rank {worst} takes {about(pace)} of host time per launch, its peers {about(pace / factors[worst])}; its GPU "
+        f"has nothing to do for {about(_starved(case, worst))} of the step because launches come late",
         "look at that machine's CPU: other processes, pinning (NUMA node of the GPU), frequency governor, debug "
         "settings (CUDA_LAUNCH_BLOCKING, a tracer) on this rank alone",
         ("launches", f"--rank {worst}"),
@@ -69,20 +69,22 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     if worst in slow_hosts(case).machine:
         should = usual(case)
         other = (
-            f"the {us(should.call_ns)} of this job's fastest launches" if should.measured else f"the usual {USUAL_CALL}"
+            f"the {about(should.call_ns)} of this job's fastest launches"
+            if should.measured
+            else f"the usual {USUAL_CALL}"
         )
         took = f"its call {factors[worst]:.1f} times {other}"
         machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
     else:
-        took = f"of which the call is {us(host.call_ns)}; counted as if a quarter of it went"
+        took = f"of which the call is {about(host.call_ns)}; counted as if a quarter of it went"
         machine = ""
     return Finding(
         ID,
         "the host cannot launch fast enough",
         saved,
         "medium",
-        f"a launch takes {us(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU waits for launches "
-        f"for {ms(_starved(case, worst))} of the step",
+        f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU waits for launches "
+        f"for {about(_starved(case, worst))} of the step",
         f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
         "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",
         ("launches", "--by rank"),

@@ -18,9 +18,9 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
-from stepscope.findings.words import ms
 from stepscope.intervals import covered, union
 from stepscope.model.kernel_names import short_names
+from stepscope.model.units import about
 
 ID = "low-occupancy"
 I64 = npt.NDArray[np.int64]
@@ -82,7 +82,7 @@ def detect(case: Case) -> list[Finding]:
             f"{len(ops) // case.steps:,} kernels leave most of the GPU empty (on rank {worst})",
             case.credit(ID),
             "low",
-            f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}, alone, with fewer blocks than "
+            f"they take {about(spent[worst] / case.steps)} of the step on rank {worst}, alone, with fewer blocks than "
             f"half of its {_units(case, worst)} multiprocessors; most of it `{top}`",
             "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
             "small problems, or another stream beside them",

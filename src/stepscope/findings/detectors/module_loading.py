@@ -15,7 +15,8 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import counted, ms
+from stepscope.findings.words import counted
+from stepscope.model.units import about
 
 ID = "module-loading"
 I64 = npt.NDArray[np.int64]
@@ -48,8 +49,8 @@ def detect(case: Case) -> list[Finding]:
             f"({counted(names, case.steps)} on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"the host of rank {worst} spends {ms(spent[worst] / case.steps)} of the step in these calls, the GPU "
-            f"waits for {ms(host.idle_ns('load') / case.steps)} of it",
+            f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls, the GPU "
+            f"waits for {about(host.idle_ns('load') / case.steps)} of it",
             "capture graphs once and replay them; keep shapes static"
             if graphs
             else "profile later: let every kernel run once before the capture (more warm-up steps), or set "

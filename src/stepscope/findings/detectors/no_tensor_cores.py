@@ -18,8 +18,8 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import TENSOR_CORES_GAIN
-from stepscope.findings.words import ms
 from stepscope.model.kernel_names import short_names
+from stepscope.model.units import about
 
 ID = "no-tensor-cores"
 I64 = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ def detect(case: Case) -> list[Finding]:
             f"{len(ops) // case.steps:,} matrix products do not use tensor cores (on rank {worst})",
             case.credit(ID),
             "medium",
-            f"they take {ms(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
+            f"they take {about(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
             f"{TENSOR_CORES_GAIN.value:g} times as fast on tensor cores",
             "use bf16 or fp16 (torch.autocast), or allow TF32 for fp32: torch.set_float32_matmul_precision('high'); "
             "sizes that are multiples of 8 (bf16) or 4 (TF32)",

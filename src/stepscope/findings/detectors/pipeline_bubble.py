@@ -22,10 +22,10 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LARGE_IDEAL_BUBBLE, SHOWN
-from stepscope.findings.words import ms
 from stepscope.model.labels import setups
 from stepscope.model.note import Note
 from stepscope.model.result import Result
+from stepscope.model.units import about
 
 ID = "pipeline-bubble"
 #: Schedules whose ideal is a count of chunks; that of others rests on how long chunks take, which is too rough here.
@@ -64,9 +64,9 @@ def detect(case: Case) -> list[Finding]:
             f"{found.summary['ideal_pct']:.0f} %",
             over,
             "low",
-            f"mean bubble {ms(mean / case.steps)} per rank and step, ideal {ms(least / case.steps)} ({shape}, "
+            f"mean bubble {about(mean / case.steps)} per rank and step, ideal {about(least / case.steps)} ({shape}, "
             f"{found.summary.get('micro_batches')} micro-batches); other findings explain "
-            f"{ms(explained / case.steps)} of the difference; largest on rank {worst['rank']}: "
+            f"{about(explained / case.steps)} of the difference; largest on rank {worst['rank']}: "
             f"{worst['bubble_pct']:.0f} %",
             "see in which phase it is (`pipeline --by phase`) and before which chunks (`--by chunk`): launches that "
             "come late, transfers in the way, chunks of unequal length",

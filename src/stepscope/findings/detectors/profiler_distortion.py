@@ -13,7 +13,7 @@ from stepscope.findings.evidence.hosts import guilty, stage_of, sure
 from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import ms
+from stepscope.model.units import about
 
 ID = "profiler-distortion"
 
@@ -37,7 +37,7 @@ def detect(case: Case) -> list[Finding]:
             f"this profile is attribution only: {n:,} synchronizations, one behind {most.behind}, destroy overlap",
             case.credit(ID),
             sure(case),
-            f"on rank {worst} they take {ms(most.host.length(most.calls) / case.steps)} of the step; with the host "
+            f"on rank {worst} they take {about(most.host.length(most.calls) / case.steps)} of the step; with the host "
             "waiting each time, nothing can be launched ahead and no communication can run beside compute: shares of "
             "time hold, lengths and overlap do not",
             "time blocks with CUDA events (torch.cuda.Event(enable_timing=True)) or with ranges alone, and profile "

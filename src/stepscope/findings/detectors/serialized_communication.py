@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
-from stepscope.derive.comm.communicators import ranks_text
 from stepscope.derive.rank.data import NO_STAGE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.window import Window
@@ -30,8 +29,9 @@ from stepscope.findings.evidence.issued import Serialized, at_once, serialized
 from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding
-from stepscope.findings.words import ms
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.units import about
 
 ID = "serialized-communication"
 I64 = npt.NDArray[np.int64]
@@ -74,7 +74,7 @@ def _bounded(case: Case) -> list[Finding]:
             saved,
             "low",
             f"{n} communications per rank and step: the compute stream waits for each before anything else is "
-            f"launched; up to {ms(max(wall.values()) / case.steps)} per rank and step have no compute beside them. "
+            f"launched; up to {about(max(wall.values()) / case.steps)} per rank and step have no compute beside them. "
             "How much of it is needed at once is not recorded",
             "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
             "compute that does not need it in between",
@@ -105,7 +105,7 @@ def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
         how.append("they are on the compute stream itself, although it waits for them later")
     if gradients:
         how.append(f"{gradients // max(len(found), 1) // case.steps} reduce gradients, which only the optimizer needs")
-    who = "every rank" if len(ranks) == len(case.ranks) else f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}"
+    who = "every rank" if len(ranks) == len(case.ranks) else some_ranks(ranks)
     issued = "waited for at once" if waited >= inline else "issued on the compute stream"
     name = f"communication of {stages[0]}" if len(stages) == 1 else "communication"
     return [
@@ -114,7 +114,7 @@ def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
             f"{name} is {issued}, so that nothing runs beside it",
             case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values())),
             sure(case),
-            f"{per_step} communications per step on {who}: {'; '.join(how)}; {ms(longest / case.steps)} of them per "
+            f"{per_step} communications per step on {who}: {'; '.join(how)}; {about(longest / case.steps)} of them per "
             "step have no compute beside them",
             "wait where the result is used (`work.wait()` just before it), and launch compute that does not need it in "
             "between" + ("; give it a stream of its own (async_op=True)" if inline else ""),

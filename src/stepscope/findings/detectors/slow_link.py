@@ -19,8 +19,8 @@ from stepscope.findings.evidence.meetings import in_step, met, sides
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SAME_BANDWIDTH
-from stepscope.findings.words import ms
-from stepscope.model.ranks import ranks_text
+from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.units import about
 
 ID = "slow-link"
 
@@ -85,7 +85,7 @@ def detect(case: Case) -> list[Finding]:
         return []
     slower = float((table["each_ns"] / table["usual_ns"]).median())  # type: ignore[arg-type]
     worst = table.sort("over_ns", "meeting", descending=[True, False]).row(0, named=True)
-    who = f"host {links.host}" if links.host else f"ranks {ranks_text(links.ranks)}"
+    who = f"host {links.host}" if links.host else some_ranks(links.ranks)
     rate = worst["bytes"] / max(worst["each_ns"], 1)
     usual = worst["bytes"] / max(worst["usual_ns"], 1)
     return [
@@ -94,8 +94,8 @@ def detect(case: Case) -> list[Finding]:
             f"transfers {'of' if links.host else 'between'} {who} take {slower:.1f} times as long as on similar links",
             case.credit(ID, at_most=int(table["over_ns"].sum())),
             "high",
-            f"{table.height // case.steps} transfers per step, {ms(float(table['over_ns'].sum()) / case.steps)} longer "
-            f"in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
+            f"{table.height // case.steps} transfers per step, {about(float(table['over_ns'].sum()) / case.steps)} "
+            f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links",
             "look at that link: NIC and cable (link width, errors, congestion), NVLink state (`nvidia-smi nvlink -s`), "
             "NCCL's choice of network interface (NCCL_DEBUG=INFO); or place ranks so that less goes over it",

@@ -19,11 +19,11 @@ from stepscope.findings.evidence.places import longest_kernels
 from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
-from stepscope.findings.words import ms
 from stepscope.intervals import Spans, union
 from stepscope.model.kernel_names import shorten
 from stepscope.model.nesting import NONE
-from stepscope.model.ranks import ranks_text
+from stepscope.model.ranks import some_ranks
+from stepscope.model.units import about
 
 ID = "straggler"
 
@@ -74,8 +74,8 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     over = mine.slower
     stages = {pipeline_stage(case, r) for r in ranks}
     stage = stages.pop() if len(stages) == 1 else None
-    who = f"rank{'s' * (len(ranks) > 1)} {ranks_text(ranks)}" + (f" ({stage})" if stage else "")
-    took = ms(mine.excess_ns / case.steps)
+    who = some_ranks(ranks) + (f" ({stage})" if stage else "")
+    took = about(mine.excess_ns / case.steps)
     beside = "ranks with kernels of the same names" if mine.alone else "ranks that do the same work"
     if mine.slow_gpu:
         whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
@@ -115,5 +115,5 @@ def _most(over: pl.DataFrame) -> str:
     texts = []
     for name, n, ns, like_n, like_ns in over.select("name", "n", "ns", "like_n", "like_ns").head(2).iter_rows():
         more = f"{n} launches, its peers {like_n:.0f}" if n > 1.02 * like_n else f"{ns / like_ns:.2f} times as long"
-        texts.append(f"{shorten(name)} {ms(ns - like_ns)} ({more})")
+        texts.append(f"{shorten(name)} {about(ns - like_ns)} ({more})")
     return ", ".join(texts)

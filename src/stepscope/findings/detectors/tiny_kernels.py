@@ -19,8 +19,8 @@ from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import TINY, TINY_PATTERN, TINY_REPEATS
-from stepscope.findings.words import ms, us
 from stepscope.intervals import Spans, union
+from stepscope.model.units import about
 
 ID = "tiny-kernels"
 I64 = npt.NDArray[np.int64]
@@ -112,16 +112,16 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (len(repeats[r].kernels), -r))
     most = repeats[worst]
     pace = most.host.pace_ns
-    launched = f"; a launch takes {us(pace)} of host time" if pace is not None else ""
+    launched = f"; a launch takes {about(pace)} of host time" if pace is not None else ""
     return [
         Finding(
             ID,
-            f"{len(most.kernels) // case.steps:,} kernels of {us(most.mean_ns)} only repeat those before them",
+            f"{len(most.kernels) // case.steps:,} kernels of {about(most.mean_ns)} only repeat those before them",
             saved,
             "high" if saved and pace is not None else "medium",
             f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
             f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU waits for launches for "
-            f"{ms(most.host.idle_ns('host', 'api') / case.steps)} of the step",
+            f"{about(most.host.idle_ns('host', 'api') / case.steps)} of the step",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
             ("kernels", f"--rank {worst}"),

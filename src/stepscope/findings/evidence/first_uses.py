@@ -12,8 +12,8 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.thresholds import FIRST_USE, SHOWN
-from stepscope.findings.words import ms
 from stepscope.model.note import Note
+from stepscope.model.units import about
 
 
 def first_uses(case: Case) -> pl.DataFrame:
@@ -51,7 +51,7 @@ def first_use_notes(case: Case) -> list[Note]:
         Note(
             "first-uses",
             f"{table.height} communications are the first over their links and make connections (the longest, a "
-            f"{longest['kind']}, for {ms(longest['over_ns'])}): counted in no finding; capture after more warm-up "
+            f"{longest['kind']}, for {about(longest['over_ns'])}): counted in no finding; capture after more warm-up "
             "steps",
         )
     ]

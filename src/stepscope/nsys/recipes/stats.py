@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.model.ranks import ranks_text
 from stepscope.nsys.reports.statistics import round1
 
 I64 = npt.NDArray[np.int64]
@@ -105,16 +106,7 @@ def extremes(per_rank: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         pl.col("rank").filter(pl.col("least")).sort().alias("min_ranks"),
         pl.col("rank").filter(pl.col("most")).sort().alias("max_ranks"),
     )
-    texts = [pl.Series(c, [spans(v) for v in found[c].to_list()], dtype=pl.String) for c in ("min_ranks", "max_ranks")]
+    texts = [
+        pl.Series(c, [ranks_text(v) for v in found[c].to_list()], dtype=pl.String) for c in ("min_ranks", "max_ranks")
+    ]
     return found.with_columns(texts)
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """`0-3,7`."""
-    parts: list[list[int]] = []
-    for n in sorted(numbers):
-        if parts and n == parts[-1][1] + 1:
-            parts[-1][1] = n
-        else:
-            parts.append([n, n])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

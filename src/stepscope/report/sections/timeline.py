@@ -17,6 +17,7 @@ from stepscope.derive.comm.common_clock import Line
 from stepscope.errors import CannotAnswer
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
+from stepscope.model.units import about
 from stepscope.report.asker import Asker
 from stepscope.report.pack import Columns
 from stepscope.report.part import Part, part
@@ -191,7 +192,7 @@ def _kept(marks: pl.DataFrame, most: int, by: tuple[str, ...], what: str) -> lis
         return [(kept, "")]
     merged = kept.filter(pl.col("n") > 1)
     note = (
-        f"{int(merged['n'].sum()):,} of {marks.height:,} {what}, each shorter than {bin_ns / 1e3:,.1f} µs, "
+        f"{int(merged['n'].sum()):,} of {marks.height:,} {what}, each shorter than {about(bin_ns)}, "
         f"are drawn as {merged.height:,} merged marks"
     )
     return [(kept, note)]
