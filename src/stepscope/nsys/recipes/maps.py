@@ -23,7 +23,7 @@ from stepscope.nsys.reports.view import View
 I64 = npt.NDArray[np.int64]
 
 BINS = Argument("bins", int, "how many bins to cut the time into", 30)
-_CUMULATIVE = Argument("cumulative", bool, "add up operations that run side by side, as can pass 100 %", False)
+_CUMULATIVE = Argument("cumulative", bool, "add up operations that run side by side, which can pass 100 %", False)
 #: What a map shows, by the name of the column: which roles of kernels.
 _KERNEL = {"kernel_pct": ("compute", "comm")}
 _NCCL = {"all_pct": ("compute", "comm"), "nccl_pct": ("comm",), "compute_pct": ("compute",)}
