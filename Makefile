@@ -55,8 +55,8 @@ bench-tools:
 bench-across: setup
 	$(BIN)/python bench/across.py $(ARGS)
 
-# Many simulated jobs with a known truth: every script of tests/reliability in turn, about half an hour.
-# ARGS=quick takes a part of each, two minutes; ARGS="full compare" is one script.
+# Many simulated jobs with a known truth: every script of tests/reliability in turn, about an hour.
+# ARGS=quick takes a part of each, a few minutes; ARGS="full compare" is one script.
 reliability: setup
 	$(BIN)/python tests/reliability $(ARGS)
 
