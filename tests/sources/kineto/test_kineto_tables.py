@@ -163,6 +163,14 @@ def test_ranges(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("category", ["cpu_op", "Operator"])
+def test_steps_among_the_operators(tmp_path: Path, category: str) -> None:
+    """As torch 1.8 wrote them."""
+    found = source(tmp_path, [event(category, "aten::mm", 2), event(category, "ProfilerStep#3", 1, 9)])
+    assert [(r["name"], r["start_ns"], r["end_ns"]) for r in rows(found, "ranges")] == [("ProfilerStep#3", 1000, 10000)]
+    assert [r["name"] for r in rows(found, "host")] == ["aten::mm"]
+
+
 def test_host(tmp_path: Path) -> None:
     op = {"External id": 5, "Sequence number": 6, "Fwd thread id": 1, "Input Dims": [[2, 3], []]}
     events = [

@@ -25,6 +25,8 @@ _OPS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 _HOST = (Kind.CPU_OP, Kind.PYTHON, Kind.OTHER_HOST)
 #: Torch's annotations of collectives: no table, but `comms` is completed from them.
 MARKS = "nccl annotations"
+#: Torch's mark of a step is an annotation, but torch 1.8 wrote it among the operators.
+_STEP = "ProfilerStep#"
 #: Kinds with a length, whose rows are dropped where it makes no sense.
 _TIMED = np.array([Kind.KERNEL <= k <= Kind.SYNC or k in (Kind.MEMORY, Kind.COUNTER) for k in range(len(Kind))])
 
@@ -51,6 +53,9 @@ class Collector:
             events, kinds = list(compress(events, kept.tolist())), kinds[kept]
         if not events:
             return
+        if _STEP.encode() in text:
+            named = np.fromiter((e.name.startswith(_STEP) for e in events), np.bool_, len(events))
+            kinds[named & (kinds == Kind.CPU_OP)] = Kind.RANGE
         start, end, sane = _times(events, text, kept)
         broken = _TIMED[kinds] & ~sane
         self.absurd += int(broken.sum())
