@@ -140,8 +140,9 @@ def _compare(command: str, got: list[dict[str, Any]], wanted: list[dict[str, Any
 
 def test_one_rank_alone_has_answers_too() -> None:
     found = truth(engine.run(Scenario(schedule="ddp", pp=1, ep=1, micro_batches=1, steps=1)))
-    assert found["window"]["rows"][0]["label"] == "(whole capture)"
-    assert found["collectives"]["rows"] == found["overlap"]["rows"] == found["iterations"]["rows"] == []
+    assert found["window"]["rows"][0]["label"] == "step 0"
+    assert [row["label"] for row in found["iterations"]["rows"]] == ["step 0"]
+    assert found["collectives"]["rows"] == found["overlap"]["rows"] == []
     assert found["breakdown"]["rows"][0]["compute_pct"] > 95
 
 

@@ -2,7 +2,8 @@
 
 One slow step is a different bug from a slow run: a garbage collection, a recompile or a checkpoint shows as an
 outlier, a slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its
-rank's steps, by its own time on the GPU or by its period: a stall between two steps is in neither's own time.
+rank's steps, by its own time on the GPU or by its period: a stall between two steps is in neither's own time. Where
+the capture holds one step of a pipeline, its chunks are shown instead.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def iterations(
 ) -> Result:
     if window.start is not None:
         raise BadInput("iterations looks at all steps: --start and --end choose none", "give --anchor REGEX instead")
-    chosen = windows(profile, replace(window, index="all"))
+    chosen = windows(profile, replace(window, index="all"), "pace")
     if all(w.label == WHOLE for w in chosen.spans):
         raise CannotAnswer(
             "no step or chunk range recurs in this profile",

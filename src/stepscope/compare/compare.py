@@ -293,9 +293,7 @@ def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: 
         notes.append(
             Note(
                 "samples-are-chunks",
-                "the trainer marks chunks, but no steps, and none comes again: samples are chunks, each compared "
-                "with the "
-                "one of the same label",
+                "the captures hold one step: samples are its chunks, each compared with the one of the same label",
             )
         )
     shared = [n for n in base.notes if n in new.notes]

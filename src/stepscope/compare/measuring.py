@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from stepscope.compare import facts as about
 from stepscope.compare.run import Run, measure
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
-from stepscope.derive.windows.steps import CHUNK, STEPS
 from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note, folded
 from stepscope.model.profile import Profile
@@ -62,12 +62,12 @@ def both(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None = None
     sides = _sides(base, new, spec, ranks)
     if _kinds(sides) == {"step", "chunk"} and spec.anchor is None:
         # One side has several steps, the other only the chunks of one: what both mark is compared.
-        for pattern in (STEPS, CHUNK):
+        units: tuple[Literal["step", "chunk"], ...] = ("step", "chunk")
+        for unit in units:
             with suppress(CannotAnswer):
-                found = _sides(base, new, replace(spec, anchor=pattern), ranks)
-                if len(_kinds(found)) == 1:
-                    sides, spec = found, replace(spec, anchor=pattern)
-                    break
+                alike = replace(spec, unit=unit)
+                sides, spec = _sides(base, new, alike, ranks), alike
+                break
     common = sorted(set.intersection(*(set(r.ranks) for side in sides for r in side.runs)))
     left_out = ranks is None and common and any(r.ranks != common for side in sides for r in side.runs)
     if left_out and sides[0].facts["world"] == sides[1].facts["world"]:

@@ -133,6 +133,8 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
 def _without_steps(spec: StepSpec) -> CannotAnswer:
     if spec.warmup:
         return CannotAnswer(f"--warmup {spec.warmup} leaves no step on any rank", "give a smaller one")
+    if spec.unit is not None:
+        return CannotAnswer(f"no rank has {spec.unit}s with GPU work", "give --anchor REGEX, or --whole")
     if spec.anchor is not None:
         what = f"no range with GPU work matches --anchor {spec.anchor!r}"
         return CannotAnswer(what, "`stepscope nvtx` lists the ranges there are")
@@ -142,7 +144,7 @@ def _without_steps(spec: StepSpec) -> CannotAnswer:
 def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
     found = []
     for data in ranks_of(part):
-        steps = steps_of(part, data, spec)
+        steps = steps_of(data, spec)
         if steps is not None:
             split = _named(part, _split(data, steps.start, steps.end))
             where = (steps.kind, steps.period, steps.label, steps.start, steps.end)

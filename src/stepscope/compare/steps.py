@@ -2,13 +2,11 @@
 
 By default a step lasts from its first op to the first op of the next one: what a data loader or an optimizer does
 between two steps counts, and nothing counts twice. The last step has no next one, and is left out with the drain of
-the pipeline. Chunks of a trainer that marks no steps are put together to steps where their labels come again.
+the pipeline. Chunks are compared where the capture holds no more than one step of them.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,10 +15,9 @@ import numpy.typing as npt
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.steps import CHUNK, STEPS, Anchors, anchors_of
+from stepscope.derive.windows.steps import Anchors, is_chunk, marks_of, matching, recurring
 from stepscope.derive.windows.window import WHOLE, by_launch
 from stepscope.errors import BadInput
-from stepscope.model.profile import Profile
 
 I64 = npt.NDArray[np.int64]
 Kind = Literal["step", "chunk", "whole"]
@@ -35,6 +32,8 @@ class StepSpec:
     period: bool = True
     whole: bool = False
     warmup: int = 0
+    #: what is compared, whatever else the capture has: to compare two captures alike
+    unit: Literal["step", "chunk"] | None = None
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
@@ -55,40 +54,33 @@ class Steps:
     period: bool  # they end where the next one begins
 
 
-def steps_of(profile: Profile, data: RankData, spec: StepSpec) -> Steps | None:
+def steps_of(data: RankData, spec: StepSpec) -> Steps | None:
     """The rank's steps; None where it has no GPU work in any."""
-    anchors = None if spec.whole else _anchors(profile, data, spec.anchor)
+    kind, anchors = ("whole", None) if spec.whole else _anchors(data, spec)
     if anchors is None:
-        if spec.anchor is not None or not len(data.start):
+        if spec.anchor is not None or spec.unit is not None or not len(data.start):
             return None
         first, last = int(data.start.min()), int(data.end.max())
         return Steps("whole", [WHOLE], np.array([first]), np.array([last]), False)
-    cycle = _cycle(anchors)
-    kind: Kind = "step"
-    if cycle is anchors and re.search(CHUNK, anchors.label[0]):
-        kind = "chunk"
-    count = len(cycle.label)
+    count = len(anchors)
     period = spec.period and count > 1
-    found = [by_launch(data, cycle, k, period) for k in range(count - period)][spec.warmup :]
-    known = [w for w in found if w.gpu_start_ns is not None and w.gpu_end_ns is not None]
-    if not known:
+    measured = [by_launch(data, anchors, k, period) for k in range(count - period)][spec.warmup :]
+    busy = [w for w in measured if w.gpu_start_ns is not None and w.gpu_end_ns is not None]
+    if not busy:
         return None
-    start, end = (np.array([getattr(w, e) for w in known], np.int64) for e in ("gpu_start_ns", "gpu_end_ns"))
-    return Steps(kind, [w.label for w in known], start, end, period)
+    start, end = (np.array([getattr(w, e) for w in busy], np.int64) for e in ("gpu_start_ns", "gpu_end_ns"))
+    return Steps(kind, [w.label for w in busy], start, end, period)
 
 
-def _anchors(profile: Profile, data: RankData, pattern: str | None) -> Anchors | None:
-    if pattern is None and profile.names.str.contains(CHUNK).any():
-        marked = anchors_of(data, STEPS)
-        if marked is not None and len(marked.label) > 1:
-            return marked
-    return anchors_of(data, pattern)
-
-
-def _cycle(anchors: Anchors) -> Anchors:
-    """Where labels come again: the instances of the one that comes most often, each the beginning of a step."""
-    label, times = Counter(anchors.label).most_common(1)[0]  # of several, the first to come
-    if times == 1:
-        return anchors
-    mine = [i for i, text in enumerate(anchors.label) if text == label]
-    return Anchors([f"{label} #{k}" for k in range(times)], anchors.start[mine], anchors.end[mine])
+def _anchors(data: RankData, spec: StepSpec) -> tuple[Kind, Anchors | None]:
+    """What is compared, and its instances."""
+    if spec.anchor is not None:
+        given = matching(data, spec.anchor)
+        repeats = None if given is None else recurring(given)
+        chunks = given is not None and repeats is None and is_chunk(given.label[0])
+        return "chunk" if chunks else "step", repeats or given
+    marks = marks_of(data)
+    if spec.unit is not None:
+        return spec.unit, marks.chunks if spec.unit == "chunk" else marks.steps or marks.repeats
+    anchors = marks.anchors("pace")
+    return "chunk" if anchors is not None and anchors is marks.chunks else "step", anchors

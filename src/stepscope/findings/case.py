@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, reduce
 from inspect import signature
 from operator import and_
 from typing import Any, TypeVar
-
-import polars as pl
 
 from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.graph.critical_path import Path, walk
@@ -19,7 +16,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
 from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.steps import CHUNK
+from stepscope.derive.windows.steps import marks_of
 from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.order import credited_before
@@ -68,16 +65,10 @@ class Case:
 
     @cached_property
     def steps(self) -> int:
-        """Steps in the window: one, unless the trainer marks none, and a chunk recurs."""
+        """Steps in the window: one, unless no range marks the steps, and chunks recur."""
         if any(w.label != WHOLE for w in self.windows.values()) or self.spec.whole:
             return 1
-        names = self.profile.names
-        counts = [
-            max(Counter(d.anchor_ranges().filter(pl.col("text").str.contains(CHUNK))["text"].to_list()).values())
-            for d in ranks_of(self.profile)
-            if names.str.contains(CHUNK).any() and d.anchor_ranges()["text"].str.contains(CHUNK).any()
-        ]
-        return max(counts, default=1)
+        return max((marks_of(d).count for d in self._having()), default=1)
 
     @cached_property
     def between(self) -> dict[int, Spans]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.steps import is_chunk, marks_of
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
-_STEP = r"^(?:ProfilerStep#|step |iteration[ _])\d+$"
+#: Chunks of a pipeline, overlapped or not.
 _CHUNK = r"^(?:forward|backward) chunk "
-_BOTH = r"^forward chunk .* backward chunk "
 #: More than this share of the GPU's work before the profiled steps is a capture of something else, too.
 _BEFORE = 0.01
 
@@ -57,11 +56,12 @@ def setup(profile: Profile) -> Check:
 
 def steps(data: list[RankData], expected: int | None) -> Check:
     """Exactly the profiled ones."""
-    counts = {d.rank: _texts(d, _STEP).height for d in data}
-    families = {d.rank: _texts(d, r"^ProfilerStep#\d+$").height for d in data}
-    counts = {r: n - families[r] if families[r] and n > families[r] else n for r, n in counts.items()}
+    marks = {d.rank: marks_of(d) for d in data}
+    steps = {rank: m.steps or m.repeats for rank, m in marks.items()}
+    counts = {rank: 0 if s is None else len(s) for rank, s in steps.items()}
     seen = sorted(set(counts.values()))
-    found = f"{' to '.join(map(str, dict.fromkeys([seen[0], seen[-1]])))} step ranges" if seen else "none"
+    by = "steps, by chunks that recur" if any(m.repeats for m in marks.values()) else "step ranges"
+    found = f"{' to '.join(map(str, dict.fromkeys([seen[0], seen[-1]])))} {by}" if seen else "none"
     if not any(seen):
         why = "no step ranges in the capture" + (f"; {expected} were profiled" if expected else "")
         return Check("steps", SKIPPED, "", why, f"{expected or 'the same number'} on every rank")
@@ -98,7 +98,7 @@ def steady(data: list[RankData]) -> Check:
     alone, counts = [], []
     for d in data:
         chunks = _texts(d, _CHUNK).sort("start_ns")
-        both = [bool(re.search(_BOTH, t)) for t in chunks["text"]]
+        both = [is_chunk(text) for text in chunks["text"]]
         places = [i for i, b in enumerate(both) if b]
         if not places:
             continue
@@ -111,7 +111,7 @@ def steady(data: list[RankData]) -> Check:
     found = f"{min(counts)} to {max(counts)} overlapped chunks" if min(counts) < max(counts) else f"{counts[0]} chunks"
     if alone:
         found += "; the median one has no neighbour like it"
-    several = max((_texts(d, r"^step \d+$").height for d in data), default=0)
+    several = max((marks_of(d).count for d in data), default=1)
     # With an even number of steps, the median chunk is the first of one of them.
     fix = (
         "more micro-batches (stepscope capture plan says how many)" if several % 2 else "profile an odd number of steps"
@@ -124,21 +124,14 @@ def steady(data: list[RankData]) -> Check:
 
 def _steady_steps(data: list[RankData]) -> Check:
     """Without chunks: no step far longer than the median."""
-    slow = []
-    several = False
-    for d in data:
-        found = _texts(d, _STEP)
-        length = (found["end_ns"] - found["start_ns"]).to_numpy()
-        if len(length) < 3:
-            continue
-        several = True
-        if length[0] > 1.5 * float(np.median(length)):
-            slow.append(d.rank)
-    if not several:
+    marked = {d.rank: steps for d in data if (steps := marks_of(d).steps) is not None}
+    lengths = {rank: steps.end - steps.start for rank, steps in marked.items() if len(steps) >= 3}
+    slow = [rank for rank, length in lengths.items() if length[0] > 1.5 * float(np.median(length))]
+    if not lengths:
         return Check("steady state", SKIPPED, "", "no chunks, and fewer than three steps", "")
     fix = "warm up for longer (--warmup)" if slow else ""
-    found_text = "the first step is over 1.5 times the median" if slow else "steps are alike"
-    return Check("steady state", WARNING if slow else OK, ranks_text(slow), found_text, "steps of like length", fix)
+    found = "the first step is over 1.5 times the median" if slow else "steps are alike"
+    return Check("steady state", WARNING if slow else OK, ranks_text(slow), found, "steps of like length", fix)
 
 
 def _texts(d: RankData, pattern: str) -> pl.DataFrame:

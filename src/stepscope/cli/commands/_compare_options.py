@@ -66,7 +66,9 @@ def spare(inputs: Iterable[str], *targets: Target | None) -> None:
 
 def step_options() -> list[click.Option]:
     return [
-        click.Option(["--anchor"], metavar="REGEX", help="Ranges that are steps; by default as `window` finds them."),
+        click.Option(
+            ["--anchor"], metavar="REGEX", help="Ranges that are steps, instead of those that are recognized."
+        ),
         click.Option(
             ["--period/--no-period"],
             default=True,

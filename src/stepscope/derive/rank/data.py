@@ -152,6 +152,13 @@ class RankData:
             inside = np.union1d(inside, within)
         return np.sort(inside), (first, last)
 
+    def launches_in(self, start: I64, end: I64) -> I64:
+        """How many ops were launched in each host range [start, end); by GPU time where no launch is recorded."""
+        order, times = self._by_launch
+        times = times if len(order) else self.start
+        count: I64 = np.searchsorted(times, end) - np.searchsorted(times, start)
+        return count
+
     @cached_property
     def _by_launch(self) -> tuple[I64, I64]:
         """Ops that have a launch record, in the order of their launches; and when those were."""

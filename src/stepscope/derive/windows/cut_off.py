@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.steps import anchors_of
+from stepscope.derive.windows.steps import marks_of
 from stepscope.model.note import Note
 
 
 def cut_off(data: RankData) -> list[Note]:
     """A note where the rank's last steps or chunks launched nothing; none otherwise."""
-    anchors = anchors_of(data)
+    anchors = marks_of(data).anchors("chunk")
     if anchors is None or len(data.start) == 0:
         return []
     empty = int((anchors.start > data.launched_at.max()).sum())

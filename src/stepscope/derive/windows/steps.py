@@ -1,70 +1,171 @@
-"""What a step is: which ranges of a rank mark its steps or chunks, in which order."""
+"""What a step is: which ranges of a rank mark its steps or chunks, and in which order. All questions ask here.
+
+Ranges mark the steps where one family of them says so (texts that differ in their numbers are one family):
+1. A family that is called a step: `ProfilerStep#3`, `step 3`, `train step 3`, `iteration_3`, `iter 3`, `Batch 3`. One
+   instance is enough. Of several such families the one with most host time counts: that is the enclosing one.
+2. Else, where the trainer marks no chunks: a family whose number grows by the same amount from each to the next, the
+   shallowest one, unless it is a part of a step by its name (a layer). It needs two instances.
+A family that launched nothing is not the step, unless the rank has no GPU work at all.
+
+DualPipeV's trainer marks overlapped chunks. Where no range marks its steps and labels of chunks recur, a step begins
+with each occurrence of the label that recurs most often.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
+from stepscope.intervals import union
 
 I64 = npt.NDArray[np.int64]
+#: What a question is about by default: `chunk` where there are chunks, else the step; `step`; or `pace`, what recurs.
+Unit = Literal["chunk", "step", "pace"]
 
 #: DualPipeV's overlapped chunk.
 CHUNK = r"forward chunk .* backward chunk"
-#: torch.profiler's step.
-TORCH_STEP = r"^ProfilerStep#\d+"
-#: What torch.autograd.profiler.emit_nvtx calls an op: numbered, but no step.
-TORCH_OP = r", (seq|op_id) = \d+"
-#: What steps are called, beside DualPipeV's chunks, which are no steps.
-STEPS = r"(?i)^(ProfilerStep#|(train(ing)?[ _-]?)?(step|iteration|iter)[ _#:=-]*)\d+"
+#: What steps are called.
+STEP = r"(?i)^(?:ProfilerStep#|(?:train(?:ing)?[ _-]*)?(?:step|iteration|iter|batch)[ _#:=-]*)\d"
+#: Numbered, but part of a step: `TransformerLayer_2`, `blocks.3`, `micro-batch 1`.
+_PART = r"(?i)layer|block|encoder|decoder|stage|micro[ _-]?batch|\bmb\b|expert|bucket"
+#: What torch.autograd.profiler.emit_nvtx calls an op: numbered, but not a step.
+_TORCH_OP = r", (seq|op_id) = \d+"
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Instances of the anchor on one rank, by start."""
+    """Ranges of one rank that windows are taken from, by start."""
 
     label: list[str]
     start: I64
     end: I64
 
-
-def anchors_of(data: RankData, pattern: str | None = None) -> Anchors | None:
-    """Instances of the given anchor, or of the first default that this rank has; None where it has none."""
-    return data.once(_anchors_of, pattern)
+    def __len__(self) -> int:
+        return len(self.label)
 
 
-def _anchors_of(data: RankData, pattern: str | None) -> Anchors | None:
+@dataclass(frozen=True)
+class Marks:
+    """What ranges say about the steps of one rank."""
+
+    #: steps that ranges mark
+    steps: Anchors | None
+    #: DualPipeV's overlapped chunks
+    chunks: Anchors | None
+
+    @cached_property
+    def repeats(self) -> Anchors | None:
+        """Steps of a trainer that marks only chunks: from one occurrence of a chunk to the next."""
+        if self.steps is not None or self.chunks is None:
+            return None
+        again = recurring(self.chunks)
+        if again is None:
+            return None
+        last = int(self.chunks.end.max())
+        return Anchors(again.label, again.start, np.append(again.start[1:], last))
+
+    @property
+    def count(self) -> int:
+        """Steps in the capture: one where nothing tells them apart."""
+        steps = self.steps or self.repeats
+        return 1 if steps is None else len(steps)
+
+    def anchors(self, unit: Unit) -> Anchors | None:
+        """Instances of the unit, None where the window is the capture."""
+        if unit == "step":
+            return self.steps
+        if unit == "chunk":
+            return self.chunks or self.steps
+        steps = self.steps or self.repeats
+        several = steps is not None and len(steps) > 1
+        return steps if several or self.chunks is None else self.chunks
+
+
+def marks_of(data: RankData) -> Marks:
+    """The steps and chunks that the rank's ranges mark."""
+    return data.once(_marks_of)
+
+
+def _marks_of(data: RankData) -> Marks:
     table = data.anchor_ranges()
     if table.height == 0:
+        return Marks(None, None)
+    chunks = _matching(table, CHUNK)
+    steps = _called_steps(data, table)
+    if steps is None and chunks is None:
+        steps = _counted(data, table)
+    return Marks(steps, chunks)
+
+
+def matching(data: RankData, pattern: str) -> Anchors | None:
+    """Ranges whose text matches what the user gave."""
+    return _matching(data.anchor_ranges(), pattern)
+
+
+def is_chunk(label: str) -> bool:
+    """Whether a range of this text is one of DualPipeV's overlapped chunks."""
+    return re.search(CHUNK, label) is not None
+
+
+def recurring(anchors: Anchors) -> Anchors | None:
+    """Instances of the label that occurs most often, the first of several such; None where none occurs twice."""
+    label, times = Counter(anchors.label).most_common(1)[0]
+    if times == 1:
         return None
-    for rule in (pattern,) if pattern is not None else (CHUNK, TORCH_STEP):
-        texts = [t for t in table["text"].unique().to_list() if re.search(rule, t)]
-        found = table.filter(pl.col("text").is_in(texts))
-        if found.height:
-            return _instances(found)
-    return None if pattern is not None else _numbered(table)
+    rows = [i for i, text in enumerate(anchors.label) if text == label]
+    return Anchors([f"{label} #{k}" for k in range(times)], anchors.start[rows], anchors.end[rows])
 
 
-def _instances(found: pl.DataFrame) -> Anchors:
-    found = found.sort("start_ns", "end_ns", maintain_order=True)
-    return Anchors(found["text"].to_list(), found["start_ns"].to_numpy(), found["end_ns"].to_numpy())
+def _matching(table: pl.DataFrame, pattern: str) -> Anchors | None:
+    wanted = [t for t in table["text"].unique().to_list() if re.search(pattern, t)]
+    return _by_start(table.filter(pl.col("text").is_in(wanted))) if wanted else None
 
 
-def _numbered(table: pl.DataFrame) -> Anchors | None:
-    """Ranges whose texts differ in a running number: the shallowest family; of several, the one with most host time.
+def _folded(table: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
+    """Ranges whose text is wanted, with their `family`: the text without its numbers. Texts are judged once each."""
+    texts = table.select(pl.col("text").unique()).filter(wanted)
+    texts = texts.with_columns(pl.col("text").str.replace_all(r"\d+", "#").alias("family"))
+    return table.join(texts, on="text", how="inner", maintain_order="left")
+
+
+def _by_start(table: pl.DataFrame) -> Anchors:
+    table = table.sort("start_ns", "end_ns", maintain_order=True)
+    return Anchors(table["text"].to_list(), table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
+
+
+def _called_steps(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """The family of ranges that is called a step; of several the one with most host time."""
+    named = _folded(table, pl.col("text").str.contains(STEP))
+    families = [family for _, family in named.group_by("family", maintain_order=True) if _launched(data, family)]
+    if not families:
+        return None
+    covered = [union(f["start_ns"].to_numpy(), f["end_ns"].to_numpy()).length() for f in families]
+    depth = [f["depth"].min() for f in families]
+    order = sorted(range(len(families)), key=lambda i: (-covered[i], depth[i], families[i]["family"][0]))
+    return _outermost(_by_start(families[order[0]]))
+
+
+def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """The shallowest family with a running number; of several the one with most host time.
 
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
     """
-    numbered = table.with_columns(
-        pl.col("text").str.replace_all(r"\d+", "#").alias("family"),
-        pl.col("text").str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number"),
-    ).filter(pl.col("number").is_not_null() & ~pl.col("text").str.contains(TORCH_OP))
+    text = pl.col("text")
+    wanted = text.str.contains(r"\d") & ~text.str.contains(_PART) & ~text.str.contains(_TORCH_OP)
+    numbered = _folded(table, wanted).with_columns(
+        text.str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number")
+    )
     families = (
-        numbered.sort("start_ns")
+        numbered.drop_nulls("number")
+        .sort("start_ns")
         .group_by("family", maintain_order=True)
         .agg(
             pl.len().alias("n"),
@@ -75,6 +176,19 @@ def _numbered(table: pl.DataFrame) -> Anchors | None:
         .filter((pl.col("n") >= 2) & (pl.col("stride").list.len() == 1) & (pl.col("stride").list.first() > 0))
         .sort(["depth", "total", "family"], descending=[False, True, False])
     )
-    if families.height == 0:
-        return None
-    return _instances(numbered.filter(pl.col("family") == families["family"][0]))
+    candidates = (numbered.filter(pl.col("family") == name) for name in families["family"])
+    return next((_by_start(family) for family in candidates if _launched(data, family)), None)
+
+
+def _launched(data: RankData, family: pl.DataFrame) -> bool:
+    """Whether any of the ranges launched something, or the rank has no GPU work to launch."""
+    if len(data.start) == 0:
+        return True
+    return bool(data.launches_in(family["start_ns"].to_numpy(), family["end_ns"].to_numpy()).any())
+
+
+def _outermost(anchors: Anchors) -> Anchors:
+    """Without instances that lie within another: `step 3` may stand on several threads, or around `step 0`."""
+    reach = np.maximum.accumulate(anchors.end)
+    rows = np.flatnonzero(np.r_[True, anchors.end[1:] > reach[:-1]])
+    return Anchors([anchors.label[i] for i in rows], anchors.start[rows], anchors.end[rows])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from stepscope.simulate.truth.facts import Facts
 
 WHOLE = "(whole capture)"
 _CHUNK = re.compile("forward chunk .* backward chunk")
-_NUMBER = re.compile(r"\d+")
+_STEP = re.compile(r"step \d+")
+_NUMBER = re.compile(r"#?\d+")
 _FEWEST = 4  # steps, for quartiles to mean something
 
 
@@ -53,36 +53,14 @@ def _span(f: Facts, every: list[int], index: int) -> Span:
 
 
 def instances(f: Facts) -> list[int]:
-    """Ranges that are the default anchor, by start."""
-    names = {n: f.names[n] for n in np.unique(f.range_name[f.own]).tolist()}
-    chunks = [n for n, text in names.items() if _CHUNK.search(text)]
-    if chunks:
-        rows: list[int] = f.own[np.isin(f.range_name[f.own], chunks)].tolist()
-        return rows
-    return _numbered(f, names)
+    """Ranges that are the default anchor, by start: the overlapped chunks of a job that has any, else its steps."""
+    return _named(f, _CHUNK) or _named(f, _STEP)
 
 
-def _numbered(f: Facts, names: dict[int, str]) -> list[int]:
-    """The shallowest family of ranges with a running number; of several, the one with most host time."""
-    families: dict[str, list[int]] = {}
-    for n, text in names.items():
-        if _NUMBER.search(text):
-            families.setdefault(_NUMBER.sub("#", text), []).append(n)
-    found = []
-    for family, members in families.items():
-        rows = f.own[np.isin(f.range_name[f.own], members)]
-        numbers = [int(_NUMBER.findall(names[n])[-1]) for n in f.range_name[rows].tolist()]
-        if len(rows) > 1 and all(a < b for a, b in pairwise(numbers)):
-            time = int((f.range_end[rows] - f.range_start[rows]).sum())
-            found.append((_depth(f, int(rows[0])), -time, family, rows.tolist()))
-    return min(found)[3] if found else []
-
-
-def _depth(f: Facts, row: int) -> int:
-    depth = 0
-    while (row := int(f.range_parent[row])) >= 0:
-        depth += 1
-    return depth
+def _named(f: Facts, text: re.Pattern[str]) -> list[int]:
+    names = [n for n in np.unique(f.range_name[f.own]).tolist() if text.search(f.names[n])]
+    rows: list[int] = f.own[np.isin(f.range_name[f.own], names)].tolist()
+    return rows
 
 
 def window_row(f: Facts, s: Span) -> dict[str, Any]:
@@ -100,24 +78,37 @@ def window_row(f: Facts, s: Span) -> dict[str, Any]:
     }
 
 
+def _paced(f: Facts) -> tuple[list[str], I64, I64]:
+    """What recurs, and where on the host: steps, or the chunks of a job of one step.
+
+    A step of a job that marks only chunks begins with its first overlapped chunk.
+    """
+    chunks, steps = _named(f, _CHUNK), f.job.scenario.steps
+    rows = chunks or _named(f, _STEP)
+    texts = [f.text(row) or "" for row in rows]
+    lo, hi = f.range_start[rows], f.range_end[rows]
+    if not chunks or steps == 1:
+        return texts, lo, hi
+    first = lo[:: len(rows) // steps]
+    return [f"{texts[0]} #{k}" for k in range(steps)], first, np.append(first[1:], hi.max())
+
+
 def iteration_rows(f: Facts) -> list[dict[str, Any]]:
-    """Rows of `iterations`: every instance of the anchor."""
-    every = instances(f)
-    if not every:
+    """Rows of `iterations`: every instance of what recurs."""
+    texts, lo, hi = _paced(f)
+    if not texts:
         return []
-    lo, hi = f.range_start[every], f.range_end[every]
     # Instances of an anchor do not overlap, so each op belongs to the last one that began before its launch.
     owner = np.searchsorted(lo, f.launched, side="right") - 1
     inside = (owner >= 0) & (f.launched < hi[np.maximum(owner, 0)])
-    first = np.full(len(every), np.iinfo(np.int64).max)
-    last = np.full(len(every), -1)
+    first = np.full(len(texts), np.iinfo(np.int64).max)
+    last = np.full(len(texts), -1)
     np.minimum.at(first, owner[inside], f.start[inside])
     np.maximum.at(last, owner[inside], f.end[inside])
     gpu = last - first
     outlier = _beyond(gpu) | np.append(_beyond(np.diff(first)), False)
     rows = []
-    for i, row in enumerate(every):
-        text = f.text(row) or ""
+    for i, text in enumerate(texts):
         rows.append(
             {
                 **f.who,
@@ -127,7 +118,7 @@ def iteration_rows(f: Facts) -> list[dict[str, Any]]:
                 "cpu_ns": int(hi[i] - lo[i]),
                 "gpu_ns": int(gpu[i]),
                 "outlier": bool(outlier[i]),
-                "period_ns": int(first[i + 1] - first[i]) if i + 1 < len(every) else None,
+                "period_ns": int(first[i + 1] - first[i]) if i + 1 < len(texts) else None,
             }
         )
     return rows
