@@ -35,7 +35,7 @@ def test_the_capture_that_one_rank_s_stop_ended(shared, capsys):
     assert status == 1
     assert [c for c, row in checks.items() if row["status"] == "failed"] == ["not cut off"]
     assert checks["not cut off"]["ranks"] == "2"
-    assert "rank 2: 5 of 8 chunks or steps have ranges but no GPU work" in said
+    assert "rank 2: the last 5 of 8 chunks or steps have ranges but no GPU work" in said
     assert "one rank's stop ended the capture for all" in said and "common stop" in said
 
 

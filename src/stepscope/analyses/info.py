@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.derive.rank.data import ranks_of
-from stepscope.derive.windows.cut_off import cut_off
+from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.schema import TABLES
@@ -58,4 +58,4 @@ def info(profile: Profile) -> Result:
         "missing": missing,
         "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
     }
-    return Result(table, summary=summary, notes=[n for data in ranks_of(profile) for n in cut_off(data)])
+    return Result(table, summary=summary, notes=[n for data in ranks_of(profile) for n in notes_on_cut(data)])

@@ -10,9 +10,7 @@ import polars as pl
 from stepscope.capture.spec import NVTX_TRIGGER
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.choosing import windows
-from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import WHOLE
+from stepscope.derive.windows.cut_off import cut_off
 from stepscope.model.note import PROFILER_WARNING
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
@@ -26,25 +24,17 @@ _UNMATCHED = 0.002
 def cut(data: list[RankData]) -> Check:
     """Ranges go on to the end on every rank; so must CUDA calls. Where they end early, one stop ended the capture."""
     name = "not cut off"
-    ended: dict[int, tuple[int, int]] = {}
-    judged = False
-    for d in data:
-        anchors = _busy(d)
-        if anchors is None:
-            continue
-        judged = True
-        empty, total = anchors
-        if empty:
-            ended[d.rank] = (empty, total)
+    judged = [end for d in data if (end := cut_off(d)) is not None]
     if not judged:
         return Check(name, SKIPPED, "", "no chunk or step ranges with GPU work to compare", "")
+    ended = {end.rank: end for end in judged if end.empty}
     if not ended:
-        return Check(name, OK, "", "every chunk and step has GPU work, on every rank", "GPU work to the end")
-    rank, (empty, total) = max(ended.items(), key=lambda e: e[1][0])
-    mine = next(d for d in data if d.rank == rank)
-    last = int(mine.calls["end_ns"].max()) if mine.calls.height else 0  # type: ignore[arg-type]
+        return Check(name, OK, "", "GPU work to the last chunk and step, on every rank", "GPU work to the end")
+    worst = max(ended.values(), key=lambda end: end.empty)
+    calls = next(d.calls for d in data if d.rank == worst.rank)
+    last = int(calls["end_ns"].max()) if calls.height else 0  # type: ignore[arg-type]
     others = max((int(d.calls["end_ns"].max()) for d in data if d.rank not in ended and d.calls.height), default=0)  # type: ignore[arg-type]
-    found = f"rank {rank}: {empty} of {total} chunks or steps have ranges but no GPU work"
+    found = f"rank {worst.rank}: the last {worst.empty} of {worst.total} chunks or steps have ranges but no GPU work"
     if others > last:
         found += f"; its CUDA events end {about(others - last)} before those of others"
     fix = (
@@ -52,16 +42,6 @@ def cut(data: list[RankData]) -> Check:
         " cudaProfilerStop; stepscope.annotate.step has one), or a profiler each (capture run --per rank)"
     )
     return Check(name, FAILED, ranks_text(ended), found, "GPU work to the end", fix)
-
-
-def _busy(d: RankData) -> tuple[int, int] | None:
-    """Windows of the rank in which nothing was launched, and all of its windows; None where it cannot be told."""
-    if len(d.start) == 0:
-        return None
-    found = [w for w in windows(d.profile.view([d.rank]), WindowSpec(index="all")).spans if w.label != WHOLE]
-    if not found:
-        return None
-    return sum(len(w.ops) == 0 for w in found), len(found)
 
 
 def launches(data: list[RankData]) -> Check:

@@ -14,7 +14,9 @@ from stepscope.analyses.streams import streams
 from stepscope.analyses.window import window
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
-from stepscope.errors import BadInput, CannotAnswer
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.profile import Profile
+from stepscope.verify import verify
 
 
 def _steps(n: int = 5, lag: int = 1000, **more: object) -> dict[str, list[dict[str, object]]]:
@@ -99,6 +101,33 @@ def test_info_says_where_a_rank_was_cut_off():
     said = "rank 0: no GPU work of its last 2 of 4 steps or chunks (the capture may have ended early there)"
     assert info(make(**tables)).notes == [said]
     assert info(make(**_steps(4))).notes == []
+
+
+def test_capture_verify_means_the_same_by_cut_off():
+    tables = _steps(4)
+    del tables["ops"][2:], tables["calls"][2:]
+    assert _not_cut_off(make(**tables)) == (
+        "failed",
+        "rank 0: the last 2 of 4 chunks or steps have ranges but no GPU work",
+    )
+    assert _not_cut_off(make(**_steps(4)))[0] == "ok"
+    assert _not_cut_off(make(ops=[op(0, 1)]))[0] == "skipped"
+
+
+def test_a_step_without_gpu_work_that_others_follow_was_not_cut_off():
+    tables = _steps(4)
+    del tables["ops"][1], tables["calls"][1]
+    profile = make(**tables)
+    assert info(profile).notes == []
+    assert _not_cut_off(profile)[0] == "ok"
+
+
+def _not_cut_off(profile: Profile) -> tuple[str, str]:
+    with pytest.raises(GateFailed) as failed:  # there is no setup label
+        verify(profile, [])
+    assert failed.value.result is not None
+    row = next(r for r in failed.value.result.rows.to_dicts() if r["check"] == "not cut off")
+    return row["status"], row["found"]
 
 
 def test_the_pace_and_its_outliers():

@@ -22,7 +22,7 @@ from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.matching import Matched, match
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.rank.data import RankData, ranks_of
-from stepscope.derive.windows.cut_off import cut_off
+from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -172,7 +172,7 @@ def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
     for data in ranks_of(part):
         sides = _with_purpose(part, data, sides_of(part, data))
         more = facts(part, data, sides) if facts is not None else {}
-        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, cut_off(data)))
+        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, notes_on_cut(data)))
     return ranks
 
 

@@ -18,7 +18,7 @@ from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.schedules import LABEL, pieces
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.choosing import step
-from stepscope.derive.windows.cut_off import cut_off
+from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, gaps, union
@@ -102,7 +102,7 @@ def works(part: Profile, spec: WindowSpec) -> tuple[list[Work], Windows]:
         for span in chosen.of(data.rank)
         if span.gpu_start_ns is not None
     ]
-    notes = [*chosen.notes, *(n for data in ranks_of(part) for n in cut_off(data))]
+    notes = [*chosen.notes, *(n for data in ranks_of(part) for n in notes_on_cut(data))]
     return found, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
 
 
