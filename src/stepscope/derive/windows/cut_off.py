@@ -18,11 +18,14 @@ class CutOff:
     total: int
 
     def note(self) -> Note:
-        text = (
+        return Note(
+            "cut-off",
             f"rank {self.rank}: no GPU work of its last {self.empty} of {self.total} steps or chunks "
-            "(the capture may have ended early there)"
+            "(the capture may have ended early there)",
+            severity="warning",
+            origin="recording",
+            ranks=[self.rank],
         )
-        return Note("cut-off", text, severity="warning", origin="recording", ranks=[self.rank])
 
 
 def cut_off(data: RankData) -> CutOff | None:
