@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faultcases import WITHIN, Told, diagnosed, scenario
-from stepscope.derive.comm.communicators import ranks_text
+from stepscope.model.ranks import ranks_text
 
 SCHEDULES = ("1f1b", "fsdp", "dualpipev")
 #: Links need like ones beside them: four stages on four nodes, or experts' groups within a node.

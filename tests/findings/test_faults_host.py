@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faultcases import WITHIN, Told, diagnosed, scenario
-from stepscope.derive.comm.communicators import ranks_text
+from stepscope.model.ranks import ranks_text
 
 SCHEDULES = ("1f1b", "fsdp", "dualpipev")
 #: fault -> what it is called, and three strengths; one or two of them on a single rank

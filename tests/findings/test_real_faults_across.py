@@ -10,7 +10,7 @@ import pytest
 
 import reference_captures
 from stepscope import api
-from stepscope.derive.comm.communicators import ranks_text
+from stepscope.model.ranks import ranks_text
 
 PLANTED = reference_captures.planted()
 CASES = (

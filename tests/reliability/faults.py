@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faultcases import MESHES, WITHIN, diagnosed, scenario
-from stepscope.derive.comm.communicators import ranks_text
+from stepscope.model.ranks import ranks_text
 from stepscope.simulate.job.scenario import Scenario
 
 #: fault -> what it must be found as

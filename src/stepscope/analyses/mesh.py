@@ -42,9 +42,9 @@ def mesh(profile: Profile, *, align: Align = "auto") -> Result:
     groups = _labelled(ranks)
     notes: list[Note] = []
     try:
-        found = across(profile, align)
-        notes += found.notes
-        _add_communicators(groups, found)
+        met = across(profile, align)
+        notes += met.notes
+        _add_communicators(groups, met)
     except CannotAnswer as error:
         if not groups:
             raise
@@ -103,10 +103,10 @@ def _add_pipelines(groups: _Groups, a: Across) -> None:
     transfers = a.meetings.filter((pl.col("kind") == SEND_RECV) & (pl.col("src") >= 0))
     labelled = any(axis == ("pp",) for axis, _ in groups)
     for members in pipelines(transfers):
-        known = next((k for k in groups if set(k[1]) == set(members) and k[0] in (("pp",), ("cp",))), None)
-        if known is None and (labelled or members in [k[1] for k in groups]):
+        same = next((k for k in groups if set(k[1]) == set(members) and k[0] in (("pp",), ("cp",))), None)
+        if same is None and (labelled or members in [k[1] for k in groups]):
             continue
-        about = groups.setdefault(known or (("pp",), members), _about(len(members)))
+        about = groups.setdefault(same or (("pp",), members), _about(len(members)))
         if not about["n"]:
             about["n"] = transfers.filter(pl.col("src").is_in(members)).height
             about["ops"].add(SEND_RECV)
@@ -122,13 +122,13 @@ def _sorted(groups: _Groups) -> list[tuple[tuple[tuple[str], tuple[int, ...]], d
 
 
 def _row(axis: str, members: tuple[int, ...], about: dict[str, Any], ranks: pl.DataFrame) -> dict[str, Any]:
-    mine = ranks.filter(pl.col("rank").is_in(members))
+    present = ranks.filter(pl.col("rank").is_in(members))
     return {
         "axis": axis or None,
         "ranks": ranks_text(members),
         "size": about["size"],
-        "present": mine.height,
-        "hosts": mine["host"].n_unique(),
+        "present": present.height,
+        "hosts": present["host"].n_unique(),
         "group": ", ".join(about["group"]) or None,
         "ops": ", ".join(sorted(about["ops"])) or None,
         "n": about["n"],

@@ -54,13 +54,13 @@ def axes_of(communicators: dict[str, Communicator], meetings: pl.DataFrame, rank
     )
     carried = {c: (set(purposes), set(kinds)) for c, purposes, kinds in told.iter_rows()}
     world = max([ranks.height, *ranks["world_size"].drop_nulls().to_list()])
-    found: dict[str, Axis] = {}
+    axes: dict[str, Axis] = {}
     for text, comm in communicators.items():
         purposes, kinds = carried.get(text, (set(), set()))
         axis = _axis(comm, purposes if labels else set(), kinds, groups, world)
         if axis is not None:
-            found[text] = axis
-    return found
+            axes[text] = axis
+    return axes
 
 
 def _axis(
@@ -74,8 +74,8 @@ def _axis(
         return Axis(comm.name, "labels")
     fitting = [
         axis
-        for axis, found in groups.items()
-        if comm.size == len(comm.members) and any(set(g) == set(comm.members) for g in found)
+        for axis, members in groups.items()
+        if comm.size == len(comm.members) and any(set(g) == set(comm.members) for g in members)
     ]
     if len(fitting) == 1:
         return Axis(fitting[0], "labels")

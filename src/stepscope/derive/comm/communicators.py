@@ -56,13 +56,13 @@ def communicators(groups: pl.DataFrame, sides: pl.DataFrame, ranks: pl.DataFrame
         pl.col("name").drop_nulls().first(),
         pl.col("known_by").first(),
     )
-    found: dict[str, Communicator] = {}
+    made: dict[str, Communicator] = {}
     for text, members, numbers, size, lists, name, known_by in told.iter_rows():
         users, peer, axes = seen.get(text, (sorted(set(members)), None, []))
         if size is None and (whole is None or (len(axes) == 1 and (axes[0], frozenset(users)) in whole)):
             size = len(set(users) | set(members))
-        found[text] = _communicator(text, users, peer, members, numbers, size, lists, name, known_by)
-    return found
+        made[text] = _communicator(text, users, peer, members, numbers, size, lists, name, known_by)
+    return made
 
 
 def _whole_groups(labels: dict[int, Setup]) -> set[tuple[str, frozenset[int]]]:
@@ -104,10 +104,10 @@ def _communicator(
 
 def _listed(text: str) -> tuple[int, ...]:
     try:
-        found = json.loads(text)
+        listed = json.loads(text)
     except ValueError:
         return ()
-    return tuple(found) if isinstance(found, list) and all(isinstance(r, int) for r in found) else ()
+    return tuple(listed) if isinstance(listed, list) and all(isinstance(r, int) for r in listed) else ()
 
 
 def missing_ranks(ranks: pl.DataFrame) -> list[Note]:

@@ -42,15 +42,15 @@ class Matched:
 def match(sides: pl.DataFrame, groups: pl.DataFrame, ranks: pl.DataFrame) -> Matched:
     """Match the sides of all ranks. `sides` and `groups` are those of `comm.calls`, of every rank; times rebased."""
     notes: list[Note] = []
-    known = communicators(groups, sides, ranks)
+    comms = communicators(groups, sides, ranks)
     sides = sides.with_columns(pl.col("kind").fill_null(_UNKNOWN)).with_row_index("side")
     named = sides.filter(pl.col("communicator").is_not_null())
     rest = sides.filter(pl.col("communicator").is_null())
     if rest.height:
-        by_label, rest = _by_labels(rest, ranks, known, notes)
-        by_order = _by_order(rest, ranks, known, notes)
+        by_label, rest = _by_labels(rest, ranks, comms, notes)
+        by_order = _by_order(rest, ranks, comms, notes)
         named = pl.concat([named, by_label, by_order], how="vertical_relaxed")
-    pairs = _transfers(named.filter(pl.col("send").is_not_null()), known, notes)
+    pairs = _transfers(named.filter(pl.col("send").is_not_null()), comms, notes)
     whole = _shifted(named.filter(pl.col("send").is_null()), notes)
     both = pl.concat(
         [
@@ -59,18 +59,18 @@ def match(sides: pl.DataFrame, groups: pl.DataFrame, ranks: pl.DataFrame) -> Mat
         ],
         how="diagonal_relaxed",
     )
-    return _meetings(both, known, notes)
+    return _meetings(both, comms, notes)
 
 
-def _transfers(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]) -> pl.DataFrame:
+def _transfers(sides: pl.DataFrame, comms: dict[str, Communicator], notes: list[Note]) -> pl.DataFrame:
     """Sends and receives with both ranks; self-sends are dropped."""
     numbering = pl.DataFrame(
-        [(c, n, r) for c, comm in known.items() for n, r in comm.numbering.items()],
+        [(c, n, r) for c, comm in comms.items() for n, r in comm.numbering.items()],
         schema={"communicator": pl.String, "peer": pl.Int32, "other": pl.Int32},
         orient="row",
     )
-    found = sides.join(numbering, on=["communicator", "peer"], how="left", maintain_order="left")
-    lost = found["other"].null_count()
+    joined = sides.join(numbering, on=["communicator", "peer"], how="left", maintain_order="left")
+    lost = joined["other"].null_count()
     if lost:
         notes.append(
             Note(
@@ -79,15 +79,15 @@ def _transfers(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[
                 severity="loss",
             )
         )
-    found = found.drop_nulls("other").filter(pl.col("other") != pl.col("rank"))
-    return found.with_columns(
+    joined = joined.drop_nulls("other").filter(pl.col("other") != pl.col("rank"))
+    return joined.with_columns(
         pl.when("send").then("rank").otherwise("other").alias("src"),
         pl.when("send").then("other").otherwise("rank").alias("dst"),
     ).drop("other")
 
 
 def _by_labels(
-    sides: pl.DataFrame, ranks: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]
+    sides: pl.DataFrame, ranks: pl.DataFrame, comms: dict[str, Communicator], notes: list[Note]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Sides whose range says which axis they serve, in the groups of the setup labels; and all others."""
     labels = setups(ranks)
@@ -97,23 +97,23 @@ def _by_labels(
     for name in sorted(sides["axis"].drop_nulls().unique().to_list()):
         for members in label_groups(labels, name):
             size = labels[members[0]].size(name)
-            mine = sides.filter((pl.col("axis") == name) & pl.col("rank").is_in(members))
-            if mine.height == 0:
+            of_group = sides.filter((pl.col("axis") == name) & pl.col("rank").is_in(members))
+            if of_group.height == 0:
                 continue
             text = f"{name}:{ranks_text(members)}"
-            found = _pipeline_pairs(mine, members, size) if name == "pp" else _collectives(mine)
-            if found is None or not _agree(found, members):
+            paired = _pipeline_pairs(of_group, members, size) if name == "pp" else _collectives(of_group)
+            if paired is None or not _agree(paired, members):
                 notes.append(
                     Note(
                         "unmatched-by-label",
-                        f"{mine.height} ops of {text} differ in number, name or direction between its ranks: not "
+                        f"{of_group.height} ops of {text} differ in number, name or direction between its ranks: not "
                         "matched",
                         severity="loss",
                     )
                 )
                 continue
-            known[text] = Communicator(text, text, members, size, dict(enumerate(members)), "labels", name)
-            taken.append(found.with_columns(pl.lit(text).alias("communicator"), pl.lit("labels").alias("known_by")))
+            comms[text] = Communicator(text, text, members, size, dict(enumerate(members)), "labels", name)
+            taken.append(paired.with_columns(pl.lit(text).alias("communicator"), pl.lit("labels").alias("known_by")))
     labelled = pl.concat(taken) if taken else sides.clear()
     # What labels spoke of but could not match is not tried again by order.
     rest = sides.filter(pl.col("axis").is_null() | (not labels))
@@ -137,9 +137,9 @@ def _pipeline_pairs(sides: pl.DataFrame, members: tuple[int, ...], size: int) ->
     bare = sides.filter(pl.col("send").is_null())
     told = sides.filter(pl.col("send").is_not_null())
     both = [bare.with_columns(pl.lit(way).alias("send")) for way in (True, False)] if bare.height else []
-    found = pl.concat([told, *both]).sort("rank", "launched_ns", "op", maintain_order=True)
+    ways = pl.concat([told, *both]).sort("rank", "launched_ns", "op", maintain_order=True)
     other = {members[0]: 1, members[1]: 0}
-    return found.with_columns(
+    return ways.with_columns(
         pl.int_range(pl.len()).over("rank", "send").cast(pl.Int64).alias("seq"),
         pl.col("rank").replace_strict(other, return_dtype=pl.Int32).alias("peer"),
     )
@@ -159,7 +159,7 @@ def _agree(sides: pl.DataFrame, members: tuple[int, ...]) -> bool:
 
 
 def _by_order(
-    sides: pl.DataFrame, ranks: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]
+    sides: pl.DataFrame, ranks: pl.DataFrame, comms: dict[str, Communicator], notes: list[Note]
 ) -> pl.DataFrame:
     """By order on the stream, over all ranks: the k-th communication stream of one is that of the others."""
     everyone = tuple(sorted(ranks["rank"].to_list()))
@@ -181,16 +181,16 @@ def _by_order(
     nth = pl.col("stream").rank("dense").over("rank").cast(pl.Int64) - 1
     sides = sides.sort("rank", "start_ns", maintain_order=True).with_columns(nth.alias("nth"))
     taken = []
-    for (k,), mine in sorted(sides.group_by("nth"), key=lambda item: item[0]):
-        found = mine.sort("rank", "start_ns", maintain_order=True).with_columns(
+    for (k,), of_stream in sorted(sides.group_by("nth"), key=lambda item: item[0]):
+        numbered = of_stream.sort("rank", "start_ns", maintain_order=True).with_columns(
             pl.int_range(pl.len()).over("rank").cast(pl.Int64).alias("seq"),
             pl.lit(None, pl.Boolean).alias("send"),
         )
-        if not _agree(found, everyone) or not _overlap(found, ranks):
+        if not _agree(numbered, everyone) or not _overlap(numbered, ranks):
             notes.append(
                 Note(
                     "unmatched-by-order",
-                    f"{mine.height} communication ops carry no communicator, and differ in number, name or time "
+                    f"{of_stream.height} communication ops carry no communicator, and differ in number, name or time "
                     "between "
                     "ranks: not matched (export nsys with --include-blobs=true, or record with torch.profiler)",
                     severity="loss",
@@ -199,8 +199,8 @@ def _by_order(
             continue
         text = f"order:{k}"
         size = len(everyone)
-        known[text] = Communicator(text, text, everyone, size, dict(enumerate(everyone)), "order")
-        taken.append(found.with_columns(pl.lit(text).alias("communicator"), pl.lit("order").alias("known_by")))
+        comms[text] = Communicator(text, text, everyone, size, dict(enumerate(everyone)), "order")
+        taken.append(numbered.with_columns(pl.lit(text).alias("communicator"), pl.lit("order").alias("known_by")))
     return pl.concat(taken).drop("nth") if taken else refused
 
 
@@ -229,8 +229,8 @@ def _shifted(sides: pl.DataFrame, notes: list[Note]) -> pl.DataFrame:
         return sides
     moved: list[pl.DataFrame] = []
     for text in sorted(uneven["communicator"].to_list()):
-        mine = sides.filter(pl.col("communicator") == text).sort("rank", "seq")
-        of = {int(r): f for (r,), f in mine.group_by("rank")}
+        of_communicator = sides.filter(pl.col("communicator") == text).sort("rank", "seq")
+        of = {int(r): f for (r,), f in of_communicator.group_by("rank")}
         reference = max(sorted(of), key=lambda r: of[r].height)
         short = [r for r in sorted(of) if of[r].height < of[reference].height]
         for rank in short:
@@ -252,26 +252,27 @@ def _shifted(sides: pl.DataFrame, notes: list[Note]) -> pl.DataFrame:
 
 
 def _best_shift(long: pl.DataFrame, short: pl.DataFrame) -> int:
-    ends, mine = long["end_ns"].to_numpy(), short["end_ns"].to_numpy()
+    ends, short_ends = long["end_ns"].to_numpy(), short["end_ns"].to_numpy()
     key = pl.concat_str("kind", pl.col("bytes").cast(pl.String).fill_null(""), separator=" ")
-    words, own = (f.select(key.alias("k"))["k"].to_numpy() for f in (long, short))
-    n, extra = len(mine), len(ends) - len(mine)
+    words, short_words = (f.select(key.alias("k"))["k"].to_numpy() for f in (long, short))
+    n, extra = len(short_ends), len(ends) - len(short_ends)
     places = range(extra + 1) if extra <= 256 else [*range(128), *range(extra - 128, extra + 1)]
 
     def badness(shift: int) -> tuple[int, float, int]:
-        apart = ends[shift : shift + n] - mine
-        return int((words[shift : shift + n] != own).sum()), float(np.ptp(np.percentile(apart, [10, 90]))), shift
+        apart = ends[shift : shift + n] - short_ends
+        differ = int((words[shift : shift + n] != short_words).sum())
+        return differ, float(np.ptp(np.percentile(apart, [10, 90]))), shift
 
     return min(map(badness, places))[2]
 
 
-def _meetings(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[Note]) -> Matched:
+def _meetings(sides: pl.DataFrame, comms: dict[str, Communicator], notes: list[Note]) -> Matched:
     """Group sides by what they are a side of."""
     key = ["communicator", "src", "dst", "seq"]
     sides = sides.with_columns(pl.col("kind").n_unique().over(key).alias("names"))
     odd = sides.filter(pl.col("names") > 1)
     if odd.height:
-        what = ", ".join(sorted(known[c].label for c in odd["communicator"].unique().to_list())[:3])
+        what = ", ".join(sorted(comms[c].label for c in odd["communicator"].unique().to_list())[:3])
         notes.append(
             Note(
                 "unmatched-operation",
@@ -291,7 +292,7 @@ def _meetings(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[N
         pl.col("known_by").first(),
         pl.col("purpose").drop_nulls().first(),
     )
-    size = {c: comm.size for c, comm in known.items()}
+    size = {c: comm.size for c, comm in comms.items()}
     meetings = meetings.with_columns(
         pl.when(pl.col("src") >= 0)
         .then(2)
@@ -301,4 +302,4 @@ def _meetings(sides: pl.DataFrame, known: dict[str, Communicator], notes: list[N
     meetings = meetings.with_columns(
         pl.when("parted").then(pl.col("bytes") * pl.col("size")).otherwise("bytes").alias("bytes")
     ).drop("parted")
-    return Matched(meetings, sides, known, notes)
+    return Matched(meetings, sides, comms, notes)

@@ -36,8 +36,8 @@ def _purposes(data: RankData) -> tuple[I64, pl.Series]:
 
 def unanimous(purposes: pl.Series) -> str:
     """The one purpose that all ops share; `mixed` where they disagree, never a majority."""
-    found = purposes.unique().to_list()
-    return str(found[0]) if len(found) == 1 else MIXED if found else UNKNOWN
+    distinct = purposes.unique().to_list()
+    return str(distinct[0]) if len(distinct) == 1 else MIXED if distinct else UNKNOWN
 
 
 def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
@@ -58,8 +58,8 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     # Stop at the first range that is a stage or the pipeline's, even one whose stage has no communication of its own.
     decides = (names.str.contains(STAGE) | names.str.contains(_PIPELINE)).to_numpy()
     at = data.ancestors_until(data.enclosing(ops), decides[data.ranges["name"].to_numpy()])
-    found = per_name.gather(data.ranges["name"].gather(np.maximum(at, 0)))
-    return pl.select(pl.when(pl.Series(at != NONE)).then(found)).to_series()
+    purposes = per_name.gather(data.ranges["name"].gather(np.maximum(at, 0)))
+    return pl.select(pl.when(pl.Series(at != NONE)).then(purposes)).to_series()
 
 
 def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
@@ -68,8 +68,8 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     A group's name may say its axis. Without one, transfers between pairs are a pipeline's, and an all-to-all among some
     of the ranks is that of experts; other operations say nothing.
     """
-    found = linked(profile, data)
-    if found.height == 0 or len(ops) == 0:
+    links = linked(profile, data)
+    if links.height == 0 or len(ops) == 0:
         return pl.Series([None] * len(ops), dtype=pl.String)
     groups = groups_of(profile, data)
     purposes = {name: purpose_by_name(name) for name in groups["name"].drop_nulls().unique().to_list()}
@@ -82,7 +82,7 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
         .when((pl.col("kind") == ALL_TO_ALL) & some)
         .then(pl.lit("ep_a2a"))
     )
-    known = found.unique("op", keep="first").join(groups.select("communicator", "name", "comm_size"), on="communicator")
-    known = known.select("op", pl.coalesce(by_name, by_operation).alias("purpose"))
+    told = links.unique("op", keep="first").join(groups.select("communicator", "name", "comm_size"), on="communicator")
+    told = told.select("op", pl.coalesce(by_name, by_operation).alias("purpose"))
     wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
-    return wanted.join(known, on="op", how="left", maintain_order="left")["purpose"]
+    return wanted.join(told, on="op", how="left", maintain_order="left")["purpose"]

@@ -1,10 +1,10 @@
 """Who made whom wait, followed to its root (semantics §7).
 
 Each meeting blames its last rank for the time after the last but one. That rank may itself have been held up: take the
-communication that its arrival hung on. If the rank that it is compared with was there too, both left it together, and
-the difference is the late rank's own. If not, the time for which it waited there passes on to whoever came last there,
-who is now compared with it; the rest goes further back along the late rank's own way, in the same manner. A kernel of
-several transfers that all began with its own arrival is one communication: which was through last is chance.
+communication that its arrival waited for. If the rank that it is compared with was there too, both left it together,
+and the difference is the late rank's own. If not, the time for which it waited there passes on to whoever came last
+there, who is now compared with it; the rest goes further back along the late rank's own way, in the same manner. A
+kernel of several transfers that all began with its own arrival is one communication: which was through last is chance.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def blame(a: Across) -> Blame:
         wanted = meeting * len(ranks) + other
         there = key[np.minimum(np.searchsorted(key, wanted), len(key) - 1)] == wanted
         there |= np.isin(kernel[at] * len(ranks) + other, beside)
-        own = (at < 0) | there
-        np.add.at(late, rank[own], ns[own])
-        go, rest = ~own & (held > 0), ~own & (ns > held)
+        kept = (at < 0) | there
+        np.add.at(late, rank[kept], ns[kept])
+        go, rest = ~kept & (held > 0), ~kept & (ns > held)
         side, other, ns = _merged(
             np.concatenate([a.last_side[meeting][go], at[rest]]),
             np.concatenate([rank[go], other[rest]]),
@@ -113,7 +113,7 @@ def _beside(a: Across, ranks: I64) -> tuple[I64, I64]:
 
 
 def _previous(a: Across) -> I64:
-    """For each side, the side of the same rank that its arrival hung on; -1 for none."""
+    """For each side, the side of the same rank that its arrival waited for; -1 for none."""
     sides = a.matched.sides.select("rank", "op")
     ended = ending_sides(a)
     chain = a.facts["chain"].select("rank", "op", "before")
@@ -129,9 +129,9 @@ def _previous(a: Across) -> I64:
         if skipped["further"].null_count() == skipped.height:
             break
         chain = skipped.with_columns(pl.coalesce("further", "before").alias("before")).drop("further")
-    found = sides.join(chain, on=["rank", "op"], how="left", maintain_order="left").join(
+    joined = sides.join(chain, on=["rank", "op"], how="left", maintain_order="left").join(
         ended.rename({"op": "before", "side": "held"}), on=["rank", "before"], how="left", maintain_order="left"
     )
-    previous: I64 = found["held"].cast(pl.Int64).fill_null(-1).to_numpy()
-    # Clocks are not exact: what is said to hang on something later does not.
+    previous: I64 = joined["held"].cast(pl.Int64).fill_null(-1).to_numpy()
+    # Clocks are not exact: what is said to have waited for something later did not.
     return np.where((previous >= 0) & (a.last[a.meeting[np.maximum(previous, 0)]] < a.last[a.meeting]), previous, -1)

@@ -61,8 +61,8 @@ def _clear(values: F64, groups: npt.NDArray[np.str_], span_ns: float) -> Mask:
     large = excess >= min((HOST_TIMES.value - 1) * usual, HOST_MUCH.share * span_ns)
     better = np.array([np.sort(values[groups == group])[(int((groups == group).sum()) - 1) // 4] for group in groups])
     alone = np.array([int((groups == group).sum()) == 1 for group in groups])
-    own = alone | (2 * (values - better) >= excess)  # not only its stage's
-    chosen: Mask = (excess >= HOST_LEAST.share * span_ns) & (large | (_apart(values) & own))
+    of_its_own = alone | (2 * (values - better) >= excess)  # not only its stage's
+    chosen: Mask = (excess >= HOST_LEAST.share * span_ns) & (large | (_apart(values) & of_its_own))
     return chosen
 
 

@@ -25,7 +25,7 @@ I64 = npt.NDArray[np.int64]
 #: Ranges around getting a batch.
 DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
 
-#: Per communication op: the one that its start hung on, -1 for none.
+#: Per communication op: the one that its start waited for, -1 for none.
 CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int32,
     "op": pl.Int64,
@@ -49,7 +49,7 @@ def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl
     late, fetching, named = host_late(profile, data)
     span = int(data.end.max() - data.start.min()) if len(data.start) else 0
     all_ops = np.arange(len(data.start))
-    own = (data.rank, span, communications_of(data, all_ops), late.length(), fetching.length(), named)
+    totals = (data.rank, span, communications_of(data, all_ops), late.length(), fetching.length(), named)
     chain = {
         "rank": np.full(len(ops), data.rank),
         "op": ops,
@@ -57,22 +57,23 @@ def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl
     }
     return {
         "chain": pl.DataFrame(chain, schema=CHAIN),
-        "own": pl.DataFrame([own], schema=OWN, orient="row"),
+        "own": pl.DataFrame([totals], schema=OWN, orient="row"),
         "kernels": kernels_of(profile, data, all_ops),
     }
 
 
 def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
     """When the rank had nothing to do because its host was late; the part spent on input; whether ranges say so."""
-    own = np.flatnonzero((data.role != COMM) & (data.launch != NONE))
-    if len(own) == 0:
+    launched = np.flatnonzero((data.role != COMM) & (data.launch != NONE))
+    if len(launched) == 0:
         return Spans.empty(), Spans.empty(), False
     work = np.flatnonzero(data.role != COMM)
     busy = union(data.start[work], data.end[work])
     begin = data.host_span()[0]
     start = np.r_[busy.start[0] if begin is None else min(begin, busy.start[0]), busy.end[:-1]]
     end = busy.start
-    after = own[np.minimum(np.searchsorted(data.start[own], end), len(own) - 1)]  # the op that ends the gap
+    # The op that ends each gap.
+    after = launched[np.minimum(np.searchsorted(data.start[launched], end), len(launched) - 1)]
     calls_start, calls_end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     until = np.clip(calls_end[data.launch[after]], start, end)
     late = union(start, until)
@@ -93,5 +94,5 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
         return Spans.empty()
     rows = data.own_ranges
     wanted = profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
-    mine = data.ranges[rows[wanted]]
-    return union(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy())
+    input_ranges = data.ranges[rows[wanted]]
+    return union(input_ranges["start_ns"].to_numpy(), input_ranges["end_ns"].to_numpy())

@@ -48,10 +48,10 @@ def _amounts(case: Case) -> dict[int, float]:
 def _by_stage(case: Case) -> dict[int, list[int]]:
     """Ranks by their place in the pipeline, where all have one."""
     labels = setups(case.profile.ranks)
-    found: dict[int, list[int]] = {}
+    stages: dict[int, list[int]] = {}
     for rank in case.ranks if len(labels) == len(case.ranks) else ():
-        found.setdefault(labels[rank].at("pp"), []).append(rank)
-    return found
+        stages.setdefault(labels[rank].at("pp"), []).append(rank)
+    return stages
 
 
 def uneven(case: Case) -> dict[int, float]:

@@ -40,10 +40,10 @@ def remedy(case: Case) -> Change:
     )
     kernels, sooner = {}, {}
     for rank in more:
-        mine = a2a.filter(pl.col("rank") == rank)
+        of_rank = a2a.filter(pl.col("rank") == rank)
         keep = case.once(kept)[rank]
         kernels[rank] = case.once(compared)[rank].factors(keep)
-        sooner[rank] = mine["op"].to_numpy(), (mine["over"].to_numpy() * (1 - keep)).astype(np.int64)
+        sooner[rank] = of_rank["op"].to_numpy(), (of_rank["over"].to_numpy() * (1 - keep)).astype(np.int64)
     return Change(kernel_factor=kernels, departure_less_ns=sooner)
 
 

@@ -39,13 +39,13 @@ def _as_peers(case: Case, group: dict[int, Compared]) -> Change:
     return Change(kernel_factor={r: c.factors() for r, c in group.items()}, host_time_cut=cut)
 
 
-def _launching(case: Case, mine: Compared) -> Spans:
+def _launching(case: Case, compared: Compared) -> Spans:
     """Host time of launches that the peers do not make: from the return of the call before to that of the launch."""
-    host = hosts(case).get(mine.rank)
-    extra = mine.slower.filter(pl.col("n") > EXTRA_LAUNCHES.value * pl.col("like_n"))
-    if host is None or extra.height == 0 or mine.alone:
+    host = hosts(case).get(compared.rank)
+    extra = compared.slower.filter(pl.col("n") > EXTRA_LAUNCHES.value * pl.col("like_n"))
+    if host is None or extra.height == 0 or compared.alone:
         return Spans.empty()
-    data, ops = host.data, case.windows[mine.rank].ops
+    data, ops = host.data, case.windows[compared.rank].ops
     rows = []
     for name, n, like_n in extra.select("name", "n", "like_n").iter_rows():
         same = ops[(case.profile.names == name).to_numpy()[data.name[ops]] & (data.launch[ops] != NONE)]
@@ -58,30 +58,30 @@ def _launching(case: Case, mine: Compared) -> Spans:
 
 
 def detect(case: Case) -> list[Finding]:
-    found = case.once(guilty)
-    if not found:
+    stragglers = case.once(guilty)
+    if not stragglers:
         return []
     # Slow ranks hide each other: one alone made faster gives nothing back. They are one finding.
-    slow = {r: c for r, c in found.items() if c.slow_gpu}
-    more = {r: c for r, c in found.items() if r not in slow}
+    slow = {r: c for r, c in stragglers.items() if c.slow_gpu}
+    more = {r: c for r, c in stragglers.items() if r not in slow}
     groups = [g for g in (slow, more) if g]
     return [_finding(case, g, case.credit(ID, _as_peers(case, g))) for g in groups]
 
 
 def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     ranks = tuple(sorted(group))
-    mine = max(group.values(), key=lambda c: (c.excess_ns, -c.rank))
-    over = mine.slower
+    worst = max(group.values(), key=lambda c: (c.excess_ns, -c.rank))
+    over = worst.slower
     stages = {pipeline_stage(case, r) for r in ranks}
     stage = stages.pop() if len(stages) == 1 else None
     who = some_ranks(ranks) + (f" ({stage})" if stage else "")
-    took = about(mine.excess_ns / case.steps)
-    beside = "ranks with kernels of the same names" if mine.alone else "ranks that do the same work"
-    if mine.slow_gpu:
+    took = about(worst.excess_ns / case.steps)
+    beside = "ranks with kernels of the same names" if worst.alone else "ranks that do the same work"
+    if worst.slow_gpu:
         whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
         title = f"{who} compute{'s' * (len(ranks) == 1)} {whole:.2f} times as long as {_its(ranks)} peers"
         evidence = (
-            f"nearly all kernels of rank {mine.rank} take longer than the median of {beside}: {whole:.2f} times as "
+            f"nearly all kernels of rank {worst.rank} take longer than the median of {beside}: {whole:.2f} times as "
             f"long on average, {took} of compute more per step, for which the others wait"
         )
         hint = "look at that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare"
@@ -93,13 +93,13 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
         ID,
         title,
         saved,
-        "medium" if mine.alone else "high",
+        "medium" if worst.alone else "high",
         evidence,
         hint,
         ("stragglers", ""),
         ranks=ranks,
         stage=stage,
-        where=longest_kernels(case, mine.rank, [str(n) for n in over["name"].head(5).to_list()]),
+        where=longest_kernels(case, worst.rank, [str(n) for n in over["name"].head(5).to_list()]),
         stands_out=True,
     )
 

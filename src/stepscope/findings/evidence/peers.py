@@ -63,8 +63,8 @@ def _slow_throughout(case: Case) -> set[int]:
 
 
 def _kernels(case: Case, ops: dict[int, I64]) -> pl.DataFrame:
-    every = {d.rank: d for d in ranks_of(case.profile) if d.rank in ops}
-    counts = {rank: communications_of(data, ops[rank]) for rank, data in every.items()}
+    data_of = {d.rank: d for d in ranks_of(case.profile) if d.rank in ops}
+    counts = {rank: communications_of(data, ops[rank]) for rank, data in data_of.items()}
     whole = recorded_whole(counts, case.once(stages))
-    tables = [kernels_of(case.profile, every[rank], ops[rank]) for rank in sorted(whole)]
+    tables = [kernels_of(case.profile, data_of[rank], ops[rank]) for rank in sorted(whole)]
     return pl.concat([pl.DataFrame(schema=KERNELS), *tables])

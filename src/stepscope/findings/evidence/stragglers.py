@@ -15,6 +15,6 @@ def suspects(case: Case) -> dict[int, Compared]:
 
 def guilty(case: Case) -> dict[int, Compared]:
     """The stragglers: slow GPUs, and a single rank that has more to do (several are a `compute-imbalance`)."""
-    every = case.once(suspects)
-    slow = {r: c for r, c in every.items() if c.slow_gpu}
-    return every if len(every) - len(slow) <= 1 else slow
+    longer = case.once(suspects)
+    slow = {r: c for r, c in longer.items() if c.slow_gpu}
+    return longer if len(longer) - len(slow) <= 1 else slow

@@ -47,18 +47,18 @@ Rows = list[dict[str, Any]]
 def truth(job: Job) -> dict[str, Any]:
     """All answers for a job."""
     s = job.scenario
-    found: dict[str, Any] = {"schema": SCHEMA, "scenario": s.as_dict()}
-    found["setup"] = _section(_setup(job))
-    found["clocks"] = _section(_clocks(job))
-    found |= _each_rank(job)
+    answers: dict[str, Any] = {"schema": SCHEMA, "scenario": s.as_dict()}
+    answers["setup"] = _section(_setup(job))
+    answers["clocks"] = _section(_clocks(job))
+    answers |= _each_rank(job)
     meetings = Meetings(job)
-    found["collectives"] = _section(meetings.rows())
+    answers["collectives"] = _section(meetings.rows())
     without = _without_each_fault(job)
-    found["stragglers"] = _section(straggler_rows(job, meetings, without))
-    found["critical-path"] = _path(job, meetings)
-    found["steps"] = step_times(job)
-    found["faults"] = _faults(job, without)
-    return found
+    answers["stragglers"] = _section(straggler_rows(job, meetings, without))
+    answers["critical-path"] = _path(job, meetings)
+    answers["steps"] = step_times(job)
+    answers["faults"] = _faults(job, without)
+    return answers
 
 
 def _section(rows: Rows, longest: Callable[[dict[str, Any]], int] | None = None, **more: Any) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def _clocks(job: Job) -> Rows:
     unknown = {"residual_p50_ns": None, "residual_p95_ns": None, "n": None}
     rows = []
     for node, host in sorted(hosts.items()):
-        mine = clock(job.scenario, node)
-        rows.append({"host": host, "offset_ns": mine[0] - offset, "drift_ppm": mine[1] - drift, **unknown})
+        of_node = clock(job.scenario, node)
+        rows.append({"host": host, "offset_ns": of_node[0] - offset, "drift_ppm": of_node[1] - drift, **unknown})
     return rows
 
 
@@ -121,9 +121,9 @@ def _each_rank(job: Job) -> dict[str, Any]:
         if job.scenario.pp > 1:
             rows["pipeline"].append(bubble_row(f, *_steps(job)))
     rows["exposed"].sort(key=lambda row: (-row["exposed_ns"], row["rank"], row["start_ns"]))
-    found: dict[str, Any] = {name: _section(table) for name, table in rows.items()}
-    found["idle"] = _section(rows["idle"], longest=lambda row: int(row["gap_ns"]), by_cause=by_cause)
-    return found
+    sections: dict[str, Any] = {name: _section(table) for name, table in rows.items()}
+    sections["idle"] = _section(rows["idle"], longest=lambda row: int(row["gap_ns"]), by_cause=by_cause)
+    return sections
 
 
 def _steps(job: Job) -> tuple[int, int]:

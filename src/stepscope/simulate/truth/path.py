@@ -81,7 +81,7 @@ class _Walk:
             op, end = found
 
     def _released(self, rank: int, op: int, at: int) -> tuple[int, int] | None:
-        """From the start of an op to the end of the op of this rank that it hung on; None at the beginning."""
+        """From the start of an op to the end of the op of this rank that it waited for; None at the beginning."""
         here = self.rank(rank)
         sim = here.sim
         while sim.op_why[op] == BY_LAUNCH:
