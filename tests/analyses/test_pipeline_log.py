@@ -197,6 +197,25 @@ def of_ranges(ranges: list[Row]) -> Profile:
     return make(ranges=[{"tid": 1, "kind": "startend", "closed": True} | r for r in ranges])
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"k": 99999999999999999999, "tA0_ms": 1}', "k is 99999999999999999999, not between"),
+        ('{"k": -1, "tA0_ms": 1}', "k is -1, not between"),
+        ('{"k": 0, "tA0_ms": 1e30}', "tA0_ms is 1E+30 ms: over 146 years"),
+        ('{"k": 0, "tA0_ms": 1e5000000}', "over 146 years"),
+        ('{"k": 0, "tA0_s": 99999999999}', "over 146 years"),
+        ('{"k": 0, "tA0": 1, "unit": ["ms"]}', "unit ['ms'] of tA0"),
+        ('{"k": 0, "rank": 99999999, "tA0_ms": 1}', "rank is 99999999, not between"),
+        ('{"k": 0, "tA0_ms": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
+    ],
+)
+def test_numbers_that_cannot_be(tmp_path, line, says):
+    with pytest.raises(BadInput) as refused:
+        ask(write(tmp_path / "run.jsonl", [line]))
+    assert says in str(refused.value) and "run.jsonl:1" in str(refused.value)
+
+
 def test_ranges_of_a_profile_give_the_same(tmp_path):
     """The same chunks as NVTX ranges, numbered or not, with and without an emitting range."""
     ms = 1_000_000

@@ -39,8 +39,34 @@ def test_what_differs():
 
 def test_there_and_back(tmp_path):
     assert manifest.read(tmp_path) is None
-    manifest.write(tmp_path, {"scenario": {}})
-    assert manifest.read(tmp_path) == {"schema": manifest.SCHEMA, "scenario": {}}
+    manifest.write(tmp_path, {"scenario": {}, "captured": {}})
+    assert manifest.read(tmp_path) == {"schema": manifest.SCHEMA, "scenario": {}, "captured": {}}
     (tmp_path / manifest.FILE).write_text("{")
+    with pytest.raises(BadInput, match="cannot be read"):
+        manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"captured": {}}, "missing required field `scenario`"),
+        ({"scenario": {}}, "missing required field `captured`"),
+        ({"scenario": {"ranks": "4"}, "captured": {}}, "scenario.ranks: Expected `int | null`, got `str`"),
+        ({"scenario": {"ranks": -1}, "captured": {}}, "scenario.ranks: Expected `int` >= 0"),
+        ({"scenario": {"traced": 1}, "captured": {}}, "scenario.traced: Expected `array | null`, got `int`"),
+        ({"scenario": {"machine": []}, "captured": {}}, "scenario.machine: Expected `object`, got `array`"),
+        ({"scenario": {}, "captured": []}, "captured: Expected `object`, got `array`"),
+        ({"scenario": {}, "captured": {"step_ns": {"0": [["x", True]]}}}, "captured.step_ns"),
+    ],
+)
+def test_another_form_is_refused_by_name(tmp_path, content, says):
+    manifest.write(tmp_path, content)
+    with pytest.raises(BadInput) as refused:
+        manifest.read(tmp_path)
+    assert says in str(refused.value) and str(tmp_path / manifest.FILE) in str(refused.value)
+
+
+def test_nested_too_deeply(tmp_path):
+    (tmp_path / manifest.FILE).write_text('{"schema": ' + "[" * 5000 + "]" * 5000 + "}")
     with pytest.raises(BadInput, match="cannot be read"):
         manifest.read(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.model.labels import SETUP_PATTERN, Setup, axis_sizes, label_groups, parse_setup, setups
+from stepscope.model.labels import SETUP_PATTERN, Setup, axis_sizes, label_groups, no_axes, parse_setup, setups
 
 
 def test_the_trainers_label() -> None:
@@ -43,7 +43,9 @@ names = st.from_regex(r"[a-z]{2,6}", fullmatch=True).filter(lambda n: n != "rank
 
 @given(
     st.integers(0, 10**6),
-    st.dictionaries(names, st.tuples(st.integers(0, 999), st.integers(1, 999)), max_size=6),
+    st.dictionaries(
+        names, st.tuples(st.integers(0, 999), st.integers(1, 999)).map(lambda p: (p[0] % p[1], p[1])), max_size=6
+    ),
     st.dictionaries(names, st.from_regex(r"[A-Za-z0-9.,_+-]{1,9}", fullmatch=True), max_size=4),
 )
 def test_round_trip(rank: int, axes: dict[str, tuple[int, int]], extra: dict[str, str]) -> None:
@@ -83,3 +85,9 @@ def test_coordinates_of_experts_and_data_may_overlap() -> None:
 
 def test_ranks_that_stand_at_the_same_place_are_not_a_group() -> None:
     assert label_groups(labelled("rank=0; ep=0/2", "rank=1; ep=0/2"), "ep") == []
+
+
+def test_a_coordinate_outside_of_its_axis_is_none() -> None:
+    text = "rank=3; pp=5/2 dp=1/4 ep=0/0"
+    assert parse_setup(text) == Setup(3, {"dp": (1, 4)}, {"pp": "5/2", "ep": "0/0"})
+    assert no_axes(text) == ["pp=5/2", "ep=0/0"]

@@ -9,9 +9,12 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from stepscope.errors import BadInput
+from stepscope.model.schema import MOST_RANKS
 
 FILE = "manifest.json"
 SCHEMA = "stepscope-capture/1"
@@ -40,6 +43,34 @@ _PRIVATE = re.compile(r"token|secret|passw|credential|api[-_]?key|auth|access[-_
 _USER_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 #: What a token looks like, wherever it stands: long, without a separator, letters and digits mixed.
 _LOOKS_SECRET = re.compile(r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[bp]-|AKIA|wandb_)\S{8,}$|^eyJ\S{20,}$")
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)]
+
+
+class _Machine(msgspec.Struct):
+    gpus: list[Any] = []
+
+
+class _Scenario(msgspec.Struct):
+    """What is asked of a scenario, beyond what differs between two."""
+
+    ranks: _Count | None = None
+    steps: _Count | None = None
+    traced: list[_Count] | None = None
+    machine: _Machine = msgspec.field(default_factory=_Machine)
+
+
+class _Captured(msgspec.Struct):
+    #: by rank: [ns, profiled] of every step in order
+    step_ns: dict[str, list[tuple[Annotated[int, msgspec.Meta(ge=0)], bool]]] | None = None
+
+
+class _Manifest(msgspec.Struct):
+    """The part of a manifest that others rely on: `read` refuses one where it has other types."""
+
+    scenario: _Scenario
+    captured: _Captured
 
 
 def safe_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -104,12 +135,23 @@ def read(folder: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        content = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+        content = msgspec.json.decode(file.read_bytes())
+        _flat(content)
+    except (OSError, ValueError, RecursionError):
         raise BadInput(f"{file}: cannot be read", "remove it, or capture again") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise BadInput(f"{file}: is not the manifest of a capture", "remove it, or capture again")
+    try:
+        msgspec.convert(content, _Manifest)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{file}: {_told(error)}", "remove it, or capture again") from None
     return content
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """`scenario.ranks: Expected int, got str`."""
+    what, _, where = str(error).partition(" - at ")
+    return f"{where.strip('`').removeprefix('$.') or 'it'}: {what}"
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from stepscope.errors import BadInput
 from stepscope.model import ranks
+from stepscope.model.door import admitted
 from stepscope.model.source import Source
 
 Runs = Literal["auto", "one", "folder", "file"]
@@ -29,7 +30,7 @@ class Held:
 
 
 def held(source: Source) -> Held:
-    table, _ = ranks.assign([source])
+    table, _ = ranks.assign([admitted(source)])
     known = table.filter(table["rank_from"] != ranks.INFERRED)["rank"].to_list()
     return Held(source.path, table.height, frozenset(known))
 

@@ -9,6 +9,7 @@ if anything is found at that share or more.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from stepscope.derive.comm.across import Align
@@ -85,9 +86,12 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
         if only and detector.id not in only:
             continue
         try:
-            findings += [f for f in detector.detect(case) if f.recoverable_ns or f.warns or f.stands_out]
+            detected = [f for f in detector.detect(case) if f.recoverable_ns or f.warns or f.stands_out]
         except CannotAnswer as why:
             skipped.append(Skipped(detector.id, str(why)))
+            continue
+        # Nothing gives back more than the step, whatever the clocks of the trace say.
+        findings += [replace(f, recoverable_ns=min(f.recoverable_ns, case.step_ns)) for f in detected]
     return ranked(findings), skipped
 
 

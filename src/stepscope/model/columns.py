@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,10 +24,18 @@ HOST_KIND = pl.Enum(["osrt", "cpu_op", "python", "gil", "compile", "gc", "mpi", 
 
 Dtype = pl.DataType | type[pl.DataType]
 
+#: What stands for a name that the source does not have.
+NO_NAME = "(no name)"
+
 
 @dataclass(frozen=True)
 class Column:
-    """One column: `name_id` columns hold ids of the string table; `derived` ones are computed by the profile."""
+    """One column: `name_id` columns hold ids of the string table; `derived` ones are computed by the profile.
+
+    What the door (`model.door`) makes of a null: where `nullable`, it stays; else `instead` takes its place, `NO_NAME`
+    that of a name; and where there is nothing to take its place, the row is left out. A value below `least` or above
+    `most` is as good as a null.
+    """
 
     name: str
     dtype: Dtype
@@ -35,6 +43,15 @@ class Column:
     part: Part = "core"
     derived: bool = False
     name_id: bool = False
+    nullable: bool = False
+    instead: int | str | bool | None = None
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def required(self) -> bool:
+        """Nothing can take the place of a null: a row without it says nothing."""
+        return not self.nullable and self.instead is None and not self.name_id
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,10 @@ class Table:
     def name_ids(self) -> list[str]:
         """Columns that hold ids of the string table."""
         return [c.name for c in self.columns if c.name_id]
+
+    def delivered(self, names: Collection[str]) -> Iterator[Column]:
+        """The columns of these names, as a source delivers them."""
+        return (c for c in self.columns if c.name in names and not c.derived)
 
     def has_detail(self) -> bool:
         return any(c.part == "detail" for c in self.columns)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-_LABEL = re.compile(r"^\s*rank=(\d+)\s*;")
-_AXIS = re.compile(r"\b(\w+)=(\d+)/(\d+)")
+_LABEL = re.compile(r"^\s*rank=([0-9]{1,9})\s*;")
+_AXIS = re.compile(r"\b(\w+)=([0-9]{1,9})/([0-9]{1,9})(?![0-9])")
 _PAIR = re.compile(r"\b(\w+)=([^\s;]+)")
 
 #: For filters over many texts: what every setup label starts with.
-SETUP_PATTERN = r"^\s*rank=\d+\s*;"
+SETUP_PATTERN = r"^\s*rank=[0-9]{1,9}\s*;"
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,21 @@ class Setup:
 
 
 def parse_setup(text: str) -> Setup | None:
-    """The setup that `text` declares, or None where it is no setup label."""
+    """The setup that `text` declares, or None where it is no setup label.
+
+    A coordinate that is not below the size of its axis is no coordinate: such a pair is an extra.
+    """
     match = _LABEL.match(text)
     if match is None:
         return None
-    axes = {axis: (int(r), int(size)) for axis, r, size in _AXIS.findall(text)}
+    axes = {axis: (int(at), int(size)) for axis, at, size in _AXIS.findall(text) if int(at) < int(size)}
     extra = {k: v for k, v in _PAIR.findall(text) if k != "rank" and k not in axes}
     return Setup(int(match.group(1)), axes, extra)
+
+
+def no_axes(text: str) -> list[str]:
+    """Pairs of a label that look like axes, and cannot be: `pp=5/2`."""
+    return [f"{axis}={at}/{size}" for axis, at, size in _AXIS.findall(text) if int(at) >= int(size)]
 
 
 def setups(ranks: pl.DataFrame) -> dict[int, Setup]:

@@ -8,6 +8,12 @@ import numpy.typing as npt
 #: A lookup table costs 4 bytes per possible id: used while ids are this dense, else a sort.
 _DENSE = 8
 
+#: An op that starts this long before a call was not launched by it: clocks of host and GPU agree to microseconds.
+EARLY_NS = 100_000
+
+#: More early ops than this are no flaw of single records: the clocks disagree, and ids still tell the launch.
+_FEW = 0.1
+
 #: `link` marks ops without a launching call with this row.
 NO_CALL = np.uint32(0xFFFFFFFF)
 
@@ -38,6 +44,21 @@ def link(op_correlation: npt.NDArray[np.int64], call_correlation: npt.NDArray[np
     hit = ids[order[at]] == wanted
     found[ops] = np.where(hit, rows[order[at]], NO_CALL)
     return found
+
+
+def without_early(
+    launch: npt.NDArray[np.uint32], op_start: npt.NDArray[np.int64], call_start: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint32], int]:
+    """Launches of one process without those that began after their op did, and how many those are."""
+    linked = launch != NO_CALL
+    if not linked.any():
+        return launch, 0
+    began = call_start[np.where(linked, launch, 0)] if not linked.all() else call_start[launch]
+    early = linked & (op_start < began - EARLY_NS)
+    count = int(np.count_nonzero(early))
+    if count == 0 or count > _FEW * int(np.count_nonzero(linked)):
+        return launch, 0
+    return np.where(early, NO_CALL, launch), count
 
 
 def _rows(wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | slice:

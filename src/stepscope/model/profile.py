@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model import link, nesting, ranks, taxonomy
+from stepscope.model import door, link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
 from stepscope.model.memo import Memo
 from stepscope.model.note import Note
@@ -25,7 +25,7 @@ class Profile:
     """All ranks of a job on one model. Tables are Polars frames, sorted by rank, then time (see docs/model.md)."""
 
     def __init__(self, sources: Sequence[Source], rules: taxonomy.Taxonomy | None = None) -> None:
-        self._sources = list(sources)
+        self._sources = [door.admitted(s) for s in sources]
         self._rules = rules or taxonomy.default()
         self._names = Names()
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
@@ -210,7 +210,7 @@ class Profile:
     def _with_role(self, ops: pl.DataFrame) -> pl.DataFrame:
         names = self.names
         comm = self._rules.is_comm(names).to_numpy() if len(names) else np.zeros(1, dtype=bool)
-        named = pl.Series("named", comm[ops["name"].fill_null(0).to_numpy()] if ops.height else [], dtype=pl.Boolean)
+        named = pl.Series("named", comm[ops["name"].to_numpy()] if ops.height else [], dtype=pl.Boolean)
         kernel = pl.col("kind").is_in(["kernel", "graph"])
         return ops.with_columns(
             pl.when((kernel & named) | (pl.col("copy_kind") == "PtoP"))
@@ -224,9 +224,22 @@ class Profile:
     def _with_launch(self, ops: pl.DataFrame) -> pl.DataFrame:
         calls = self.calls
         call_id, op_id = (f["correlation"].fill_null(0).to_numpy() for f in (calls, ops))
+        call_start, op_start = (f["start_ns"].to_numpy() for f in (calls, ops))
         launch = np.empty(ops.height, dtype=np.uint32)
-        for (o0, o1), (c0, c1) in zip(self._bounds(ops), self._bounds(calls), strict=True):
-            launch[o0:o1] = link.link(op_id[o0:o1], call_id[c0:c1])
+        for (o0, o1), (c0, c1), source in zip(
+            self._bounds(ops), self._bounds(calls), self.ranks["source"].to_list(), strict=True
+        ):
+            linked = link.link(op_id[o0:o1], call_id[c0:c1])
+            launch[o0:o1], early = link.without_early(linked, op_start[o0:o1], call_start[c0:c1])
+            if early:
+                self._sources[source].quality.note(
+                    Note(
+                        "launch-too-late",
+                        f"{early} GPU ops start before the call that launched them: their launch is taken as unknown",
+                        severity="warning",
+                        origin="import",
+                    )
+                )
         column = pl.Series("launch", launch)
         return ops.with_columns(pl.when(column != link.NO_CALL).then(column).alias("launch")).select(
             [c.name for c in OPS if c.part == "core"]

@@ -28,15 +28,41 @@ from stepscope.model.columns import (
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
 MODEL_VERSION = 5
 
+#: No message or copy is larger (16 TiB), and sums of sizes up to it do not overflow.
+_MOST_BYTES = 1 << 44
+#: No job has more ranks.
+MOST_RANKS = 1 << 20
 
-def _id(name: str, doc: str, part: Part = "core") -> Column:
-    return Column(name, pl.UInt32, doc + " (id in the string table)", part, name_id=True)
+
+def _id(name: str, doc: str, part: Part = "core", *, nullable: bool = False) -> Column:
+    return Column(name, pl.UInt32, doc + " (id in the string table)", part, name_id=True, nullable=nullable)
+
+
+def _detail(name: str, dtype: Dtype, doc: str) -> Column:
+    return Column(name, dtype, doc, "detail", nullable=True)
+
+
+def _detail_id(name: str, doc: str) -> Column:
+    return _id(name, doc, "detail", nullable=True)
+
+
+def _bytes(doc: str, part: Part = "core") -> Column:
+    return Column("bytes", pl.Int64, doc, part, nullable=True, least=0, most=_MOST_BYTES)
+
+
+def _correlation(doc: str) -> Column:
+    return Column("correlation", pl.Int64, doc, nullable=True)
+
+
+def _member(name: str, doc: str, least: int = 0) -> Column:
+    """A rank of a communicator, or how many there are."""
+    return Column(name, pl.Int32, doc, nullable=True, least=least, most=MOST_RANKS)
 
 
 _RANK = Column("rank", pl.Int32, "rank of the process")
 _START = Column("start_ns", pl.Int64, "start, nanoseconds on the clock of the source")
 _END = Column("end_ns", pl.Int64, "end (half open), nanoseconds on the clock of the source")
-_TID = Column("tid", pl.Int32, "thread of the host")
+_TID = Column("tid", pl.Int32, "thread of the host; -1 where the source does not tell", instead=-1)
 
 OPS = Table(
     "ops",
@@ -45,13 +71,13 @@ OPS = Table(
         _RANK,
         Column("kind", OP_KIND, "what it is"),
         _id("name", "full (demangled) kernel name; `[memcpy HtoD]`, `[memset]`, `[graph N]` for the others"),
-        Column("device", pl.Int32, "CUDA ordinal of the device within the process"),
-        Column("stream", pl.Int32, "stream id within the process; -1 where there is none"),
+        Column("device", pl.Int32, "CUDA ordinal of the device within the process", instead=0),
+        Column("stream", pl.Int32, "stream id within the process; -1 where there is none", instead=-1),
         _START,
         _END,
-        Column("correlation", pl.Int64, "links to the launching call of the same rank; null where the trace has none"),
-        Column("bytes", pl.Int64, "bytes moved, for copies and memsets; null for kernels"),
-        Column("copy_kind", COPY_KIND, "direction of a copy; `none` for everything else"),
+        _correlation("links to the launching call of the same rank; null where the trace has none"),
+        _bytes("bytes moved, for copies and memsets; null for kernels"),
+        Column("copy_kind", COPY_KIND, "direction of a copy; `none` for everything else", instead="none"),
         Column("role", ROLE, "compute, comm (by the taxonomy; peer copies too) or copy", derived=True),
         Column(
             "launch",
@@ -59,27 +85,27 @@ OPS = Table(
             "row, within the rank's calls, of the call that launched it; null where unknown",
             derived=True,
         ),
-        Column("context", pl.Int32, "CUDA context id", "detail"),
-        _id("short_name", "kernel name without templates and arguments, as the source gives it", "detail"),
-        _id("mangled_name", "mangled kernel name, where the source has it", "detail"),
-        *(Column(f"grid_{axis}", pl.Int32, "grid size", "detail") for axis in "xyz"),
-        *(Column(f"block_{axis}", pl.Int32, "block size", "detail") for axis in "xyz"),
-        Column("registers", pl.Int32, "registers per thread", "detail"),
-        Column("smem_static", pl.Int32, "static shared memory, bytes", "detail"),
-        Column("smem_dynamic", pl.Int32, "dynamic shared memory, bytes", "detail"),
-        Column("src_kind", MEM_KIND, "memory a copy reads; for a memset, the memory it sets", "detail"),
-        Column("dst_kind", MEM_KIND, "memory a copy writes", "detail"),
-        Column("src_device", pl.Int32, "device a peer copy reads from", "detail"),
-        Column("dst_device", pl.Int32, "device a peer copy writes to", "detail"),
-        Column("graph_node", pl.Int64, "CUDA graph node; null outside graphs", "detail"),
-        Column("external_id", pl.Int64, "torch's id of the host op that launched it (Kineto)", "detail"),
-        Column("occupancy_pct", pl.Float64, "estimated achieved occupancy (Kineto)", "detail"),
-        Column("green_context", pl.Int32, "CUDA green context; null outside one", "detail"),
-        _id("device_name", "name of the device", "detail"),
-        Column("copy_code", pl.Int16, "nsys's number of a copy's direction", "detail"),
-        Column("src_code", pl.Int16, "nsys's number of the memory a copy reads, or a memset sets", "detail"),
-        Column("dst_code", pl.Int16, "nsys's number of the memory a copy writes", "detail"),
-        Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
+        _detail("context", pl.Int32, "CUDA context id"),
+        _detail_id("short_name", "kernel name without templates and arguments, as the source gives it"),
+        _detail_id("mangled_name", "mangled kernel name, where the source has it"),
+        *(_detail(f"grid_{axis}", pl.Int32, "grid size") for axis in "xyz"),
+        *(_detail(f"block_{axis}", pl.Int32, "block size") for axis in "xyz"),
+        _detail("registers", pl.Int32, "registers per thread"),
+        _detail("smem_static", pl.Int32, "static shared memory, bytes"),
+        _detail("smem_dynamic", pl.Int32, "dynamic shared memory, bytes"),
+        _detail("src_kind", MEM_KIND, "memory a copy reads; for a memset, the memory it sets"),
+        _detail("dst_kind", MEM_KIND, "memory a copy writes"),
+        _detail("src_device", pl.Int32, "device a peer copy reads from"),
+        _detail("dst_device", pl.Int32, "device a peer copy writes to"),
+        _detail("graph_node", pl.Int64, "CUDA graph node; null outside graphs"),
+        _detail("external_id", pl.Int64, "torch's id of the host op that launched it (Kineto)"),
+        _detail("occupancy_pct", pl.Float64, "estimated achieved occupancy (Kineto)"),
+        _detail("green_context", pl.Int32, "CUDA green context; null outside one"),
+        _detail_id("device_name", "name of the device"),
+        _detail("copy_code", pl.Int16, "nsys's number of a copy's direction"),
+        _detail("src_code", pl.Int16, "nsys's number of the memory a copy reads, or a memset sets"),
+        _detail("dst_code", pl.Int16, "nsys's number of the memory a copy writes"),
+        _detail("row", pl.Int64, "number of the record in the source's own table"),
     ),
 )
 
@@ -92,16 +118,16 @@ CALLS = Table(
         _id("name", "API name without version suffix: `cudaLaunchKernel`, not `cudaLaunchKernel_v7000`"),
         _START,
         _END,
-        Column("correlation", pl.Int64, "links to the ops it launched"),
-        _id("raw_name", "API name as recorded; null where the source has only `name`"),
-        Column("api", API, "runtime or driver API", "detail"),
-        Column("return_value", pl.Int32, "status the call returned", "detail"),
-        Column("callchain", pl.Int64, "native call stack: `chain` of `stacks`", "detail"),
-        Column("python_chain", pl.Int64, "Python call stack: `chain` of `stacks`", "detail"),
-        Column("external_id", pl.Int64, "torch's id of the enclosing host op (Kineto)", "detail"),
-        _id("thread_name", "name of the calling thread", "detail"),
-        Column("thread_priority", pl.Int32, "scheduling priority of the calling thread", "detail"),
-        Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
+        _correlation("links to the ops it launched"),
+        _id("raw_name", "API name as recorded; null where the source has only `name`", nullable=True),
+        _detail("api", API, "runtime or driver API"),
+        _detail("return_value", pl.Int32, "status the call returned"),
+        _detail("callchain", pl.Int64, "native call stack: `chain` of `stacks`"),
+        _detail("python_chain", pl.Int64, "Python call stack: `chain` of `stacks`"),
+        _detail("external_id", pl.Int64, "torch's id of the enclosing host op (Kineto)"),
+        _detail_id("thread_name", "name of the calling thread"),
+        _detail("thread_priority", pl.Int32, "scheduling priority of the calling thread"),
+        _detail("row", pl.Int64, "number of the record in the source's own table"),
     ),
 )
 
@@ -115,18 +141,23 @@ RANGES = Table(
         _START,
         _END,
         Column("kind", RANGE_KIND, "push/pop (nests per thread), start/end (may cross threads), or a mark (no length)"),
-        _id("domain", "NVTX domain; null for the default one"),
-        Column("closed", pl.Boolean, "false where the capture ended before the range did"),
-        Column("domain_recorded", pl.Boolean, "the trace itself names the domain; else `domain` is inferred"),
-        Column("end_tid", pl.Int32, "thread that ended the range, where it is another one"),
+        _id("domain", "NVTX domain; null for the default one", nullable=True),
+        Column("closed", pl.Boolean, "false where the capture ended before the range did", instead=True),
+        Column(
+            "domain_recorded",
+            pl.Boolean,
+            "the trace itself names the domain; else `domain` is inferred",
+            nullable=True,
+        ),
+        Column("end_tid", pl.Int32, "thread that ended the range, where it is another one", nullable=True),
         Column("parent", pl.UInt32, "row, within the rank's ranges, of the range it lies in", derived=True),
         Column("depth", pl.UInt16, "number of ranges it lies in, same thread", derived=True),
-        Column("registered", pl.Boolean, "the text was a registered string", "detail"),
-        Column("color", pl.UInt32, "ARGB colour", "detail"),
-        Column("category", pl.Int64, "NVTX category", "detail"),
-        Column("domain_id", pl.Int64, "domain number within the process", "detail"),
-        Column("nsys_type", pl.Int32, "nsys event type (59 push/pop, 60 start/end, 34 mark)", "detail"),
-        Column("row", pl.Int64, "number of the record in the source's own table", "detail"),
+        _detail("registered", pl.Boolean, "the text was a registered string"),
+        _detail("color", pl.UInt32, "ARGB colour"),
+        _detail("category", pl.Int64, "NVTX category"),
+        _detail("domain_id", pl.Int64, "domain number within the process"),
+        _detail("nsys_type", pl.Int32, "nsys event type (59 push/pop, 60 start/end, 34 mark)"),
+        _detail("row", pl.Int64, "number of the record in the source's own table"),
     ),
 )
 
@@ -136,11 +167,16 @@ SYNCS = Table(
     (
         _RANK,
         Column("kind", SYNC_KIND, "by the name of the API call where it is known, never by nsys's number"),
-        Column("stream", pl.Int32, "the waiting stream, or the one waited for, or recorded on; -1 for a whole context"),
+        Column(
+            "stream",
+            pl.Int32,
+            "the waiting stream, or the one waited for, or recorded on; -1 for a whole context",
+            instead=-1,
+        ),
         _START,
         _END,
-        Column("event", pl.Int64, "id shared by a record and the waits for it, within the rank"),
-        Column("correlation", pl.Int64, "the host call"),
+        Column("event", pl.Int64, "id shared by a record and the waits for it, within the rank", nullable=True),
+        _correlation("the host call"),
     ),
 )
 
@@ -149,7 +185,7 @@ COUNTERS = Table(
     "Sampled counters: GPU metrics, memory, power.",
     (
         _RANK,
-        Column("device", pl.Int32, "device of the counter"),
+        Column("device", pl.Int32, "device of the counter; null for the host", nullable=True),
         _id("name", "name of the metric"),
         Column("start_ns", pl.Int64, "time of the sample"),
         Column("value", pl.Float64, "its value"),
@@ -167,13 +203,13 @@ HOST = Table(
         _id("name", "name of the op, function or call"),
         _START,
         _END,
-        Column("external_id", pl.Int64, "torch's id that the CUDA calls it makes carry too", "detail"),
-        Column("sequence", pl.Int64, "autograd sequence number: forward and backward share it", "detail"),
-        Column("fwd_tid", pl.Int64, "thread of the forward op, on backward ops", "detail"),
-        Column("python_id", pl.Int64, "id of a Python frame", "detail"),
-        Column("python_parent", pl.Int64, "id of the Python frame that called it", "detail"),
-        _id("shapes", "input shapes as recorded", "detail"),
-        Column("callchain", pl.Int64, "call chain of the source's stack table", "detail"),
+        _detail("external_id", pl.Int64, "torch's id that the CUDA calls it makes carry too"),
+        _detail("sequence", pl.Int64, "autograd sequence number: forward and backward share it"),
+        _detail("fwd_tid", pl.Int64, "thread of the forward op, on backward ops"),
+        _detail("python_id", pl.Int64, "id of a Python frame"),
+        _detail("python_parent", pl.Int64, "id of the Python frame that called it"),
+        _detail_id("shapes", "input shapes as recorded"),
+        _detail("callchain", pl.Int64, "call chain of the source's stack table"),
     ),
 )
 
@@ -182,24 +218,30 @@ COMMS = Table(
     "Communication calls with what the framework or NCCL said about them: communicator, bytes, peer.",
     (
         _RANK,
-        _TID,
+        Column("tid", pl.Int32, "thread of the host; null where the record sits on the kernel", nullable=True),
         _START,
         _END,
-        Column("correlation", pl.Int64, "of the kernel, where the record sits on the kernel (Kineto); else null"),
+        _correlation("of the kernel, where the record sits on the kernel (Kineto); else null"),
         _id("op", "operation as the source names it: `ncclAllReduce`, `allreduce`, `all_to_allv`"),
-        _id("communicator", "communicator or process-group id, the same text on all its ranks; null if unknown"),
-        Column("bytes", pl.Int64, "message size as the source states it (see docs/model.md: sources differ)"),
-        Column("peer", pl.Int32, "peer (send, recv) or root (broadcast, reduce), as communicator rank"),
-        Column("comm_rank", pl.Int32, "own rank in the communicator"),
-        Column("comm_size", pl.Int32, "ranks in the communicator"),
-        _id("members", "global ranks of the communicator, as written: `[0, 1]`"),
-        _id("group_name", "what the framework calls the group: `ep`, `default_pg`"),
-        Column("depth", pl.Int32, "nesting of ncclGroupStart around it: above 0, the outermost group end launches"),
-        Column("in_elements", pl.Int64, "input elements (Kineto)", "detail"),
-        Column("out_elements", pl.Int64, "output elements (Kineto)", "detail"),
-        _id("dtype", "element type", "detail"),
-        _id("reduction", "reduction operation", "detail"),
-        Column("sequence", pl.Int64, "the framework's own sequence number, where given", "detail"),
+        _id("communicator", "communicator or group id, the same text on all its ranks; null if unknown", nullable=True),
+        _bytes("message size as the source states it (see docs/model.md: sources differ)"),
+        _member("peer", "peer (send, recv) or root (broadcast, reduce), as communicator rank"),
+        _member("comm_rank", "own rank in the communicator"),
+        _member("comm_size", "ranks in the communicator", least=1),
+        _id("members", "global ranks of the communicator, as written: `[0, 1]`", nullable=True),
+        _id("group_name", "what the framework calls the group: `ep`, `default_pg`", nullable=True),
+        Column(
+            "depth",
+            pl.Int32,
+            "nesting of ncclGroupStart around it: above 0, the outermost group end launches",
+            instead=0,
+            least=0,
+        ),
+        _detail("in_elements", pl.Int64, "input elements (Kineto)"),
+        _detail("out_elements", pl.Int64, "output elements (Kineto)"),
+        _detail_id("dtype", "element type"),
+        _detail_id("reduction", "reduction operation"),
+        _detail("sequence", pl.Int64, "the framework's own sequence number, where given"),
     ),
 )
 
@@ -209,23 +251,23 @@ RECORDS = Table(
     (
         Column("rank", pl.Int32, "rank of the process; the source's first one for a process that is no rank"),
         Column("kind", RECORD_KIND, "which trace it is from"),
-        _id("name", "name of the call, event or overhead"),
+        _id("name", "name of the call, event or overhead", nullable=True),
         _START,
         _END,
-        Column("pid", pl.Int64, "process"),
+        Column("pid", pl.Int64, "process", instead=0),
         _TID,
-        Column("event_class", pl.Int32, "nsys's class of the event"),
-        Column("row", pl.Int64, "number of the record in the source's own table"),
-        _id("file", "source file (OpenACC)", "detail"),
-        Column("line", pl.Int64, "line in the source file (OpenACC)", "detail"),
-        Column("tag", pl.Int64, "message tag (MPI)", "detail"),
-        Column("mpi_rank", pl.Int64, "own rank (MPI)", "detail"),
-        Column("peer", pl.Int64, "rank of the partner (MPI)", "detail"),
-        Column("root", pl.Int64, "root rank (MPI collectives)", "detail"),
-        Column("bytes", pl.Int64, "bytes sent", "detail"),
-        Column("recv_bytes", pl.Int64, "bytes received (MPI collectives)", "detail"),
-        Column("address", pl.Int64, "virtual address (unified memory)", "detail"),
-        Column("count", pl.Int64, "page faults in the record (unified memory)", "detail"),
+        Column("event_class", pl.Int32, "nsys's class of the event", nullable=True),
+        Column("row", pl.Int64, "number of the record in the source's own table", instead=0),
+        _detail_id("file", "source file (OpenACC)"),
+        _detail("line", pl.Int64, "line in the source file (OpenACC)"),
+        _detail("tag", pl.Int64, "message tag (MPI)"),
+        _detail("mpi_rank", pl.Int64, "own rank (MPI)"),
+        _detail("peer", pl.Int64, "rank of the partner (MPI)"),
+        _detail("root", pl.Int64, "root rank (MPI collectives)"),
+        _bytes("bytes sent", "detail"),
+        _detail("recv_bytes", pl.Int64, "bytes received (MPI collectives)"),
+        _detail("address", pl.Int64, "virtual address (unified memory)"),
+        _detail("count", pl.Int64, "page faults in the record (unified memory)"),
     ),
 )
 
@@ -237,8 +279,8 @@ STACKS = Table(
         Column("chain", pl.Int64, "which stack, as `calls` refer to it; negative for Python's"),
         Column("depth", pl.Int32, "place in it: 0 is the innermost frame"),
         _id("name", "function or symbol"),
-        _id("file", "Python file, or the module (library) of a symbol"),
-        Column("line", pl.Int32, "line in the Python file; null for native frames"),
+        _id("file", "Python file, or the module (library) of a symbol", nullable=True),
+        Column("line", pl.Int32, "line in the Python file; null for native frames", nullable=True),
     ),
     keys=("chain", "depth"),
 )
@@ -250,9 +292,14 @@ TIMERS = Table(
         _RANK,
         Column("row", pl.Int64, "order in the log"),
         _id("name", "the block"),
-        Column("k", pl.Int64, "chunk that it worked on; null where the log does not say"),
-        Column("dur_ns", pl.Int64, "how long it took"),
-        Column("synchronized", pl.Boolean, "the timer waited for the GPU: a share of time, never a throughput"),
+        Column("k", pl.Int64, "chunk that it worked on; null where the log does not say", nullable=True),
+        Column("dur_ns", pl.Int64, "how long it took", least=0),
+        Column(
+            "synchronized",
+            pl.Boolean,
+            "the timer waited for the GPU: a share of time, never a throughput",
+            instead=False,
+        ),
     ),
     keys=("row",),
 )

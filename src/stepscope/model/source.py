@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 
 from stepscope.model.columns import Part
 from stepscope.model.note import Note
-from stepscope.model.schema import TABLES
+from stepscope.model.schema import PROCESSES, TABLES
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,30 @@ def canonical(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     Exports are mostly in time order already, so the sort is paid only where needed: first whether the rows are in
     order, then whether a stable (radix) sort by process suffices.
     """
-    spec = TABLES[table]
-    if frame.height > 1:
-        keys = [frame["proc"].to_numpy(), *(frame[k].to_numpy() for k in spec.keys)]
-        if not _ascending(keys):
-            timely = _ascending(keys[1:])
-            frame = frame[np.argsort(keys[0].astype(np.int16), kind="stable") if timely else _order(keys)]
-    return frame
+    order = order_of(frame, table)
+    return frame if order is None else frame[order]
+
+
+def order_of(frame: pl.DataFrame, table: str) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
+    """The `canonical` order of the rows; None where they are in it."""
+    if frame.height < 2:
+        return None
+    keys = [_key(frame[k]) for k in ("proc", *TABLES[table].keys)]
+    if _ascending(keys):
+        return None
+    return np.argsort(_short(keys[0]), kind="stable") if _ascending(keys[1:]) else _order(keys)
+
+
+def _key(column: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Rows without a key come first: no order is right for them, but it must be the same for every part."""
+    return (column.fill_null(column.dtype.min()) if column.null_count() else column).to_numpy()  # type: ignore[attr-defined]
+
+
+def _short(
+    proc: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> np.ndarray[tuple[int], np.dtype[np.int16]] | np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Sixteen bits are sorted by radix; there are rarely more processes than they hold."""
+    return proc.astype(np.int16) if int(proc.max()) < 1 << 15 else proc
 
 
 def _order(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -104,7 +122,7 @@ def _order(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray
     Sorted by time and process first; what is left to do among rows that start together is little.
     """
     order = np.argsort(keys[1], kind="stable")
-    order = order[np.argsort(keys[0][order].astype(np.int16), kind="stable")]
+    order = order[np.argsort(_short(keys[0])[order], kind="stable")]
     proc, start = keys[0][order], keys[1][order]
     together = (proc[1:] == proc[:-1]) & (start[1:] == start[:-1])
     rows = np.flatnonzero(np.r_[together, False] | np.r_[False, together])
@@ -113,15 +131,38 @@ def _order(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray
     return order
 
 
-def conform(frame: pl.DataFrame, table: str, part: Part) -> pl.DataFrame:
-    """Exactly the columns of the schema, in its order and types; absent columns become null."""
+def conform(frame: pl.DataFrame, table: str, part: Part, quality: Quality | None = None) -> pl.DataFrame:
+    """Exactly the columns of the schema, in its order and types; absent columns become null.
+
+    A value that does not fit its column becomes null, too; `quality` notes how many.
+    """
     wanted = TABLES[table].part(part)
-    return frame.select(
+    shaped = frame.select(
         [
-            (pl.col(name).cast(dtype) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name))
+            (pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name))
             for name, dtype in wanted.items()
         ]
     )
+    for name in wanted if quality is not None else ():
+        lost = shaped[name].null_count() - frame[name].null_count() if name in frame.columns else 0
+        if lost:
+            assert quality is not None
+            what = f"{lost} value{'s' * (lost != 1)} of {name} too large"
+            quality.note(Note("values-unknown", f"{table}: {what}: taken as unknown", severity="loss", origin="import"))
+    return shaped
+
+
+def process_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """`schema.PROCESSES` of what a file says. Of a number that does not fit, the nearest: the door sees to it."""
+
+    def fitting(value: Any, dtype: Any) -> Any:
+        if not isinstance(value, int) or not dtype.is_integer():
+            return value
+        bits = 31 if dtype == pl.Int32 else 63
+        return max(-(1 << bits), min(int(value), (1 << bits) - 1))
+
+    columns = {c: [fitting(row.get(c), d) for row in rows] for c, d in PROCESSES.items()}
+    return pl.DataFrame(columns, schema=PROCESSES)
 
 
 def _ascending(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> bool:

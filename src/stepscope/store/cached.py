@@ -10,16 +10,47 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.columns import Part
-from stepscope.model.note import Note
-from stepscope.model.schema import TABLES, empty
+from stepscope.model.columns import Dtype, Part
+from stepscope.model.note import Note, Origin, Severity
+from stepscope.model.schema import PROCESSES, TABLES, empty
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 from stepscope.store import background, content, disk
 
 T = TypeVar("T")
+
+
+class _Said(msgspec.Struct):
+    """A note, as `Note.data` gives it."""
+
+    code: str
+    severity: Severity
+    origin: Origin
+    text: str
+    ranks: tuple[int, ...] = ()
+
+    def note(self) -> Note:
+        return Note.from_data(msgspec.structs.asdict(self))
+
+
+class _Notes(msgspec.Struct):
+    """What is kept beside a table."""
+
+    notes: list[_Said]
+
+
+class _About(msgspec.Struct):
+    """What is kept beside the processes."""
+
+    info: SourceInfo
+    tables: frozenset[str]
+    notes: list[_Said]
+
+
+M = TypeVar("M", bound=msgspec.Struct)
 
 
 class CachedSource:
@@ -38,18 +69,19 @@ class CachedSource:
         disk.acquire(self._key)
         weakref.finalize(self, disk.release, self._key)
         self._processes: pl.DataFrame | None = None
-        known = store.load(self._key, "source")
+        self._rows: dict[str, int] = {}
+        known = self._load("source", _About, {"processes": PROCESSES})
         if known is None:
             self.info = self._open().info
             return
-        meta, frames = known
+        about, frames = known
         self._processes = frames["processes"]
-        self._tables = frozenset(meta["tables"])
+        self._tables = about.tables
         # Everything but the file's name is in its content; the file may have been renamed. Sources differ in whether
         # they give it with its folders.
-        given = meta["info"]["file"]
-        self.info = SourceInfo(**{**meta["info"], "file": path.name if Path(given).name == given else str(path)})
-        self._note(list(map(Note.from_data, meta["notes"])))
+        given = about.info.file
+        self.info = dataclasses.replace(about.info, file=path.name if Path(given).name == given else str(path))
+        self._note([said.note() for said in about.notes])
 
     def processes(self) -> pl.DataFrame:
         with self._lock:
@@ -78,16 +110,28 @@ class CachedSource:
             name = f"{table}.{part}"
             if name in self._writing:
                 self._writing.pop(name).result()
-            known = self._store.load(self._key, name)
-            if known is not None:
-                meta, frames = known
-                self._note(list(map(Note.from_data, meta["notes"])))
-                return Chunk(frames["frame"], frames["names"].to_series())
+            known = self._load(name, _Notes, {"frame": TABLES[table].part(part), "names": {"name": pl.String}})
+            if known is not None and self._rows.setdefault(table, known[1]["frame"].height) == known[1]["frame"].height:
+                self._note([said.note() for said in known[0].notes])
+                return Chunk(known[1]["frame"], known[1]["names"].to_series())
             chunk, notes = self._ask(lambda inner: inner.read(table, part))
+            self._rows[table] = chunk.frame.height
             self._save(
                 name, {"notes": [n.data() for n in notes]}, {"frame": chunk.frame, "names": chunk.names.to_frame()}
             )
             return chunk
+
+    def _load(
+        self, name: str, form: type[M], frames: dict[str, dict[str, Dtype]]
+    ) -> tuple[M, dict[str, pl.DataFrame]] | None:
+        """What was saved, where it has the form in which it is saved; None where it is to be read afresh."""
+        found = self._store.load(self._key, name)
+        if found is None or any(n not in found[1] or found[1][n].schema != pl.Schema(s) for n, s in frames.items()):
+            return None
+        try:
+            return msgspec.convert(found[0], form), found[1]
+        except msgspec.ValidationError:
+            return None
 
     def _open(self) -> Source:
         if self._inner is None:

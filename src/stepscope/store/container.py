@@ -94,6 +94,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
     if magic != _MAGIC or length > end or xxhash.xxh3_128(memoryview(data)[:end]).digest() != digest:
         raise Damaged(path)
     content = msgspec.json.decode(data[end - length : end], type=_Content)
+    if any(not 0 <= packed.rows <= len(data) for packed in content.frames.values()):
+        raise Damaged(path)  # each row has a byte at least: a column that is all null needs none, and would take any
     frames = {
         name: pl.DataFrame([_get(data, c, packed.rows) for c in packed.columns])
         for name, packed in content.frames.items()

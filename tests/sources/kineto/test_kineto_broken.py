@@ -8,9 +8,11 @@ import math
 from pathlib import Path
 
 import pytest
-from kineto_files import kernel, rows, write
+from kineto_files import event, kernel, rows, write
 
 from stepscope.errors import BadInput
+from stepscope.model.profile import Profile
+from stepscope.sources.detect import kind_of
 from stepscope.sources.kineto import looks_like_kineto, open_kineto
 
 WHOLE = json.dumps({"schemaVersion": 1, "traceEvents": [kernel("a", 1), kernel("b", 3)], "traceName": "t"})
@@ -106,6 +108,49 @@ def test_fields_of_unexpected_types(tmp_path: Path) -> None:
     assert (first["correlation"], last["device"], last["stream"]) == (12, 0, 7)
     (op,) = rows(found, "host")
     assert (op["start_ns"], op["end_ns"], op["tid"], op["name"]) == (5250, 6250, 9, "")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1e5000000"])
+def test_numbers_that_no_float_holds(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(WHOLE.replace('"stream": 7', f'"stream": 7, "correlation": {number}, "bytes": 1e300', 1))
+    found = open_kineto(path)
+    assert [row["stream"] for row in rows(found, "ops")] == [7, 7]
+    assert "mended" in found.quality.notes[0]
+
+
+def test_integers_of_any_size(tmp_path: Path) -> None:
+    found = open_kineto(
+        write(tmp_path, [kernel("a", 1, correlation=10**400, bytes=2**63), kernel("b", 3, stream=2**40)])
+    )
+    first, last = rows(found, "ops")
+    assert (first["correlation"], first["stream"]) == (None, 7)
+    assert last["stream"] == 7  # that of the event's thread: the argument says nothing
+
+
+@pytest.mark.parametrize("where", ['"stream": 7', '"schemaVersion": 1'])
+def test_values_nested_too_deeply(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(WHOLE.replace(where, f'{where}, "x": {"[" * 5000}{"]" * 5000}', 1))
+    assert "nested too deeply" in refused(path)
+    assert kind_of(path) == "kineto"
+
+
+def test_events_without_a_duration_are_left_out_and_counted(tmp_path: Path) -> None:
+    """They say that something ran, not for how long: zero would be a figure."""
+    endless = [{k: v for k, v in kernel("b", at).items() if k != "dur"} for at in (3, 5)]
+    sample = {"ph": "C", "name": "memory", "ts": 4, "pid": 7, "args": {"value": 5}}
+    found = open_kineto(write(tmp_path, [kernel("a", 1), *endless, sample]))
+    assert [row["name"] for row in rows(found, "ops")] == ["a"]
+    assert found.read("counters").frame.height == 1
+    assert "2 events without a duration left out" in found.quality.notes
+
+
+def test_calls_without_a_thread(tmp_path: Path) -> None:
+    events = [event("cuda_runtime", "cudaLaunchKernel", 1, tid=None), event("cuda_runtime", "cudaFree", 3)]
+    profile = Profile([open_kineto(write(tmp_path, events))])
+    assert profile.calls["tid"].to_list() == [-1, 7]
+    assert "calls: 1 row without tid: taken as -1" in profile.notes
 
 
 def test_a_trace_without_events(tmp_path: Path) -> None:

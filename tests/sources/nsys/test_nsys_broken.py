@@ -11,6 +11,7 @@ import pytest
 from nsys_files import KERNEL, RUNTIME, call, kernel, strings, write
 
 from stepscope.errors import BadInput
+from stepscope.model.profile import Profile
 from stepscope.sources.nsys import is_parquet_dir, is_sqlite, open_parquet, open_sqlite
 
 
@@ -144,23 +145,49 @@ def test_changes_in_a_log_beside_the_file_are_not_read_but_told(tmp_path: Path) 
         assert source.quality.notes[0] == "a.sqlite-wal holds changes that were never merged into the file: not read"
 
 
-def test_ops_without_names_are_said(tmp_path):
+def one_kernel(path: Path, *values: object) -> Path:
+    """start, end, device, stream, process and name of a single kernel, as they are given."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"CREATE TABLE {KERNEL} (start, end, deviceId, streamId, globalPid, demangledName)")
+        db.execute(f"INSERT INTO {KERNEL} VALUES (?, ?, ?, ?, ?, ?)", values)
+        db.commit()
+    return path
+
+
+def test_ops_without_names_are_said(tmp_path: Path) -> None:
     """Without the string table nothing tells communication from compute: never silently."""
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, globalPid, demangledName)")
-        db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 0, 7, 16777216, 5)")
-        db.commit()
-    source = open_sqlite(path)
-    source.read("ops")
-    assert source.quality.notes == ["1 GPU ops have no name in StringIds: they count as compute, whatever they are"]
+    profile = Profile([open_sqlite(one_kernel(tmp_path / "a.sqlite", 1, 2, 0, 7, 16777216, 5))])
+    ops = profile.ops
+    assert profile.names.gather(ops["name"]).to_list() == ["(no name)"]
+    assert "ops: 1 row without name: taken as (no name), and counted as compute" in profile.notes
 
 
-def test_a_kernel_table_that_no_nsys_wrote_is_refused_in_one_line(tmp_path):
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, globalPid, demangledName)")
-        db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('yesterday', 2, 0, 7, 16777216, 5)")
-        db.commit()
-    with pytest.raises(BadInput, match=r"a\.sqlite: its ops cannot be read .*export the report again"):
-        open_sqlite(path).read("ops")
+def test_a_kernel_table_that_no_nsys_wrote_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = one_kernel(tmp_path / "a.sqlite", "yesterday", 2, 0, 7, 16777216, 5)
+    with pytest.raises(BadInput, match=r"a\.sqlite: ops has no usable row among 1, but rows without a time; export"):
+        Profile([open_sqlite(path)]).table("ops")
+
+
+def test_values_of_another_type_are_unknown_and_counted(tmp_path: Path) -> None:
+    rows = [kernel(at, at + 5) for at in (10, 20, 30, 40, 50)]
+    rows[1]["start"], rows[2]["streamId"], rows[3]["start"], rows[4]["deviceId"] = "20", b"7", 40.0, 0.5
+    path = write(tmp_path / "a.sqlite", {"StringIds": strings("gemm"), KERNEL: rows})
+    profile = Profile([open_sqlite(path)])
+    assert profile.ops.select("start_ns", "stream", "device").rows() == [
+        (10, 7, 0),
+        (30, -1, 0),
+        (40, 7, 0),  # a whole number, however it is stored
+        (50, 7, 0),
+    ]
+    assert set(profile.notes) >= {
+        f"{KERNEL}.start: 1 value is not of its type: taken as unknown",
+        f"{KERNEL}.streamId: 1 value is not of its type: taken as unknown",
+        f"{KERNEL}.deviceId: 1 value is not of its type: taken as unknown",
+        "ops: left out 1 row without a time",
+        "ops: 1 row without device: taken as 0",
+    }
+
+
+def test_a_missing_column_of_times_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.sqlite", {KERNEL: [{"start": 1, "globalPid": 16777216}]})
+    assert f"{KERNEL} has no column end" in refusal(path)

@@ -74,7 +74,7 @@ def remedy(case: Case) -> Change:
     place = {r: s for s, ranks in stages.items() for r in ranks}
     factors = {}
     for data in ranks_of(case.profile) if amount else ():
-        if data.rank in case.windows:
+        if data.rank in case.windows and amount[place[data.rank]]:
             ops = case.windows[data.rank].ops
             ops = ops[data.role[ops] == COMPUTE]
             mean = float(np.mean(list(amount.values())))

@@ -43,7 +43,7 @@ def _chosen(asker: Asker) -> tuple[Result, dict[str, Any]]:
     if asker.window or not any(w["count"] > 1 for w in found.window):
         return found, {}
     whole = asker.ask("breakdown", period=True)
-    if whole.rows["window_ns"].sum() > 2 * found.rows["window_ns"].sum():
+    if (whole.rows["window_ns"].sum() or 0) > 2 * (found.rows["window_ns"].sum() or 0):  # no GPU work: no rows
         return whole, {"period": True}
     return found, {}
 

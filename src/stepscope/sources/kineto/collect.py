@@ -16,7 +16,7 @@ from stepscope.sources.kineto.decoding import decode_times
 from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import Rows
-from stepscope.sources.kineto.times import Bools, Ints, exact_nanoseconds, nanoseconds, needs_text
+from stepscope.sources.kineto.times import Bools, Floats, Ints, exact_nanoseconds, nanoseconds, needs_text
 
 _ts, _dur, _phase_and_category = attrgetter("ts"), attrgetter("dur"), attrgetter("ph", "cat")
 #: What rows are collected under until the file has been read.
@@ -27,8 +27,10 @@ _HOST = (Kind.CPU_OP, Kind.PYTHON, Kind.OTHER_HOST)
 MARKS = "nccl annotations"
 #: Torch's mark of a step is an annotation, but torch 1.8 wrote it among the operators.
 _STEP = "ProfilerStep#"
-#: Kinds with a length, whose rows are dropped where it makes no sense.
-_TIMED = np.array([Kind.KERNEL <= k <= Kind.SYNC or k in (Kind.MEMORY, Kind.COUNTER) for k in range(len(Kind))])
+#: Kinds that last: an event of them without a duration says nothing.
+_LASTING = np.array([Kind.KERNEL <= k <= Kind.SYNC for k in range(len(Kind))])
+#: Kinds whose rows are left out where their times make no sense.
+_TIMED = _LASTING | np.isin(np.arange(len(Kind)), (Kind.MEMORY, Kind.COUNTER))
 
 
 class Collector:
@@ -37,7 +39,7 @@ class Collector:
     def __init__(self) -> None:
         self.names = Names()
         self._frames: dict[_Key, list[pl.DataFrame]] = {}
-        self.absurd = 0
+        self.absurd = self.endless = 0
         self.unknown: Counter[str] = Counter()
         self.process_names: dict[int, str] = {}
         self.earliest_ns: int | None = None
@@ -56,7 +58,13 @@ class Collector:
         if _STEP.encode() in text:
             named = np.fromiter((e.name.startswith(_STEP) for e in events), np.bool_, len(events))
             kinds[named & (kinds == Kind.CPU_OP)] = Kind.RANGE
-        start, end, sane = _times(events, text, kept)
+        ts, dur = (np.fromiter(map(of, events), np.float64, len(events)) for of in (_ts, _dur))
+        endless = np.isnan(dur)
+        lacking = _LASTING[kinds] & endless
+        self.endless += int(lacking.sum())
+        kinds[lacking] = Kind.IGNORED
+        dur[endless] = 0.0
+        start, end, sane = _times(ts, dur, text, kept, endless)
         broken = _TIMED[kinds] & ~sane
         self.absurd += int(broken.sum())
         kinds[broken] = Kind.IGNORED
@@ -137,11 +145,11 @@ def _concat(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
 
 
-def _times(events: list[Event], text: bytes, kept: Bools) -> tuple[Ints, Ints, Bools]:
-    """Times of the `kept` events of a chunk."""
-    ts = np.fromiter(map(_ts, events), np.float64, len(events))
+def _times(ts: Floats, dur: Floats, text: bytes, kept: Bools, endless: Bools) -> tuple[Ints, Ints, Bools]:
+    """Times of the `kept` events of a chunk; those that are `endless` have no duration of their own."""
     if needs_text(ts, text):
         pairs = decode_times(text)
         if len(pairs) == len(kept):
-            return exact_nanoseconds(list(compress(pairs, kept.tolist())))
-    return nanoseconds(ts, np.fromiter(map(_dur, events), np.float64, len(events)))
+            written = compress(pairs, kept.tolist())
+            return exact_nanoseconds([(at, 0 if no else d) for (at, d), no in zip(written, endless, strict=True)])
+    return nanoseconds(ts, dur)

@@ -14,9 +14,10 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model.schema import MOST_RANKS
 from stepscope.sources.kineto.host import NCCL_PREFIX
 from stepscope.sources.kineto.names import Names
-from stepscope.sources.kineto.rows import Rows
+from stepscope.sources.kineto.rows import Rows, integers
 
 RECORD = "record_param_comms"
 #: Records that move no data: waiting for a collective, and making a communicator.
@@ -31,7 +32,7 @@ _SIZES = {
 }
 #: Stands in long lists of ranks for those left out.
 _CUT = "..."
-_POINT_TO_POINT = re.compile(r"^(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)$")
+_POINT_TO_POINT = re.compile(r"^(send|recv)\s+([0-9]{1,9})\s*(?:->|<-)\s*([0-9]{1,9})$")
 
 
 def on_kernels(rows: Rows) -> pl.DataFrame | None:
@@ -62,7 +63,7 @@ def nccl_annotations(rows: Rows) -> pl.DataFrame | None:
             "tid": chosen.tid(),
             "op": pl.Series([op for op, _ in parsed], dtype=pl.String),
             "peer": pl.Series([peer for _, peer in parsed], dtype=pl.Int32),
-            "elements": pl.Series([n for n, _ in shapes], dtype=pl.Int64),
+            "elements": integers([n for n, _ in shapes]),
             "dtype": pl.Series([t for _, t in shapes], dtype=pl.String),
         }
     )
@@ -192,8 +193,9 @@ def _elements_and_type(shapes: str | None, types: str | None) -> tuple[int | Non
     try:
         dims, names = json.loads(shapes or "null"), json.loads(types or "null")
         kinds = {n for n, d in zip(names, dims, strict=True) if d and n}
-        return sum(math.prod(d) for d in dims if d), kinds.pop() if len(kinds) == 1 else None
-    except (TypeError, ValueError):
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return sum(math.prod(d) for d in dims if d), kind if isinstance(kind, str) else None
+    except (TypeError, ValueError, RecursionError):
         return None, None
 
 
@@ -218,7 +220,7 @@ def _members(ranks: Any) -> str | None:
 
 def _spaced(start: int | None, stride: int | None, size: int | None) -> str | None:
     """The members of a regular group, for lists that torch cut short."""
-    if start is None or start < 0 or stride is None or stride < 1 or not size:
+    if start is None or start < 0 or stride is None or stride < 1 or not size or not 0 < size <= MOST_RANKS:
         return None
     return json.dumps([start + stride * i for i in range(size)])
 
@@ -226,7 +228,7 @@ def _spaced(start: int | None, stride: int | None, size: int | None) -> str | No
 def _listed(members: str | None) -> list[int]:
     try:
         found = json.loads(members or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
 

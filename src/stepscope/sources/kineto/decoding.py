@@ -37,6 +37,7 @@ class Malformed(Exception):
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _TIMES = msgspec.json.Decoder(list[Times])
+_DECIMALS = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 _SAMPLES = msgspec.json.Decoder(list[Sample])
 _POSITION = re.compile(r"^JSON is malformed: (.*) \(byte (\d+)\)$")
 
@@ -59,7 +60,7 @@ def decode_times(text: bytes) -> list[tuple[Any, Any]]:
     try:
         return [(t.ts, t.dur) for t in _guarded(_TIMES.decode, text)]
     except msgspec.ValidationError:
-        items = msgspec.json.Decoder(list[Any], float_hook=Decimal).decode(text)
+        items = _guarded(_DECIMALS.decode, text)
         return [(item.get("ts"), item.get("dur")) for item in items if isinstance(item, dict)]
 
 
@@ -80,7 +81,11 @@ def _guarded(decode: Callable[[bytes], Any], text: bytes) -> Any:
     """`decode(text)`, its failures told apart; a ValidationError (valid so far, other types) passes."""
     try:
         return decode(text)
-    except msgspec.ValidationError:
+    except RecursionError:
+        raise Malformed(0, "values nested too deeply") from None
+    except msgspec.ValidationError as error:
+        if "out of range" in str(error):  # no type would do: a number that no float holds
+            raise Malformed(0, "a number out of range") from error
         raise
     except UnicodeDecodeError as error:
         raise Malformed(error.start, "invalid UTF-8") from error
@@ -104,7 +109,7 @@ def _text(value: Any) -> str:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
@@ -120,7 +125,7 @@ def _lenient(item: dict[str, Any]) -> Event:
         cat=_text(item.get("cat")),
         name=_text(item.get("name")),
         ts=_number(item.get("ts")),
-        dur=_number(item.get("dur", 0.0)),
+        dur=_number(item.get("dur")),
         pid=item.get("pid"),
         tid=item.get("tid"),
         args=_lenient_args(args) if isinstance(args, dict) else None,

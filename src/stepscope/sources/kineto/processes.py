@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
-from stepscope.model.schema import PROCESSES
+from stepscope.model.source import process_table
 from stepscope.sources.kineto.rows import PID, RANK
 
-_RANK_IN_NAME = re.compile(r"\brank\s*[-_:=#]?\s*(\d+)\b", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(r"\brank\s*[-_:=#]?\s*([0-9]{1,9})\b", re.IGNORECASE)
 _HOST_TABLES = ("calls", "host", "ranges")
 
 
@@ -84,7 +84,7 @@ def describe(
                 "world_size": size if isinstance(size := info.get("world_size"), int) else world_sizes.get(proc),
             }
         )
-    return pl.DataFrame(rows, schema=PROCESSES)
+    return process_table(rows)
 
 
 def distributed(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _STRINGS_AND_FLAWS = re.compile(
     rb'"(?:[^"\\]|\\.)*"'
     rb"|-?(?:NaN|nan|Infinity|inf)\b"
+    rb"|-?\d+(?:\.\d+)?[eE]\+?\d{3,}"
     rb"|,(?=\s*[\]}])",
     re.DOTALL,
 )
@@ -17,8 +19,8 @@ _BAD_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)', re.DOTALL)
 def repaired(text: bytes) -> bytes:
     """The text with the flaws that profilers are known to write mended; unchanged where it has none of them.
 
-    Those are: NaN and infinite numbers (a bandwidth over zero time), raw control characters and lone backslashes in
-    names, bytes that are not UTF-8, and a comma behind the last element.
+    Those are: NaN and infinite numbers (a bandwidth over zero time), or larger ones than a float holds, raw control
+    characters and lone backslashes in names, bytes that are not UTF-8, and a comma behind the last element.
     """
     try:
         text.decode()
@@ -31,6 +33,8 @@ def _mend(found: re.Match[bytes]) -> bytes:
     token = found[0]
     if token[:1] == b",":
         return b""
+    if token[-1:].isdigit():
+        return b"null" if math.isinf(float(token)) else token
     if token[:1] != b'"':
         return b"null"
     if b"\\" in token:

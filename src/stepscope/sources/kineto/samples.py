@@ -20,6 +20,8 @@ _SYNC_KINDS = {
     "Stream Sync": "stream_sync",
     "Context Sync": "context_sync",
 }
+#: Counters are bytes and percentages: larger numbers are none.
+_LARGEST = 1e30
 
 
 def counters(rows: Rows, text: bytes, names: Names) -> pl.DataFrame:
@@ -128,4 +130,4 @@ def finish_syncs(syncs: pl.DataFrame | None, records: pl.DataFrame | None, calls
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

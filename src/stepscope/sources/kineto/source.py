@@ -48,7 +48,8 @@ class KinetoSource:
         frame = self._trace.tables.get(table)
         if frame is None:
             return Chunk(schema.empty(table, part))
-        return Chunk(*compact(conform(frame, table, part), TABLES[table].name_ids(), self._trace.texts))
+        shaped = conform(frame, table, part, self.quality)
+        return Chunk(*compact(shaped, TABLES[table].name_ids(), self._trace.texts))
 
     @cached_property
     def info(self) -> SourceInfo:
@@ -140,20 +141,17 @@ class _Trace:
                 )
             )
         if collector.absurd:
-            self.quality.note(
-                Note(
-                    "rows-left-out",
-                    f"{collector.absurd} events with an impossible time (negative or over a year) left out",
-                    severity="loss",
-                    origin="import",
-                )
-            )
+            self._left_out(f"{collector.absurd} events with an impossible time (negative or over a year)")
+        if collector.endless:
+            self._left_out(f"{collector.endless} events without a duration")
         for category, count in collector.unknown.most_common(8):
+            shown = category[:80]
             self.quality.note(
-                Note(
-                    "unknown-category", f"{count} events of the unknown category {category!r} left out", origin="import"
-                )
+                Note("unknown-category", f"{count} events of the unknown category {shown!r} left out", origin="import")
             )
+
+    def _left_out(self, what: str) -> None:
+        self.quality.note(Note("rows-left-out", f"{what} left out", severity="loss", origin="import"))
 
 
 @contextmanager
@@ -187,6 +185,6 @@ def _facts(metadata: dict[str, Any]) -> dict[str, str]:
 
 def _epoch(metadata: dict[str, Any], earliest_ns: int | None) -> int | None:
     base = metadata.get("baseTimeNanoseconds")
-    if isinstance(base, int):
+    if isinstance(base, int) and 0 <= base < 1 << 62:
         return base
     return 0 if earliest_ns is not None and earliest_ns > _EPOCH_FROM_NS else None

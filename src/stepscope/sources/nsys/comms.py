@@ -38,7 +38,7 @@ def read_comms(export: Export, part: Part) -> Chunk:
         return Chunk(empty("comms", part))
     frame = frame.filter(pl.col("start_ns") >= 0)
     texts = [names.by_text(frame[c].cast(pl.Binary)) for c in ("communicator", "reduction")]
-    return chunk(frame.with_columns(texts), "comms", part, names)
+    return chunk(export, frame.with_columns(texts), "comms", part, names)
 
 
 def has_comms(export: Export) -> bool:

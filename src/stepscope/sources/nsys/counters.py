@@ -10,7 +10,7 @@ from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk
 from stepscope.sources.nsys.processes import Gpus
 from stepscope.sources.nsys.strings import Names
-from stepscope.sources.nsys.tables import Value, field
+from stepscope.sources.nsys.tables import field, text_field
 
 GPU_METRICS = "GPU_METRICS"
 NIC_METRICS = "NET_NIC_METRIC"
@@ -27,7 +27,7 @@ def read_counters(export: Export, part: Part) -> Chunk:
     frames = [f for f in (_of_gpus(export, names), _of_cards(export, names)) if f.height]
     if not frames:
         return Chunk(empty("counters", part))
-    return chunk(pl.concat(frames, how="diagonal_relaxed"), "counters", part, names)
+    return chunk(export, pl.concat(frames, how="diagonal_relaxed"), "counters", part, names)
 
 
 def _of_gpus(export: Export, names: Names) -> pl.DataFrame:
@@ -40,10 +40,8 @@ def _of_gpus(export: Export, names: Names) -> pl.DataFrame:
             "value": field("value", kind="real"),
         },
     ).drop_nulls(["start_ns", "type"])
-    metrics = [
-        (kind, metric, names.intern(str(name)))
-        for kind, metric, name in export.tables.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
-    ]
+    listed = export.tables.rows("TARGET_INFO_GPU_METRICS", field("typeId"), field("metricId"), text_field("metricName"))
+    metrics = [(kind, metric, names.intern(str(name))) for kind, metric, name in listed]
     known = pl.DataFrame(metrics, schema={"type": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
     samples = samples.join(known.unique(["type", "metric"]), on=["type", "metric"], how="inner", maintain_order="left")
     # The lowest byte of the type is the GPU.
@@ -66,22 +64,23 @@ def _of_cards(export: Export, names: Names) -> pl.DataFrame:
     ).drop_nulls(["start_ns", "card"])
     if samples.is_empty():
         return pl.DataFrame(schema=_COLUMNS)
-    metrics = [
-        (of, metric, names.intern(f"{_NIC}{name}"))
-        for of, metric, name in export.tables.rows("TARGET_INFO_NETWORK_METRICS", "metricsListId", "metricsIdx", "name")
-    ]
-    known = pl.DataFrame(metrics, schema={"list": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
-    cards = pl.DataFrame(
-        export.tables.rows("NIC_ID_MAP", "globalId", "nicId"), schema={"card": pl.Int64, "nic": pl.Int64}, orient="row"
+    listed = export.tables.rows(
+        "TARGET_INFO_NETWORK_METRICS", field("metricsListId"), field("metricsIdx"), text_field("name")
     )
+    metrics = [(of, metric, names.intern(f"{_NIC}{name}")) for of, metric, name in listed]
+    known = pl.DataFrame(metrics, schema={"list": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
+    numbered = export.tables.rows("NIC_ID_MAP", field("globalId"), field("nicId"))
+    cards = pl.DataFrame(numbered, schema={"card": pl.Int64, "nic": pl.Int64}, orient="row")
     samples = samples.join(known.unique(["list", "metric"]), on=["list", "metric"], maintain_order="left")
     samples = samples.join(cards.unique("card"), on="card", how="left", maintain_order="left")
-    samples = samples.with_columns(pl.coalesce("nic", pl.col("card") & 0xFF).cast(pl.Int32).alias("device"))
+    samples = samples.with_columns(
+        pl.coalesce("nic", pl.col("card") & 0xFF).cast(pl.Int32, strict=False).alias("device")
+    )
     processes = pl.DataFrame({"proc": range(len(export.keys))}, schema={"proc": pl.Int32})
     return samples.join(processes, how="cross").select(list(_COLUMNS))
 
 
-def _users(export: Export) -> list[tuple[Value, int, int]]:
+def _users(export: Export) -> list[tuple[int | None, int, int]]:
     """(GPU, proc, the process's ordinal of it) of every device that a process used."""
     gpus = Gpus(export)
     return [

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from stepscope.errors import BadInput
 from stepscope.model.columns import Part
 from stepscope.model.note import Note
 from stepscope.model.source import Chunk, Quality, canonical, conform
@@ -51,6 +52,22 @@ class Export:
                     severity="loss",
                     origin="import",
                 )
+            )
+
+    def require(self, event: Event, columns: Iterable[str]) -> None:
+        """Events without a column of times are none."""
+        there = self.tables.columns(event.table)
+        for name in columns if there else ():
+            names = event.columns[name].field.names
+            if name in ("start_ns", "end_ns") and not there & set(names):
+                raise BadInput(f"{self.tables.path}: {event.table} has no column {names[0]}", "export the report again")
+
+    def note_unread(self) -> None:
+        """Values that are not of the type they should be (`Tables.unread`)."""
+        for (table, column), count in sorted(self.tables.unread.items()):
+            what = f"{count} value{'s are' if count > 1 else ' is'} not of its type"
+            self.quality.note(
+                Note("values-unknown", f"{table}.{column}: {what}: taken as unknown", severity="loss", origin="import")
             )
 
     def proc_of(self, ids: pl.Series) -> pl.Series:
@@ -106,9 +123,10 @@ def read_events(
             frame, raw = frame.filter(keep), raw.filter(keep)
         if drop_early and (early_rows := int((raw["start"] < 0).sum())):
             before.append(early_rows)
-            frame = frame.filter(raw["start"] >= 0)
+            frame = frame.filter((raw["start"] >= 0).fill_null(True))  # what has no start is the door's to judge
         return frame
 
+    export.require(event, sources)
     frame = export.tables.frame(event.table, fields, each=convert, only=only)
     if not early:  # look-ups by the way do not count
         export.left_out(event.table, sum(before), "that started before the capture")
@@ -120,6 +138,7 @@ def _key(field: Field) -> str:
     return "|".join(field.names)
 
 
-def chunk(frame: pl.DataFrame, table: str, part: Part, names: Names) -> Chunk:
+def chunk(export: Export, frame: pl.DataFrame, table: str, part: Part, names: Names) -> Chunk:
     """The finished part of a table."""
-    return Chunk(canonical(conform(frame, table, part), table), names.series())
+    export.note_unread()
+    return Chunk(canonical(conform(frame, table, part, export.quality), table), names.series())

@@ -75,7 +75,7 @@ def read_extras(export: Export, part: Part) -> Chunk:
     fields = {k: f for k, f in _FIELDS.items() if k == "process" or k in wanted}
     frames = [_read(export, kind, table, fields, names, "mpi_rank" in wanted) for kind, table in extra_tables(export)]
     frame = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema=wanted)
-    return chunk(frame, "records", part, names)
+    return chunk(export, frame, "records", part, names)
 
 
 def _read(export: Export, kind: str, table: str, fields: dict[str, Field], names: Names, ranked: bool) -> pl.DataFrame:

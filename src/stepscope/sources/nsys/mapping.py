@@ -17,7 +17,7 @@ from stepscope.sources.nsys.tables import Field, Kind
 
 #: How nsys writes "none" in unsigned 32-bit columns (stream, event, device).
 NONE_U32 = 0xFFFFFFFF
-_MAX_I32 = 0x7FFFFFFF
+MAX_I32 = 0x7FFFFFFF
 
 Convert = Callable[[pl.Expr], pl.Expr]
 
@@ -33,7 +33,7 @@ def present(value: pl.Expr) -> pl.Expr:
 
 def small(value: pl.Expr) -> pl.Expr:
     """32-bit ids and sizes: null where nsys wrote none."""
-    return pl.when((value >= 0) & (value <= _MAX_I32)).then(value).cast(pl.Int32)
+    return pl.when((value >= 0) & (value <= MAX_I32)).then(value).cast(pl.Int32)
 
 
 def stream(value: pl.Expr) -> pl.Expr:

@@ -6,12 +6,12 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Value, decode, no_rows
+from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, decode, no_rows, plain
 
 #: The number of a row, as SQLite would have it: parquet files hold the rows in the same order.
 _ROW = "rowid"
@@ -27,6 +27,7 @@ class ParquetTables:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.unread: dict[tuple[str, str], int] = {}
         if not path.is_dir():
             raise BadInput(f"{path}: not a directory", "give the directory that nsys export --type=parquetdir wrote")
         self._files = {file.stem: file for file in sorted(path.glob("*.parquet")) if file.is_file()}
@@ -45,13 +46,15 @@ class ParquetTables:
         with self._errors(table):
             return cast(int, self._scan(table).select(pl.len()).collect().item()) > 0
 
-    def rows(self, table: str, *columns: str) -> list[tuple[Value, ...]]:
-        schema = self._schema(table)
-        if not schema:
+    def rows(self, table: str, *fields: Field) -> list[tuple[Any, ...]]:
+        there = self.columns(table)
+        if not there:
             return []
-        frame = self._read(table, [c for c in columns if c in schema])
-        frame = frame.select([pl.col(c) if c in schema else pl.lit(None).alias(c) for c in columns])
-        return [tuple(decode(v) if isinstance(v, bytes) else v for v in row) for row in frame.iter_rows()]
+        found = [f.find(there) for f in fields]
+        frame = self._read(table, list(dict.fromkeys(name for name in found if name is not None)))
+        columns = [[None] * frame.height if name is None else frame[name].to_list() for name in found]
+        kinds = [f.kind for f in fields]
+        return [tuple(map(plain, row, kinds)) for row in zip(*columns, strict=True)]
 
     def distinct(self, table: str, *columns: str) -> list[tuple[int | None, ...]]:
         fields = {column: Field((column,)) for column in columns}
@@ -60,7 +63,7 @@ class ParquetTables:
     def largest(self, table: str, column: str) -> int | None:
         return cast("int | None", self.frame(table, {column: Field((column,))})[column].max())
 
-    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Value, ...]]:
+    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Any, ...]]:
         if column not in self._schema(table):
             return []
         fields = {column: Field((column,), "bytes"), **{other: Field((other,)) for other in others}}
@@ -82,12 +85,13 @@ class ParquetTables:
         keep = only[0] if only else None
         frame = self._read(table, list(dict.fromkeys([*found.values(), *([keep] if keep else [])])))
         if only:
-            frame = frame.filter(_raw(frame, only[0], "int").is_in(list(only[1])))
+            frame = frame.filter(_raw(frame[only[0]], "int").is_in(list(only[1])))
+        columns = {alias: _raw(frame[name], fields[alias].kind).alias(alias) for alias, name in found.items()}
+        for alias, name in found.items():
+            if fields[alias].kind != "bytes" and (lost := columns[alias].null_count() - frame[name].null_count()):
+                self.unread[table, name] = max(lost, self.unread.get((table, name), 0))
         frame = frame.select(
-            [
-                (_raw(frame, found[alias], f.kind) if alias in found else f.missing()).alias(alias)
-                for alias, f in fields.items()
-            ]
+            columns[alias] if alias in found else f.missing().alias(alias) for alias, f in fields.items()
         )
         return each(frame) if each else frame
 
@@ -126,14 +130,24 @@ class ParquetTables:
             ) from error
 
 
-def _raw(frame: pl.DataFrame, column: str, kind: str) -> pl.Expr:
-    """A column in its raw type: unsigned values keep their bits, as SQLite stores them."""
-    value = pl.col(column)
+def _raw(column: pl.Series, kind: Kind) -> pl.Series:
+    """A column in its raw type, by the rules of `tables`: unsigned values keep their bits, as SQLite stores them."""
+    dtype = column.dtype
     if kind == "bytes":
-        return value.cast(pl.Binary).fill_null(b"")
-    if frame.schema[column] == pl.UInt64:
-        return value.reinterpret(signed=True)
-    return value.cast(RAW_DTYPE["real" if kind == "real" else "int"])
+        if dtype in (pl.String, pl.Binary):
+            return column.cast(pl.Binary).fill_null(b"")
+        if dtype.is_numeric():
+            return column.cast(pl.String).cast(pl.Binary).fill_null(b"")
+    if not dtype.is_numeric():
+        return pl.Series(column.name, [b"" if kind == "bytes" else None], RAW_DTYPE[kind]).new_from_index(
+            0, len(column)
+        )
+    if kind == "real":
+        return column.cast(pl.Float64, strict=False)
+    if dtype == pl.UInt64:
+        return column.reinterpret(signed=True)
+    whole = column.cast(pl.Int64, strict=False)
+    return whole.set((whole.cast(dtype) != column).fill_null(False), None) if dtype.is_float() else whole
 
 
 def _as_bytes(file: Path, columns: Sequence[str]) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.sources.nsys.tables import Tables, Value
+from stepscope.sources.nsys.tables import Tables, field, text_field
 
 #: Columns by the label that NCCL gives a field: labels are stable, numbers of schemas and fields are not.
 _LABELS = {
@@ -71,22 +71,22 @@ def _from_blobs(tables: Tables, frame: pl.DataFrame, columns: dict[str, list[Any
         starts = _words(blobs, 24)
         for schema, start in {(int(s), int(o)) for s, o in zip(schema_ids, starts, strict=True)}:
             mine = (schema_ids == schema) & (starts == start)
-            for field in schemas.get((domain, schema), ()):
-                _store(columns[field.column], at[mine], _values(blobs[mine], start, field))
+            for entry in schemas.get((domain, schema), ()):
+                _store(columns[entry.column], at[mine], _values(blobs[mine], start, entry))
 
 
 def _words(blobs: npt.NDArray[np.uint8], offset: int) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(blobs[:, offset : offset + 8]).view("<u8")[:, 0]
 
 
-def _values(blobs: npt.NDArray[np.uint8], start: int, field: _Field) -> list[Any]:
+def _values(blobs: npt.NDArray[np.uint8], start: int, entry: _Field) -> list[Any]:
     """One field of every payload; only its own bytes, for what lies between fields is not initialized."""
-    first = start + field.offset
-    width = np.dtype(field.dtype).itemsize
-    if first + width > blobs.shape[1]:
+    first = start + entry.offset
+    width = np.dtype(entry.dtype).itemsize
+    if first < 0 or first + width > blobs.shape[1]:
         return [None] * len(blobs)
-    numbers: list[int] = np.ascontiguousarray(blobs[:, first : first + width]).view(field.dtype)[:, 0].tolist()
-    return numbers if field.enum is None else [field.enum.get(n, str(n)) for n in numbers]
+    numbers: list[int] = np.ascontiguousarray(blobs[:, first : first + width]).view(entry.dtype)[:, 0].tolist()
+    return numbers if entry.enum is None else [entry.enum.get(n, str(n)) for n in numbers]
 
 
 def _store(column: list[Any], at: npt.NDArray[Any], values: list[Any]) -> None:
@@ -94,22 +94,23 @@ def _store(column: list[Any], at: npt.NDArray[Any], values: list[Any]) -> None:
         column[row] = value
 
 
-def _schemas(tables: Tables) -> dict[tuple[Value, Value], list[_Field]]:
+def _schemas(tables: Tables) -> dict[tuple[int | None, int | None], list[_Field]]:
     """Fields by (domain, schema). Rows repeat, once per process; a zero is exported as null."""
-    enums: dict[tuple[Value, Value], dict[int, str]] = {}
-    for domain, enum, name, value in tables.rows("NVTX_PAYLOAD_ENUM_ENTRIES", "domainId", "schemaId", "name", "value"):
-        enums.setdefault((domain, enum), {})[int(value or 0)] = str(name)
-    found: dict[tuple[Value, Value], dict[str, _Field]] = {}
-    entries = tables.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset")
+    key = field("domainId"), field("schemaId"), text_field("name")
+    enums: dict[tuple[int | None, int | None], dict[int, str]] = {}
+    for domain, enum, name, value in tables.rows("NVTX_PAYLOAD_ENUM_ENTRIES", *key, field("value")):
+        enums.setdefault((domain, enum), {})[value or 0] = str(name)
+    found: dict[tuple[int | None, int | None], dict[str, _Field]] = {}
+    entries = tables.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", *key, field("type"), field("offset"))
     for domain, schema, name, kind, offset in entries:
         column = _LABELS.get(str(name))
-        if column is None or not isinstance(kind, int):
+        if column is None or kind is None:
             continue
         is_enum = kind >= _FIRST_ENUM
         dtype = "<i4" if is_enum else _TYPES.get(kind)
         if dtype is not None:
-            names = enums.get((domain, kind), dict(enumerate(_REDUCTIONS))) if is_enum else None
-            found.setdefault((domain, schema), {})[column] = _Field(column, int(offset or 0), dtype, names)
+            words = enums.get((domain, kind), dict(enumerate(_REDUCTIONS))) if is_enum else None
+            found.setdefault((domain, schema), {})[column] = _Field(column, offset or 0, dtype, words)
     return {key: list(fields.values()) for key, fields in found.items()}
 
 
@@ -120,7 +121,7 @@ def _from_json(texts: list[str | None], columns: dict[str, list[Any]]) -> None:
             continue
         try:
             content = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         for label, value in content.items() if isinstance(content, dict) else ():
             column = _LABELS.get(label)
@@ -130,13 +131,13 @@ def _from_json(texts: list[str | None], columns: dict[str, list[Any]]) -> None:
 
 def _number(value: object) -> int | None:
     """Plain, or as text with thousands commas: versions differ."""
-    if isinstance(value, int):
-        return value
     try:
-        return int(str(value).replace(",", ""), 0)
+        return value if isinstance(value, int) else int(str(value).replace(",", ""), 0)
     except ValueError:
         return None
 
 
 def _reduction(value: object) -> str:
-    return _REDUCTIONS[value] if isinstance(value, int) and 0 <= value < len(_REDUCTIONS) else str(value)
+    if isinstance(value, int) and 0 <= value < len(_REDUCTIONS):
+        return _REDUCTIONS[value]
+    return str(value).encode("utf-8", "replace").decode()

@@ -8,12 +8,12 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.labels import parse_setup
-from stepscope.model.schema import PROCESSES
+from stepscope.model.source import process_table
 from stepscope.sources.nsys.comms import world_of
 from stepscope.sources.nsys.events import Export
-from stepscope.sources.nsys.mapping import GPU_TABLES, NONE_U32, NVTX, RUNTIME
+from stepscope.sources.nsys.mapping import GPU_TABLES, MAX_I32, NVTX, RUNTIME
 from stepscope.sources.nsys.ranges import MARK, PUSH_POP, START_END
-from stepscope.sources.nsys.tables import Value, field
+from stepscope.sources.nsys.tables import field, text_field
 
 _PID = 0xFFFFFF
 
@@ -56,7 +56,7 @@ def find_processes(export: Export) -> pl.DataFrame:
                 "world_size": size,
             }
         )
-    return pl.DataFrame(rows, schema=PROCESSES)
+    return process_table(rows)
 
 
 def _devices(export: Export) -> dict[int, set[int]]:
@@ -65,14 +65,14 @@ def _devices(export: Export) -> dict[int, set[int]]:
     for table in GPU_TABLES:
         for process, device in export.tables.distinct(table, "globalPid", "deviceId"):
             if process is not None:
-                found[process >> 24] |= {device} if device is not None and device < NONE_U32 else set()
+                found[process >> 24] |= {device} if device is not None and 0 <= device <= MAX_I32 else set()
     return dict(found)
 
 
 def _labels(export: Export) -> dict[int, tuple[int, str]]:
     """Rank and setup label by process; the label may have been pushed before the capture began."""
     tables = export.tables
-    texts = [(str(text), tid) for text, tid in tables.containing(NVTX.table, "text", "rank=", "globalTid")]
+    texts = tables.containing(NVTX.table, "text", "rank=", "globalTid")
     registered = [key for key, text in export.strings.containing("rank=").items() if parse_setup(text)]
     if registered and "textId" in tables.columns(NVTX.table):
         uses = tables.frame(NVTX.table, {"tid": field("globalTid"), "id": field("textId")}, only=("textId", registered))
@@ -80,7 +80,7 @@ def _labels(export: Export) -> dict[int, tuple[int, str]]:
     found: dict[int, tuple[int, str]] = {}
     for text, tid in texts:
         setup = parse_setup(text)
-        if setup and isinstance(tid, int):
+        if setup and tid is not None:
             found.setdefault(tid >> 24, (setup.rank, text))
     return found
 
@@ -89,9 +89,9 @@ def _with_context(export: Export) -> set[int]:
     """Processes that had a CUDA context: a launcher that merely asks how many devices there are has none."""
     found = set()
     for table in ("TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_NULL_STREAM", "TARGET_INFO_CUDA_STREAM"):
-        for hw, vm, pid in export.tables.rows(table, "hwId", "vmId", "processId"):
-            if isinstance(pid, int):
-                found.add((int(hw or 0) << 32) | (int(vm or 0) << 24) | pid)
+        for hw, vm, pid in export.tables.rows(table, field("hwId"), field("vmId"), field("processId")):
+            if pid is not None:
+                found.add(((hw or 0) << 32) | ((vm or 0) << 24) | pid)
     return found
 
 
@@ -111,8 +111,8 @@ def _distinct(export: Export, table: str, column: str) -> set[int]:
 
 
 def _hostname(export: Export) -> str | None:
-    env = export.tables.rows("TARGET_INFO_SYSTEM_ENV", "name", "value")
-    return next((str(value) for name, value in env if name == "Hostname" and value), None)
+    env = export.tables.rows("TARGET_INFO_SYSTEM_ENV", text_field("name"), text_field("value"))
+    return next((value for name, value in env if name == "Hostname" and value), None)
 
 
 class Gpus:
@@ -120,24 +120,25 @@ class Gpus:
 
     def __init__(self, export: Export) -> None:
         tables = export.tables
-        gpus = tables.rows("TARGET_INFO_GPU", "id", "name", "cuDevice", "smCount")
+        gpus = tables.rows("TARGET_INFO_GPU", field("id"), text_field("name"), field("cuDevice"), field("smCount"))
         # Graphics adapters that cannot run CUDA are listed too, all as device 0; they have no multiprocessors.
         cuda = [g for g in gpus if g[3]] or gpus
-        self._by_id = {g[0]: str(g[1]) for g in gpus}
-        self._by_ordinal = {g[2]: g[0] for g in reversed(cuda)}
-        self._mapped = {
+        self._by_id: dict[int | None, str] = {number: name for number, name, _, _ in gpus if name is not None}
+        self._by_ordinal = {ordinal: number for number, _, ordinal, _ in reversed(cuda)}
+        self._mapped: dict[tuple[int, int], int | None] = {
             (pid, ordinal): gpu
-            for gpu, ordinal, pid in tables.rows("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
+            for gpu, ordinal, pid in tables.rows(
+                "TARGET_INFO_CUDA_DEVICE", field("gpuId"), field("cudaId"), field("pid")
+            )
         }
 
-    def number(self, pid: int, device: int) -> Value:
+    def number(self, pid: int, device: int) -> int | None:
         """The machine's number of a process's device."""
         return self._mapped.get((pid, device), self._by_ordinal.get(device))
 
     def certain(self, pid: int, device: int) -> int | None:
         """The same, only where the export says it of this very process: ordinals of masked devices mean nothing."""
-        found = self._mapped.get((pid, device))
-        return found if isinstance(found, int) else None
+        return self._mapped.get((pid, device))
 
     def name(self, pid: int, device: int) -> str | None:
         return self._by_id.get(self.number(pid, device))
@@ -145,4 +146,4 @@ class Gpus:
     def only_device(self, pid: int) -> int | None:
         """The device of a process without GPU activity, where it saw just one."""
         seen = [ordinal for (owner, ordinal) in self._mapped if owner == pid]
-        return int(seen[0]) if len(seen) == 1 and seen[0] is not None else None
+        return seen[0] if len(seen) == 1 else None

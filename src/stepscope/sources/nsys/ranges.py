@@ -30,7 +30,7 @@ def read_ranges(export: Export, part: Part) -> Chunk:
     if "name" in wanted:
         frame = frame.with_columns(name_of(export, frame, names))
         frame = frame.hstack(domains_of(export, frame, names))
-    return chunk(frame, "ranges", part, names)
+    return chunk(export, frame, "ranges", part, names)
 
 
 def close(frame: pl.DataFrame, export: Export) -> pl.DataFrame:

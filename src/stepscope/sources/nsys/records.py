@@ -40,7 +40,7 @@ def read_ops(export: Export, part: Part) -> Chunk:
     frame = pl.concat(parts, how="diagonal") if parts else frames[0]
     if "device_name" in wanted:
         frame = _with_device_name(export, frame, names)
-    return chunk(frame, "ops", part, names)
+    return chunk(export, frame, "ops", part, names)
 
 
 def read_calls(export: Export, part: Part) -> Chunk:
@@ -54,14 +54,14 @@ def read_calls(export: Export, part: Part) -> Chunk:
     if "python_chain" in wanted and (stacks := python_chains(export)).height:
         # The runtime call and what it enters carry different starts: only the outer one has the stack.
         frame = frame.join(stacks, on=["proc", "tid", "start_ns"], how="left", maintain_order="left")
-    return chunk(frame, "calls", part, names)
+    return chunk(export, frame, "calls", part, names)
 
 
 def read_host(export: Export, part: Part) -> Chunk:
     names = Names()
     wanted = TABLES["host"].part(part)
     frames = [_named(export, read_events(export, event, wanted), event, names) for event in HOST]
-    return chunk(pl.concat(frames, how="diagonal"), "host", part, names)
+    return chunk(export, pl.concat(frames, how="diagonal"), "host", part, names)
 
 
 def _copies(export: Export, wanted: Mapping[str, object], names: Names) -> pl.DataFrame:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from stepscope.errors import BadInput, StepscopeError
+from stepscope.errors import BadInput
 from stepscope.model.columns import Part
-from stepscope.model.note import Note
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys import mapping
@@ -82,20 +81,4 @@ class NsysSource:
         if table not in self.tables():
             return Chunk(empty(table, part))
         self.processes()  # rows are numbered by process
-        try:
-            chunk = _READERS[table][1](self._export, part)
-        except StepscopeError:
-            raise
-        except Exception as error:  # columns that no nsys wrote, or values of another type
-            what = f"{type(error).__name__}: {error}".splitlines()[0][:120]
-            raise BadInput(f"{self.path}: its {table} cannot be read ({what})", "export the report again") from error
-        if table == "ops" and part == "core" and (nameless := chunk.frame["name"].null_count()):
-            self.quality.note(
-                Note(
-                    "ops-nameless",
-                    f"{nameless} GPU ops have no name in StringIds: they count as compute, whatever they are",
-                    severity="warning",
-                    origin="recording",
-                )
-            )
-        return chunk
+        return _READERS[table][1](self._export, part)

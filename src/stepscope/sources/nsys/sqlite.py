@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.sources.nsys.tables import Each, Field, Value, decode, no_rows
+from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, decode, no_rows, plain
 
 MAGIC = b"SQLite format 3\0"
 #: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the CPU's cache.
@@ -38,10 +38,12 @@ class SqliteTables:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.unread: dict[tuple[str, str], int] = {}
         self._uri = _uri(path)
         self._columns: dict[str, frozenset[str]] = {}
+        # Tables only: nsys writes no views, and a view can be endless.
         self._names = frozenset(
-            str(name) for (name,) in self._query("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            str(name) for (name,) in self._query("SELECT name FROM sqlite_master WHERE type='table'")
         )
 
     def names(self) -> frozenset[str]:
@@ -52,20 +54,20 @@ class SqliteTables:
             return frozenset()
         if table not in self._columns:
             info = self._query(f"SELECT name FROM pragma_table_info({_literal(table)})")
-            # The number of a row is a column too, though not a declared one; views have none.
-            numbered = self._query(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {_literal(table)}")
-            self._columns[table] = frozenset(str(name) for (name,) in info) | ({"rowid"} if numbered else set())
+            # The number of a row is a column too, though not a declared one.
+            self._columns[table] = frozenset(str(name) for (name,) in info) | {"rowid"}
         return self._columns[table]
 
     def has(self, table: str) -> bool:
         return table in self._names and bool(self._query(f"SELECT 1 FROM {_quote(table)} LIMIT 1"))
 
-    def rows(self, table: str, *columns: str) -> list[tuple[Value, ...]]:
+    def rows(self, table: str, *fields: Field) -> list[tuple[Any, ...]]:
         there = self.columns(table)
         if not there:
             return []
-        wanted = ", ".join(_quote(c) if c in there else "NULL" for c in columns)
-        return self._query(f"SELECT {wanted} FROM {_quote(table)}")
+        wanted = ", ".join("NULL" if (name := f.find(there)) is None else _quote(name) for f in fields)
+        kinds = [f.kind for f in fields]
+        return [tuple(map(plain, row, kinds)) for row in self._query(f"SELECT {wanted} FROM {_quote(table)}")]
 
     def distinct(self, table: str, *columns: str) -> list[tuple[int | None, ...]]:
         there = self.columns(table)
@@ -75,19 +77,22 @@ class SqliteTables:
         queries = [f"SELECT DISTINCT {wanted} FROM {_quote(table)}{where}" for where in self._ranges(table)]
         with ThreadPoolExecutor(_workers()) as pool:
             found = {row for part in pool.map(self._query, queries) for row in part}
-        return cast("list[tuple[int | None, ...]]", list(found))
+        return cast("list[tuple[int | None, ...]]", [tuple(plain(v, "int") for v in row) for row in found])
 
     def largest(self, table: str, column: str) -> int | None:
         if column not in self.columns(table):
             return None
-        return cast("int | None", self._query(f"SELECT max({_quote(column)}) FROM {_quote(table)}")[0][0])
+        whole = _guarded(column, "int")
+        return cast("int | None", self._query(f"SELECT max({whole}) FROM {_quote(table)}")[0][0])
 
-    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Value, ...]]:
+    def containing(self, table: str, column: str, text: str, *others: str) -> list[tuple[Any, ...]]:
         there = self.columns(table)
         if column not in there:
             return []
         wanted = ", ".join(_quote(c) if c in there else "NULL" for c in (column, *others))
-        return self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {_literal(text)})")
+        kinds: list[Kind] = ["bytes", *["int"] * len(others)]  # type: ignore[list-item]
+        found = self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {_literal(text)})")
+        return [tuple(map(plain, row, kinds)) for row in found]
 
     def frame(
         self,
@@ -100,11 +105,11 @@ class SqliteTables:
         there = self.columns(table)
         found = {alias: (name, f) for alias, f in fields.items() if (name := f.find(there)) is not None}
         absent = [f.missing().alias(alias) for alias, f in fields.items() if alias not in found]
-        wanted = ", ".join(f"{_expression(name, f)} AS {_quote(alias)}" for alias, (name, f) in found.items())
         also = f" AND {_quote(only[0])} IN ({', '.join(map(str, only[1]))})" if only else ""
+        unread: list[tuple[str, int]] = []  # ranges are read by several threads: appending is safe, adding up is not
 
         def read(where: str) -> pl.DataFrame:
-            raw = self._arrow(f"SELECT {wanted or 'NULL'} FROM {_quote(table)}{where}{also}")
+            raw = self._typed(table, found, where + also, unread)
             if raw.is_empty():  # without a row the driver has nothing to take the types from
                 raw = no_rows(fields)
             elif absent:
@@ -115,9 +120,35 @@ class SqliteTables:
         if not ranges:
             return each(no_rows(fields)) if each else no_rows(fields)
         if len(ranges) == 1:
-            return read(ranges[0])
-        with ThreadPoolExecutor(_workers()) as pool:
-            return pl.concat(list(pool.map(read, ranges)))
+            whole = read(ranges[0])
+        else:
+            with ThreadPoolExecutor(_workers()) as pool:
+                whole = pl.concat(list(pool.map(read, ranges)))
+        for name in {name for name, _ in unread}:
+            count = sum(lost for column, lost in unread if column == name)
+            self.unread[table, name] = max(count, self.unread.get((table, name), 0))
+        return whole
+
+    def _typed(
+        self, table: str, found: Mapping[str, tuple[str, Field]], where: str, unread: list[tuple[str, int]]
+    ) -> pl.DataFrame:
+        """A range of rows, in the types that were asked for: as they are, which is fast, else value by value."""
+        try:
+            raw = self._arrow(f"SELECT {_wanted(found, _expression)} FROM {_quote(table)}{where}")
+        except BadInput:  # of several types behind the first batch, or damaged: the second reading tells
+            raw = None
+        if raw is not None and (
+            raw.is_empty() or all(raw.schema[a] == RAW_DTYPE[f.kind] for a, (_, f) in found.items())
+        ):
+            return raw
+        raw = self._arrow(f"SELECT {_wanted(found, _guarded_field)} FROM {_quote(table)}{where}")
+        counts = ", ".join(f"count({_quote(name)})" for name, _ in found.values())
+        (present,) = self._query(f"SELECT {counts or 'NULL'} FROM {_quote(table)}{where}")
+        for (alias, (name, f)), count in zip(found.items(), present, strict=False):
+            lost = int(count or 0) - (raw.height - raw[alias].null_count()) if f.kind != "bytes" else 0
+            if lost > 0:
+                unread.append((name, lost))
+        return raw.with_columns(pl.col(a).cast(RAW_DTYPE[f.kind]) for a, (_, f) in found.items())
 
     def _ranges(self, table: str) -> list[str]:
         """Conditions that split the table into ranges of rows, in file order."""
@@ -135,7 +166,7 @@ class SqliteTables:
         size = max(16_384, min(_RANGE_ROWS, -(-span // _workers())), span // _MAX_RANGES)
         return [f" WHERE rowid BETWEEN {at} AND {at + size - 1}" for at in range(first, last + 1, size)]
 
-    def _query(self, sql: str) -> list[tuple[Value, ...]]:
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
         with self._errors(), closing(sqlite3.connect(self._uri, uri=True)) as connection:
             connection.text_factory = decode
             return connection.execute(sql).fetchall()
@@ -164,10 +195,9 @@ class SqliteTables:
         except BadInput:
             raise
         except Exception as error:
-            if (
-                not isinstance(error, sqlite3.Error | pl.exceptions.PolarsError)
-                and "adbc" not in type(error).__module__
-            ):
+            # Of a damaged file SQLite's own message may not even be text.
+            expected = (sqlite3.Error, pl.exceptions.PolarsError, UnicodeDecodeError)
+            if not isinstance(error, expected) and "adbc" not in type(error).__module__:
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise BadInput(
@@ -204,11 +234,31 @@ def _workers() -> int:
     return min(8, os.cpu_count() or 1)
 
 
+def _wanted(found: Mapping[str, tuple[str, Field]], expression: Callable[[str, Field], str]) -> str:
+    return ", ".join(f"{expression(name, f)} AS {_quote(alias)}" for alias, (name, f) in found.items()) or "NULL"
+
+
 def _expression(column: str, field: Field) -> str:
     # The driver takes a column's type from its first batch: text and blobs must not begin as NULL.
-    if field.kind == "bytes":
-        return f"COALESCE(CAST({_quote(column)} AS BLOB), x'')"
-    return f"CAST({_quote(column)} AS REAL)" if field.kind == "real" else _quote(column)
+    return _quote(column) if field.kind == "int" else _guarded_field(column, field)
+
+
+def _guarded_field(column: str, field: Field) -> str:
+    return _guarded(column, field.kind)
+
+
+def _guarded(column: str, kind: Kind) -> str:
+    """The value where it is of the kind, by the rules of `tables`; else NULL."""
+    name = _quote(column)
+    if kind == "bytes":
+        return f"COALESCE(CAST({name} AS BLOB), x'')"
+    if kind == "real":
+        return f"CASE WHEN typeof({name}) IN ('integer', 'real') THEN CAST({name} AS REAL) END"
+    # Of a float beyond 64 bits the nearest integer is another number, and of text it is 0.
+    return (
+        f"CASE typeof({name}) WHEN 'integer' THEN {name}"
+        f" WHEN 'real' THEN CASE WHEN CAST({name} AS INTEGER) = {name} THEN CAST({name} AS INTEGER) END END"
+    )
 
 
 def _quote(name: str) -> str:

@@ -32,7 +32,7 @@ def has_stacks(export: Export) -> bool:
 def read_stacks(export: Export, part: Part) -> Chunk:
     names = Names()
     frames = [_native(export, names), _python(export, names)]
-    return chunk(pl.concat(frames, how="diagonal"), "stacks", part, names)
+    return chunk(export, pl.concat(frames, how="diagonal"), "stacks", part, names)
 
 
 def python_chains(export: Export) -> pl.DataFrame:
@@ -47,7 +47,7 @@ def _native(export: Export, names: Names) -> pl.DataFrame:
     users = calls.drop_nulls("callchain").unique().rename({"callchain": "chain"})
     found = frame.join(users, on="chain", how="inner")
     return found.with_columns(
-        pl.col("depth").cast(pl.Int32),
+        pl.col("depth").cast(pl.Int32, strict=False),
         names.by_id(found["name"], export.strings),
         names.by_id(found["file"], export.strings),
     )
@@ -91,7 +91,7 @@ def _frames(text: str) -> list[dict[str, Any]]:
     """Frames of one payload, innermost first; none where it is no such payload."""
     try:
         payload = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     bodies = payload.values() if isinstance(payload, dict) else ()
     found = [b["Frames"] for b in bodies if isinstance(b, dict) and isinstance(b.get("Frames"), list)]
@@ -101,7 +101,7 @@ def _frames(text: str) -> list[dict[str, Any]]:
 def _text(export: Export, names: Names, value: object) -> int | None:
     """Texts are ids of the string table; take a text itself too."""
     text = export.strings.get(value) if isinstance(value, int) else value
-    return names.intern(text) if isinstance(text, str) else None
+    return names.intern(text.encode("utf-8", "replace").decode()) if isinstance(text, str) else None
 
 
 def _line(frame: dict[str, Any]) -> int | None:

@@ -34,7 +34,7 @@ def read_syncs(export: Export, part: Part) -> Chunk:
     export.left_out(RECORD.table, records.height - timed.height, "without a host call in the trace")
     timed = timed.with_columns(kind=pl.lit("record", dtype=SYNC_KIND))
     frame = pl.concat([waits, timed], how="diagonal")
-    return chunk(frame.with_columns(event=_events(frame)), "syncs", part, Names())
+    return chunk(export, frame.with_columns(event=_events(frame)), "syncs", part, Names())
 
 
 def _calls(export: Export, wanted: pl.DataFrame) -> pl.DataFrame:

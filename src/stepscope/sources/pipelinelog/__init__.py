@@ -25,6 +25,6 @@ def looks_like_log(head: bytes) -> bool:
     line = head.lstrip().partition(b"\n")[0]
     try:
         first = json.loads(line)
-    except ValueError:  # cut off at the end of `head`, or JSON over several lines
+    except (ValueError, RecursionError):  # cut off at the end of `head`, or JSON over several lines, or no log at all
         return False
     return isinstance(first, dict) and "traceEvents" not in first and any(key in first for key in _TELLING)

@@ -21,11 +21,14 @@ from typing import Any
 
 from stepscope.errors import BadInput
 from stepscope.model.note import Note
+from stepscope.model.schema import MOST_RANKS
 
 FIRST = ("tA0", "tA1", "tSend", "tRecv", "tDecode", "tEmit")
 SECOND = ("tB0", "tB1")
 LEADER = "leader"
 
+#: Nanoseconds of 146 years: sums of two fit 64 bits.
+_FARTHEST = 1 << 62
 _SCALE = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _UNITS = "ns, us, ms or s"
 _FIELDS = {
@@ -69,6 +72,8 @@ def parse(lines: Iterable[str], name: str) -> Log:
             raise BadInput(f"{name}:{broken[0]}: {broken[1]}", "write one JSON object per line")
         try:
             record = json.loads(text, parse_float=Decimal)
+        except RecursionError:
+            raise BadInput(f"{name}:{number}: values nested too deeply", "write one JSON object per line") from None
         except ValueError:
             broken = number, "not JSON"
             continue
@@ -110,31 +115,51 @@ def _add(log: Log, record: dict[str, Any], where: str) -> None:
 
 def _process(record: dict[str, Any], where: str) -> Process | None:
     if record.get("rank") is not None:
-        return _integer(record["rank"], "rank", where)
+        return _integer(record["rank"], "rank", where, MOST_RANKS)
     role = record.get("role")
-    return str(role) if role is not None else None
+    return plain_text(role) if role is not None else None
+
+
+def plain_text(value: Any) -> str:
+    """As UTF-8 can hold it: JSON escapes may give half of a character."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _timer(record: dict[str, Any], k: int | None, process: Process, where: str) -> Timer:
     units = [unit for unit in _SCALE if record.get(unit) is not None]
     if len(units) != 1:
-        raise BadInput(f"{where}: block {record['block']!r} needs one duration", f"give it {_UNITS}")
+        raise BadInput(f"{where}: block {_shown(record['block'])} needs one duration", f"give it {_UNITS}")
     ns = _ns(record[units[0]], units[0], units[0], where)
     if ns < 0:
-        raise BadInput(f"{where}: block {record['block']!r} took {ns} ns", "a duration is not negative")
-    return Timer(process, str(record["block"]), k, ns, bool(record.get("synchronized", False)))
+        raise BadInput(f"{where}: block {_shown(record['block'])} took {ns} ns", "a duration is not negative")
+    return Timer(process, plain_text(record["block"]), k, ns, bool(record.get("synchronized", False)))
 
 
 def _ns(value: Any, unit: object, key: str, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise BadInput(f"{where}: {key} is {value!r}, not a number", "write times as numbers")
-    if unit not in _SCALE:
-        what = f"unit {unit!r} of {key}" if unit is not None else f"{key} has no unit"
+        raise BadInput(f"{where}: {key} is {_shown(value)}, not a number", "write times as numbers")
+    if not isinstance(unit, str) or unit not in _SCALE:
+        what = f"unit {_shown(unit)} of {key}" if unit is not None else f"{key} has no unit"
         raise BadInput(f"{where}: {what}", f'write {key}_ms, or "unit": {_UNITS}')
-    return int((Decimal(value) * _SCALE[str(unit)]).to_integral_value())
+    number = Decimal(value)
+    # First the number of digits: the product of too many is an error of its own.
+    ns = int((number * _SCALE[unit]).to_integral_value()) if number.adjusted() < 20 else _FARTHEST
+    if abs(ns) >= _FARTHEST:
+        raise BadInput(f"{where}: {key} is {_shown(value)} {unit}: over 146 years", "write times as they are measured")
+    return ns
 
 
-def _integer(value: Any, key: str, where: str) -> int:
+def _integer(value: Any, key: str, where: str, most: int = 1 << 62) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(f"{where}: {key} is {value!r}, not a whole number", "write it as a number")
+        raise BadInput(f"{where}: {key} is {_shown(value)}, not a whole number", "write it as a number")
+    if not 0 <= value <= most:
+        raise BadInput(f"{where}: {key} is {_shown(value)}, not between 0 and {most}", "count from 0")
     return value
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value) if not isinstance(value, Decimal) else str(value)
+    except ValueError:  # too many digits
+        text = "a huge number"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -15,8 +15,8 @@ import polars as pl
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
 from stepscope.model.note import Note
-from stepscope.model.schema import PROCESSES, empty
-from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
+from stepscope.model.schema import empty
+from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
 from stepscope.sources.pipelinelog.records import LEADER, Log, Process, parse
 
 _INTERVALS = (("pp:stage0:A", "tA0", "tA1"), ("pp:stage0:decode", "tRecv", "tDecode"), ("pp:stage1:B", "tB0", "tB1"))
@@ -49,7 +49,7 @@ class PipelineLog:
             {"proc": i, "pid": rank, "rank": rank, "rank_from": "log" if isinstance(who, int) else "role"}
             for i, (who, rank) in enumerate(self._ranks.items())
         ]
-        return pl.DataFrame(rows, schema=PROCESSES)
+        return process_table(rows)
 
     def tables(self) -> frozenset[str]:
         return frozenset(name for name, (frame, _) in self._tables.items() if frame.height)

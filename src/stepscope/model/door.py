@@ -1,0 +1,214 @@
+"""The door: what a source delivers is validated here, once, where it becomes part of the model.
+
+Readers (`sources`) turn values of any type into those of the schema, and what is no such value into null. This is what
+becomes of nulls, and of values that cannot be:
+
+1. Columns have the names and types of the schema. A source that delivers others is refused.
+2. Rows are in order of process and keys. Others are sorted.
+3. A value outside of its column's bounds (a negative size), a number that is not finite, and the id of a name that is
+   not there are as good as null. A place in a communicator that is not below its size says nothing of either.
+4. A row is left out that is of no process; that lacks a time, or another value that nothing can replace; whose end is
+   before its start; that lies beyond ±2^62 ns (146 years), or over a year from the median of its table; that is longer
+   than twice the capture and a second, or than a day where the source does not say how long the capture was; or that
+   repeats a GPU op or a call: same times, place, name and correlation. A table with rows, and no such row left, is
+   refused.
+5. A null stays where the column is `nullable`; else `instead` takes its place, `(no name)` that of a name.
+
+What is repaired is counted in a note of the source. The parts of a table keep the same rows, decided by its core.
+Behind the door nothing asks again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from stepscope.errors import BadInput
+from stepscope.model.admission import Bools, Ints, flaws, repeated
+from stepscope.model.columns import NO_NAME, Dtype, Part, Table
+from stepscope.model.labels import no_axes
+from stepscope.model.note import Note
+from stepscope.model.schema import MOST_RANKS, PROCESSES, TABLES
+from stepscope.model.source import Chunk, Quality, Source, SourceInfo, order_of
+
+_AGAIN = "export or record it again"
+
+
+def admitted(source: Source) -> Source:
+    """The source behind a door."""
+    return source if isinstance(source, Door) else Door(source)
+
+
+class Door:
+    """A source whose tables are what the schema promises."""
+
+    def __init__(self, source: Source) -> None:
+        self.path: Path = source.path
+        self._source = source
+        self._processes: pl.DataFrame | None = None
+        #: by table: rows delivered, and which of them are admitted, in order (None: all, as they stand)
+        self._rows: dict[str, tuple[int, Ints | None]] = {}
+
+    @property
+    def info(self) -> SourceInfo:
+        return self._source.info
+
+    @property
+    def quality(self) -> Quality:
+        return self._source.quality
+
+    def tables(self) -> frozenset[str]:
+        return self._source.tables()
+
+    def processes(self) -> pl.DataFrame:
+        if self._processes is None:
+            frame = self._source.processes()
+            self._require(frame, PROCESSES, "processes")
+            if frame["proc"].to_list() != list(range(frame.height)):
+                raise BadInput(f"{self.path}: processes.proc does not count from 0", _AGAIN)
+            frame = self._bounded(frame, "processes", "rank", 0, MOST_RANKS)
+            frame = self._bounded(frame, "processes", "world_size", 1, MOST_RANKS)
+            for label in frame["setup"].drop_nulls():
+                for pair in no_axes(label):
+                    rank = label.split(";")[0].strip()
+                    self.quality.note(
+                        Note(
+                            "label-not-an-axis",
+                            f"the setup label {rank} says {pair}: taken as no axis",
+                            severity="warning",
+                            origin="import",
+                        )
+                    )
+            self._processes = frame.with_columns(pl.when(pl.col("rank").is_not_null()).then(pl.col("rank_from")))
+        return self._processes
+
+    def read(self, table: str, part: Part = "core") -> Chunk:
+        if part == "detail" and table not in self._rows:
+            self.read(table)
+        spec = TABLES[table]
+        chunk = self._source.read(table, part)
+        self._require(chunk.frame, spec.part(part), table)
+        height = chunk.frame.height
+        frame = self._valued(chunk.frame, spec, len(chunk.names))
+        if part == "core":
+            self._rows[table] = height, self._admissible(frame, spec)
+        delivered, rows = self._rows[table]
+        if height != delivered:
+            raise BadInput(f"{self.path}: {table} has {delivered} rows in one part and {height} in the other", _AGAIN)
+        if rows is not None:
+            frame = frame[rows]
+        return self._filled(frame, spec, chunk.names)
+
+    # -- types -------------------------------------------------------------------------------------------------------
+
+    def _require(self, frame: pl.DataFrame, schema: dict[str, Dtype], table: str) -> None:
+        if frame.schema == pl.Schema(schema):
+            return
+        for name, dtype in schema.items():
+            if name not in frame.columns:
+                raise BadInput(f"{self.path}: {table} has no column {name}", _AGAIN)
+            if frame.schema[name] != dtype:
+                raise BadInput(f"{self.path}: {table}.{name} is {frame.schema[name]}, not {dtype}", _AGAIN)
+        raise BadInput(f"{self.path}: {table} has the columns {', '.join(frame.columns)}", _AGAIN)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _valued(self, frame: pl.DataFrame, spec: Table, names: int) -> pl.DataFrame:
+        """Null for what cannot be."""
+        for column in spec.delivered(frame.columns):
+            if column.name_id:
+                frame = self._bounded(frame, spec.name, column.name, 0, names - 1)
+            elif column.least is not None or column.most is not None:
+                frame = self._bounded(frame, spec.name, column.name, column.least, column.most)
+            elif column.dtype == pl.Float64:
+                frame = self._finite(frame, spec.name, column.name)
+        return self._placed(frame) if "comm_rank" in frame.columns else frame
+
+    def _bounded(
+        self, frame: pl.DataFrame, table: str, column: str, least: int | None, most: int | None
+    ) -> pl.DataFrame:
+        values = frame[column]
+        low, high = values.min(), values.max()
+        below = least is not None and low is not None and low < least  # type: ignore[operator]
+        above = most is not None and high is not None and high > most  # type: ignore[operator]
+        if not below and not above:
+            return frame
+        fits = values.is_between(low if least is None else least, high if most is None else most)
+        return self._unknown(frame, table, column, ~fits.fill_null(True), str(low if below else high))
+
+    def _finite(self, frame: pl.DataFrame, table: str, column: str) -> pl.DataFrame:
+        values = frame[column]
+        outside = ~values.is_finite().fill_null(True)
+        return self._unknown(frame, table, column, outside, str(values.filter(outside)[0])) if outside.any() else frame
+
+    def _unknown(self, frame: pl.DataFrame, table: str, column: str, outside: pl.Series, example: str) -> pl.DataFrame:
+        count = int(outside.sum())
+        what = f"{count} value{'s' * (count != 1)} of {column} cannot be ({example})"
+        self.quality.note(
+            Note("values-unknown", f"{table}: {what}: taken as unknown", severity="loss", origin="import")
+        )
+        return frame.with_columns(pl.when(~outside).then(pl.col(column)).alias(column))
+
+    def _placed(self, comms: pl.DataFrame) -> pl.DataFrame:
+        outside = (comms["comm_rank"] >= comms["comm_size"]).fill_null(False)
+        if not outside.any():
+            return comms
+        comms = self._unknown(comms, "comms", "comm_size", outside, "not above comm_rank")
+        return self._unknown(comms, "comms", "comm_rank", outside, "not below comm_size")
+
+    def _filled(self, frame: pl.DataFrame, spec: Table, names: pl.Series) -> Chunk:
+        """Something in place of every null that may not stay."""
+        for column in spec.delivered(frame.columns):
+            count = frame[column.name].null_count()
+            if not count or column.nullable:
+                continue
+            instead: object = column.instead
+            if column.name_id:
+                names, instead = _with(names, NO_NAME)
+            frame = frame.with_columns(pl.col(column.name).fill_null(pl.lit(instead, column.dtype)))
+            taken = NO_NAME if column.name_id else instead
+            if (spec.name, column.name) == ("ops", "name"):
+                taken = f"{NO_NAME}, and counted as compute"
+            what = f"{_rows(count)} without {column.name}"
+            self.quality.note(
+                Note("values-assumed", f"{spec.name}: {what}: taken as {taken}", severity="warning", origin="import")
+            )
+        return Chunk(frame, names)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _admissible(self, frame: pl.DataFrame, spec: Table) -> Ints | None:
+        """Rows that are admitted, in order; None where all are, as they stand."""
+        bad: Bools | None = None
+        for rows, why in flaws(frame, spec, self.processes().height, self.info.capture_ns):
+            fresh = rows if bad is None else rows & ~bad
+            self._left_out(spec, int(np.count_nonzero(fresh)), why)
+            bad = rows if bad is None else bad | rows
+            if bad.all():
+                raise BadInput(f"{self.path}: {spec.name} has no usable row among {len(bad)}, but rows {why}", _AGAIN)
+        kept = None if bad is None else np.flatnonzero(~bad)
+        if (order := order_of(frame if kept is None else frame[kept], spec.name)) is not None:
+            kept = order if kept is None else kept[order]
+        again = repeated(frame if kept is None else frame[kept], spec.name)
+        if again is None:
+            return kept
+        self._left_out(spec, int(np.count_nonzero(again)), "there twice")
+        return np.flatnonzero(~again) if kept is None else kept[~again]
+
+    def _left_out(self, spec: Table, count: int, why: str) -> None:
+        if count:
+            self.quality.note(
+                Note("rows-left-out", f"{spec.name}: left out {_rows(count)} {why}", severity="loss", origin="import")
+            )
+
+
+def _with(names: pl.Series, text: str) -> tuple[pl.Series, int]:
+    """Names with `text` among them, and its id."""
+    at = names.index_of(text)
+    return (names, at) if at is not None else (names.extend_constant(text, 1), len(names))
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
