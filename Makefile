@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability page docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability fuzz page docs clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,10 @@ bench-across: setup
 # ARGS=quick takes a part of each, a few minutes; ARGS="full compare" is one script.
 reliability: setup
 	$(BIN)/python tests/reliability $(ARGS)
+
+# Damaged inputs by the thousand: `make fuzz ARGS="--count 2000 --seed 1"`. Only answers and errors in one line come out.
+fuzz: setup
+	$(BIN)/python tests/fuzz/mutants.py $(ARGS)
 
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:
