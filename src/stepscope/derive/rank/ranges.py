@@ -1,0 +1,122 @@
+"""A rank's ranges: which of them say what the program was doing, how they nest, and what they are called."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.derive.rank.tables import RankTables
+from stepscope.model.labels import SETUP_PATTERN
+from stepscope.model.nesting import NONE, Nesting, nest
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+#: Domains of NCCL and of the profiler's own injections: their ranges say nothing about the program's structure.
+TOOL_DOMAINS = r"(?i)^(nccl|gil trace|python backtrace.*)$"
+
+#: Group of the ranges that belong to no thread's stack; no thread id is negative, and NONE is taken.
+_NO_THREAD = -2
+
+
+class RankRanges(RankTables):
+    """Ranges of one rank, by row of its `ranges`."""
+
+    @cached_property
+    def own_ranges(self) -> I64:
+        """Rows of the ranges that say what the program was doing: no setup label, no marks, nothing of a tool."""
+        frame = self.ranges
+        names = self.profile.names  # after the ranges were read
+        setup = names.str.contains(SETUP_PATTERN).to_numpy()
+        tools = names.str.contains(TOOL_DOMAINS).to_numpy()
+        if frame.height == 0:
+            return np.empty(0, np.int64)
+        skip = setup[frame["name"].to_numpy()] | (frame["kind"] == "mark").to_numpy()
+        domain = frame["domain"]
+        skip |= tools[domain.fill_null(0).to_numpy()] & domain.is_not_null().to_numpy()
+        return np.flatnonzero(~skip)
+
+    def anchor_ranges(self) -> pl.DataFrame:
+        """Ranges that can anchor a window: whole ones, with their text."""
+        return self.once(_anchor_ranges)
+
+    def range_at(self, tid: I64, at: I64) -> I64:
+        """Row of the deepest own range of thread `tid` at each moment, else of any thread; NONE where there is none."""
+        per_thread, everywhere, rows = self._nestings
+        deepest = per_thread.enclosing(tid, at)
+        missing = deepest == NONE
+        deepest[missing] = everywhere.enclosing(np.zeros(int(missing.sum()), np.int64), at[missing])
+        hit = deepest != NONE
+        deepest[hit] = rows[deepest[hit]]
+        return deepest
+
+    @cached_property
+    def range_edges(self) -> I64:
+        """Starts and ends of the rank's own ranges."""
+        frame = self.ranges[self.own_ranges]
+        return np.concatenate([frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()])
+
+    def ancestors_until(self, ranges: I64, wanted: Mask) -> I64:
+        """Climb from each range to the first, itself included, whose row `wanted` marks; NONE where there is none."""
+        at = ranges.copy()
+        live = np.flatnonzero(at != NONE)
+        while len(live):
+            live = live[~wanted[at[live]]]
+            at[live] = self._parent[at[live]]
+            live = live[at[live] != NONE]
+        return at
+
+    def own_ranges_named(self, pattern: str) -> Mask:
+        """By row of `ranges`: own ones whose text matches."""
+        by_name = self.profile.names.str.contains(pattern).to_numpy()
+        return by_name[self._name_id] & self._is_own
+
+    def text_of(self, ranges: I64) -> pl.Series:
+        """Texts of ranges, null for NONE."""
+        hit = pl.Series(ranges != NONE)
+        if self.ranges.height == 0:
+            return pl.Series("text", [None] * len(ranges), dtype=pl.String)
+        ids = self.ranges["name"].gather(np.maximum(ranges, 0))
+        text = self.profile.names.gather(ids)
+        return pl.select(pl.when(hit).then(text).alias("text")).to_series()
+
+    def path_of(self, row: int) -> tuple[str, ...]:
+        """Texts of a range and the ranges around it, outermost first; the setup label and NCCL's are left out."""
+        texts: list[str] = []
+        while row != NONE:
+            if self._is_own[row]:
+                texts.append(self.profile.names[int(self._name_id[row])])
+            row = int(self._parent[row])
+        return tuple(reversed(texts))
+
+    @cached_property
+    def _nestings(self) -> tuple[Nesting, Nesting, I64]:
+        """Own ranges nested per thread (push/pop only), and over all threads; rows map back to `ranges`."""
+        rows = self.own_ranges
+        frame = self.ranges[rows]
+        tid, start, end = (frame[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
+        # Start/end ranges may cross threads: they enclose only through the process-wide lookup.
+        thread = np.where((frame["kind"] == "pushpop").to_numpy(), tid, np.int64(_NO_THREAD))
+        return nest(thread, start, end), nest(np.zeros(len(rows), np.int64), start, end), rows
+
+    @cached_property
+    def _is_own(self) -> Mask:
+        is_own = np.zeros(self.ranges.height, dtype=bool)
+        is_own[self.own_ranges] = True
+        return is_own
+
+    @cached_property
+    def _name_id(self) -> npt.NDArray[np.uint32]:
+        return self.ranges["name"].to_numpy()
+
+    @cached_property
+    def _parent(self) -> I64:
+        return self.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
+
+
+def _anchor_ranges(data: RankRanges) -> pl.DataFrame:
+    frame = data.ranges[data.own_ranges]
+    return frame.with_columns(data.profile.names.gather(frame["name"]).alias("text")).filter(pl.col("closed"))

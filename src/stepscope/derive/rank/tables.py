@@ -1,0 +1,74 @@
+"""One rank's tables, and what is derived from them once: the ground that `RankRanges` and `RankData` build on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.model.memo import Memo
+from stepscope.model.profile import Profile
+
+I64 = npt.NDArray[np.int64]
+P = ParamSpec("P")
+T = TypeVar("T")
+Self = TypeVar("Self", bound="RankTables")
+
+
+class RankTables:
+    """Tables of one rank: rows index the rank's own ops, calls and ranges."""
+
+    def __init__(self, profile: Profile, row: dict[str, Any]) -> None:
+        self.profile, self._memo = profile, Memo()
+        self.rank: int = row["rank"]
+        self.pid: int | None = row["pid"]  # null where the trace does not tell
+        self.device: int | None = row["device"]
+        self.setup: str | None = row["setup"]
+
+    def once(self: Self, function: Callable[Concatenate[Self, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """`function(data, …)`, computed when first asked for and kept with the rank."""
+        return self._memo.once(function, self, *args, **options)
+
+    def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
+        """`function` of the string table: judged once per name, not once per row."""
+        return self.profile.once(_judged, function, len(self.profile.names))
+
+    def _mine(self, table: str) -> pl.DataFrame:
+        return self.profile.once(_by_rank, table)[self.rank]
+
+    @cached_property
+    def ops(self) -> pl.DataFrame:
+        return self._mine("ops")
+
+    @cached_property
+    def calls(self) -> pl.DataFrame:
+        return self._mine("calls")
+
+    @cached_property
+    def ranges(self) -> pl.DataFrame:
+        return self._mine("ranges")
+
+    @cached_property
+    def host(self) -> pl.DataFrame:
+        return self._mine("host")
+
+    @cached_property
+    def syncs(self) -> pl.DataFrame:
+        return self._mine("syncs")
+
+    @cached_property
+    def comms(self) -> pl.DataFrame:
+        return self._mine("comms")
+
+
+def _by_rank(profile: Profile, table: str) -> dict[int, pl.DataFrame]:
+    return dict(profile.by_rank(table))
+
+
+def _judged(profile: Profile, function: Callable[[pl.Series], I64], names: int) -> I64:
+    """`function` of the string table while it has so many names: it grows as tables are read."""
+    return function(profile.names)
