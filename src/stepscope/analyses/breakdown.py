@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from stepscope.derive.accounting.exposure import bare_notes, need_ops
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.accounting.tree import TREE_COLUMNS, tree_rows
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import bare_notes, need_ops
 from stepscope.derive.windows.between import between_notes
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec

@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_communication, need_ops
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.graph.blocked import REASONS, Waits, next_of, reasons, standing
 from stepscope.derive.graph.dependencies import Dependencies, dependencies
 from stepscope.derive.host.idle_causes import Calls
 from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_communication, need_launches, need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
@@ -98,11 +98,8 @@ def concurrency(
             "all GPU work is on one stream, so nothing can run together",
             "profile a run that uses several streams; `--by stream` says why this one stood still",
         )
-    if by in ("stream", "exposed", "op") and profile.ops["launch"].null_count() == profile.ops.height:
-        raise CannotAnswer(
-            "the profile has no launch calls, so nothing says what an op waited for",
-            "capture the CUDA API too: `nsys profile --trace=cuda,nvtx`; `--by pair` shows what ran together",
-        )
+    if by in ("stream", "exposed", "op"):
+        need_launches(profile, "what an op waited for", "; `--by pair` shows what ran together")
     chosen = windows(profile, window)
     notes = [*chosen.notes, *graph_notes(profile)]
     table: list[dict[str, Any]] = []

@@ -17,14 +17,13 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 
-from stepscope.derive.accounting.exposure import no_gpu_activity
 from stepscope.derive.comm.across import Align
 from stepscope.derive.graph.critical_path import Path, walk
 from stepscope.derive.graph.segments import KINDS
+from stepscope.derive.rank.needs import need_calls, no_gpu_activity
 from stepscope.derive.replay import replay as _replay
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
-from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
@@ -70,11 +69,7 @@ def critical_path(
 ) -> Result:
     if not profile.has("ops"):
         raise no_gpu_activity()
-    if not profile.has("calls"):
-        raise CannotAnswer(
-            "the profile has no CUDA API calls, so nothing says what an op waited for",
-            "capture with `nsys profile --trace=cuda,nvtx`",
-        )
+    need_calls(profile, "what an op waited for")
     path = walk(profile, window, align)
     table = segments(path)
     total = path.end - path.begin

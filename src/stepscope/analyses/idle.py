@@ -12,16 +12,15 @@ from typing import Annotated, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.activity import doing
 from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.windows.between import between_notes
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.errors import CannotAnswer
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -54,11 +53,7 @@ def idle(
     top: Annotated[int, "only the N longest rows of each rank; 0 for all"] = 0,
 ) -> Result:
     need_ops(profile)
-    if not profile.has("calls"):
-        raise CannotAnswer(
-            "the profile has no CUDA API calls, so nothing says why the GPU was idle",
-            "capture with `nsys profile --trace=cuda,nvtx`; `stepscope breakdown` shows how long it was",
-        )
+    need_calls(profile, "why the GPU was idle", "; `stepscope breakdown` shows how long it was")
     chosen = windows(profile, window)
     frames, by_cause = [], []
     for data in ranks_of(profile):

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec

@@ -17,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.host.bound import verdict
 from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries, limit_of
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_launch, graph_notes
+from stepscope.derive.rank.needs import need_launches
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
-from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered, union
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
@@ -87,12 +86,7 @@ def launches(
     top: Annotated[int, "only the N names with most time in launch calls, of each rank; 0 for all"] = 20,
     full: Annotated[bool, "full names, not shortened"] = False,
 ) -> Result:
-    need_ops(profile)
-    if not profile.has("calls") or profile.ops["launch"].null_count() == profile.ops.height:
-        raise CannotAnswer(
-            "the profile has no launch calls that belong to its GPU work",
-            "capture the CUDA API too: `nsys profile --trace=cuda,nvtx`, torch.profiler with ProfilerActivity.CPU",
-        )
+    need_launches(profile, "how it was launched")
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
     verdicts: list[tuple[dict[str, Any], dict[str, Any]]] = []

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.derive.accounting.exposure import CommOps, bare_notes, comm_ops, need_communication
+from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.rank.data import NO_STAGE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec

@@ -22,11 +22,11 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 
-from stepscope.derive.accounting.exposure import no_gpu_activity
 from stepscope.derive.pipelines import two_stages as _twostage
 from stepscope.derive.pipelines.chunks import CHUNKS, Work
 from stepscope.derive.pipelines.chunks import works as works_of
 from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
+from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.pytorch import nsys_stacks as _chains
 from stepscope.derive.pytorch import torch_stacks as _callers
 from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window

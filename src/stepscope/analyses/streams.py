@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.comm.purpose import purpose_of, unanimous
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
+from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window

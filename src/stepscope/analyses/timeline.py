@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.across import Align
 from stepscope.derive.comm.common_clock import common_clock
 from stepscope.derive.rank.data import STAGE, RankData, ranks_of
+from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import step as step_of
 from stepscope.derive.windows.choosing import windows

@@ -18,6 +18,7 @@ from stepscope.compare.steps import Kind, StepSpec, steps_of
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
+from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.errors import CannotAnswer
 from stepscope.model.kernel_names import short_names
 from stepscope.model.nesting import NONE
@@ -90,7 +91,7 @@ class _Rank:
 def measure(profile: Profile, spec: StepSpec) -> Run:
     """The run that `profile` holds."""
     if not profile.has("ops"):
-        raise CannotAnswer("the profile has no GPU activity", "capture with `nsys profile --trace=cuda,nvtx`")
+        raise no_gpu_activity()
     parts = profile.map(_measure_part, spec)
     found = sorted((r for part in parts for r in part), key=lambda r: r.rank)
     if not found:

@@ -9,9 +9,9 @@ from inspect import signature
 from operator import and_
 from typing import Any, TypeVar
 
-from stepscope.derive.accounting.exposure import need_ops
 from stepscope.derive.graph.critical_path import Path, walk
 from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
 from stepscope.derive.windows.choosing import step
@@ -46,11 +46,7 @@ class Case:
     @cached_property
     def path(self) -> Path:
         """The critical path of the step."""
-        if not self.profile.has("calls"):
-            raise CannotAnswer(
-                "the profile has no CUDA API calls, so nothing says what an op waited for",
-                "capture with `nsys profile --trace=cuda,nvtx`",
-            )
+        need_calls(self.profile, "what an op waited for")
         return walk(self.profile, self.spec, self.align)
 
     @cached_property

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.derive.windows.window import Window
-from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered
-from stepscope.model.note import Note
-from stepscope.model.profile import Profile
-from stepscope.model.ranks import some_ranks
 
 I64 = npt.NDArray[np.int64]
 
@@ -45,44 +41,3 @@ def comm_ops(data: RankData, span: Window) -> CommOps:
     computing = span.ops[data.role[span.ops] == COMPUTE]
     barrier = np.isin(data.stream[mine], np.unique(data.stream[computing]))
     return CommOps(mine, start, end, exposed, near, barrier)
-
-
-def need_communication(profile: Profile) -> None:
-    """Refuse questions about communication on a profile that has none."""
-    need_ops(profile)
-    if not (profile.ops["role"] == "comm").any():
-        raise CannotAnswer(
-            "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
-            "profile a step of a multi-GPU run; `stepscope breakdown` answers for one GPU",
-        )
-
-
-def bare_notes(profile: Profile) -> list[Note]:
-    """A note on ranks that communicate and never compute: nothing can hide their communication."""
-    bare = [d.rank for d in ranks_of(profile) if (d.role == COMM).any() and not (d.role == COMPUTE).any()]
-    if not bare:
-        return []
-    return [
-        Note(
-            "no-compute",
-            f"no compute kernel on {some_ranks(bare)}: all communication there counts as exposed, which says nothing "
-            "if "
-            "the trace was reduced to communication",
-            severity="warning",
-            origin="recording",
-        )
-    ]
-
-
-def need_ops(profile: Profile) -> None:
-    """Refuse questions about the GPU on a profile without GPU activity."""
-    if not profile.has("ops") or profile.ops.height == 0:
-        raise no_gpu_activity()
-
-
-def no_gpu_activity() -> CannotAnswer:
-    """The refusal of questions about the GPU; for those that read a profile by parts and find no op in any."""
-    return CannotAnswer(
-        "the profile has no GPU activity",
-        "capture with `nsys profile --trace=cuda,nvtx`, or torch.profiler with ProfilerActivity.CUDA",
-    )

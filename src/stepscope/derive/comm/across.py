@@ -22,6 +22,7 @@ from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.matching import Matched, match
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.needs import no_communication
 from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
@@ -198,10 +199,7 @@ def _met(profile: Profile) -> _Met:
     collected = profile.once(_collection).ranks(profile)
     sides = pl.concat([rank.sides for rank in collected])
     if sides.height == 0:
-        raise CannotAnswer(
-            "the profile has no communication: no NCCL, NVSHMEM or peer-copy op on any rank",
-            "profile a step of a multi-GPU run",
-        )
+        raise no_communication()
     notes = cut_off_notes(profile)
     shift = _rebase(profile, notes)
     place = {old: new for new, old in enumerate(sorted(set(profile.ranks["source"].to_list())))}

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.accounting.exposure import no_gpu_activity
 from stepscope.derive.comm.across import Across, across, cut_off_notes, facts_of
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.comm.ending import ending_sides
@@ -21,6 +20,7 @@ from stepscope.derive.graph.releases import nearest_comm, releases
 from stepscope.derive.graph.segments import Wanted, stretches
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.graphs import graph_counts, notes_of_counts
+from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
