@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepscope import api
-from stepscope.derive.comm import across
+from stepscope.derive.comm import across, collecting
 from stepscope.report import Asker, gather
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
@@ -18,14 +18,14 @@ def test_a_report_matches_and_aligns_once(tmp_path: Path, monkeypatch: pytest.Mo
     scenario = Scenario(schedule="1f1b", pp=2, dp=2, nodes=2, layers=2, micro_batches=2, steps=2)
     simulate_to(scenario, tmp_path, ("nsys",))
     runs: Counter[str] = Counter()
-    for name in ("match", "align", "sides_of"):
-        original = getattr(across, name)
+    for module, name in ((across, "match"), (across, "align"), (collecting, "sides_of")):
+        original = getattr(module, name)
 
         def counted(*args, _name=name, _original=original):
             runs[_name] += 1
             return _original(*args)
 
-        monkeypatch.setattr(across, name, counted)
+        monkeypatch.setattr(module, name, counted)
     profile = api.open(tmp_path, cache=False).view(in_one_part=True)
     asker = Asker(lambda name, **options: api.analyse(profile, name, **options), (str(tmp_path),))
     report = gather(asker, "stepscope report", drawn=True)

@@ -6,7 +6,6 @@ those tables alone. A profile keeps them, so that all questions of one process s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,14 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.comm.calls import groups_of, sides_of
 from stepscope.derive.comm.clock_fit import Clocks, align
+from stepscope.derive.comm.collecting import Facts, collected, cut_off_notes, facts_of
 from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.matching import Matched, match
-from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
-from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.needs import no_communication
-from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -33,8 +29,6 @@ from stepscope.model.units import about
 I64 = npt.NDArray[np.int64]
 
 Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
-#: Further tables of one rank, by name, computed from its sides where the rank is read.
-Facts = Callable[[Profile, RankData, pl.DataFrame], dict[str, pl.DataFrame]]
 
 
 @dataclass
@@ -120,71 +114,6 @@ def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> A
     return met
 
 
-def facts_of(profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
-    """Tables that `facts` derives from each rank and its communication, those of all ranks as one each; kept."""
-    return profile.once(_collection).facts(profile, facts)
-
-
-def cut_off_notes(profile: Profile) -> list[Note]:
-    """What there is to say of ranks whose capture ended early."""
-    return [note for rank in profile.once(_collection).ranks(profile) for note in rank.notes]
-
-
-@dataclass(frozen=True)
-class Collected:
-    """One rank's communication, as small tables; and what there is to say of the rank."""
-
-    rank: int
-    sides: pl.DataFrame
-    groups: pl.DataFrame
-    facts: dict[str, pl.DataFrame]
-    notes: list[Note]
-
-
-class _Collection:
-    """The communication of every rank, read once; and facts about it, read along where they are asked for in time."""
-
-    def __init__(self) -> None:
-        self._ranks: list[Collected] | None = None
-        self._facts: dict[Facts, dict[str, pl.DataFrame]] = {}
-
-    def ranks(self, profile: Profile, facts: Facts | None = None) -> list[Collected]:
-        if self._ranks is None:
-            self._ranks = [rank for part in profile.map(collect, facts) for rank in part]
-            if facts is not None:
-                self._facts[facts] = _joined([rank.facts for rank in self._ranks])
-        return self._ranks
-
-    def facts(self, profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
-        ranks = self.ranks(profile, facts)
-        if facts not in self._facts:
-            sides = {rank.rank: rank.sides for rank in ranks}
-            self._facts[facts] = _joined([rank for part in profile.map(_facts_alone, facts, sides) for rank in part])
-        return self._facts[facts]
-
-
-def _collection(profile: Profile) -> _Collection:
-    return _Collection()
-
-
-def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
-    """Communication of every rank of one part of a profile."""
-    ranks = []
-    for data in ranks_of(part):
-        sides = _with_purpose(part, data, sides_of(part, data))
-        more = facts(part, data, sides) if facts is not None else {}
-        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, notes_on_cut(data)))
-    return ranks
-
-
-def _facts_alone(part: Profile, facts: Facts, sides: dict[int, pl.DataFrame]) -> list[dict[str, pl.DataFrame]]:
-    return [facts(part, data, sides[data.rank]) for data in ranks_of(part)]
-
-
-def _joined(tables: list[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    return {name: pl.concat([rank[name] for rank in tables]) for name in (tables[0] if tables else ())}
-
-
 @dataclass(frozen=True)
 class _Met:
     """What was matched, on the clocks of the files."""
@@ -196,8 +125,8 @@ class _Met:
 
 
 def _met(profile: Profile) -> _Met:
-    collected = profile.once(_collection).ranks(profile)
-    sides = pl.concat([rank.sides for rank in collected])
+    ranks_read = collected(profile)
+    sides = pl.concat([rank.sides for rank in ranks_read])
     if sides.height == 0:
         raise no_communication()
     notes = cut_off_notes(profile)
@@ -209,7 +138,7 @@ def _met(profile: Profile) -> _Met:
     )
     sides = sides.join(ranks.select("rank", "source", "shift"), on="rank", how="left", maintain_order="left")
     sides = sides.with_columns(pl.col("start_ns", "end_ns", "launched_ns") + pl.col("shift"))
-    matched = match(sides, pl.concat([rank.groups for rank in collected]), ranks)
+    matched = match(sides, pl.concat([rank.groups for rank in ranks_read]), ranks)
     if matched.meetings.height == 0:
         raise CannotAnswer("no communication could be matched: " + "; ".join(matched.notes or ["no metadata"]), _HINT)
     return _Met(matched, ranks, _origin(profile, sides), notes)
@@ -234,11 +163,6 @@ _HINT = (
     "export nsys with --include-blobs=true (NCCL's payloads), or record with torch.profiler, "
     "and give the traces of all ranks"
 )
-
-
-def _with_purpose(part: Profile, data: RankData, sides: pl.DataFrame) -> pl.DataFrame:
-    purpose = purpose_of(part, data, sides["op"].to_numpy())
-    return sides.with_columns(purpose.replace(UNKNOWN, None).alias("purpose"))
 
 
 def _rebase(profile: Profile, notes: list[Note]) -> dict[int, int]:

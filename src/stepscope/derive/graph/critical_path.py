@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.comm.across import Across, across, cut_off_notes, facts_of
+from stepscope.derive.comm.across import Across, across
+from stepscope.derive.comm.collecting import cut_off_notes, facts_of
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.comm.ending import ending_sides
 from stepscope.derive.graph.releases import nearest_comm, releases

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from stepscope.model.note import Note
 from stepscope.model.source import Chunk, Quality, canonical, conform
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME, Event
 from stepscope.sources.nsys.strings import Names, Strings
-from stepscope.sources.nsys.tables import Field, Tables
+from stepscope.sources.nsys.tables import Field, Only, Tables
 
 
 @dataclass
@@ -87,7 +87,7 @@ def read_events(
     event: Event,
     columns: Iterable[str],
     *,
-    only: tuple[str, Sequence[int]] | None = None,
+    only: Only | None = None,
     early: bool = False,
 ) -> pl.DataFrame:
     """`proc` and `columns` of one event table, in file order; rows of no process, or before the capture, are dropped.

@@ -11,7 +11,7 @@ from typing import Any, cast
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, decode, no_rows, plain
+from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, no_rows, plain
 
 #: The number of a row, as SQLite would have it: parquet files hold the rows in the same order.
 _ROW = "rowid"
@@ -71,12 +71,7 @@ class ParquetTables:
         return [(decode(row[0]), *row[1:]) for row in found.iter_rows()]
 
     def frame(
-        self,
-        table: str,
-        fields: Mapping[str, Field],
-        *,
-        each: Each | None = None,
-        only: tuple[str, Sequence[int]] | None = None,
+        self, table: str, fields: Mapping[str, Field], *, each: Each | None = None, only: Only | None = None
     ) -> pl.DataFrame:
         there = self.columns(table)
         if not there or (only and only[0] not in there):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, cast
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, decode, no_rows, plain
+from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, no_rows, plain
 
 MAGIC = b"SQLite format 3\0"
 #: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the CPU's cache.
@@ -95,12 +95,7 @@ class SqliteTables:
         return [tuple(map(plain, row, kinds)) for row in found]
 
     def frame(
-        self,
-        table: str,
-        fields: Mapping[str, Field],
-        *,
-        each: Each | None = None,
-        only: tuple[str, Sequence[int]] | None = None,
+        self, table: str, fields: Mapping[str, Field], *, each: Each | None = None, only: Only | None = None
     ) -> pl.DataFrame:
         there = self.columns(table)
         found = {alias: (name, f) for alias, f in fields.items() if (name := f.find(there)) is not None}

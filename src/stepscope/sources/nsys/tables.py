@@ -23,6 +23,9 @@ Kind = Literal["int", "real", "bytes"]
 #: What to do with each row range as soon as it is read: downcasting early keeps the peak of memory low.
 Each = Callable[[pl.DataFrame], pl.DataFrame]
 
+#: Rows that have one of these values in a column.
+Only = tuple[str, Sequence[int]]
+
 RAW_DTYPE: dict[Kind, type[pl.DataType]] = {"int": pl.Int64, "real": pl.Float64, "bytes": pl.Binary}
 
 
@@ -81,12 +84,7 @@ class Tables(Protocol):
         ...
 
     def frame(
-        self,
-        table: str,
-        fields: Mapping[str, Field],
-        *,
-        each: Each | None = None,
-        only: tuple[str, Sequence[int]] | None = None,
+        self, table: str, fields: Mapping[str, Field], *, each: Each | None = None, only: Only | None = None
     ) -> pl.DataFrame:
         """`fields` of a large table in file order; `only` keeps rows whose column has one of the values."""
         ...
