@@ -16,7 +16,7 @@ ROOT = Path(stepscope.__file__).parent
 LAYERS = (
     {"errors", "progress"},
     {"model"},
-    {"annotate", "capture", "sources", "store", "intervals", "simulate"},
+    {"annotate", "capture", "sources", "store", "intervals", "simulate", "statistics"},
     {"derive"},
     {"analyses"},
     {"findings", "compare", "verify", "nsys"},

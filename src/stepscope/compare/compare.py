@@ -11,7 +11,6 @@ import numpy.typing as npt
 from stepscope.compare import facts as about
 from stepscope.compare.columns import VARIANTS
 from stepscope.compare.facts import Difference
-from stepscope.compare.noise import PAIRS, RUNS, STEPS, Change, Design, change, median_weights
 from stepscope.compare.run import IDLE, PARTS, By
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
@@ -19,6 +18,7 @@ from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.result import Result, rows
+from stepscope.statistics import PAIRS, RUNS, STEPS, Design, MedianChange, median_change, median_weights
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ def matched(base: Side, new: Side) -> tuple[Side, Side, Design]:
 def step_change(base: Side, new: Side, design: Design) -> Step:
     """The change of the whole step, with its interval."""
     totals = [side.samples("part", ["step"], design is RUNS)[2] for side in (base, new)]
-    found = change(totals[0][:, None], totals[1][:, None], totals[0], totals[1], design)
+    found = median_change(totals[0][:, None], totals[1][:, None], totals[0], totals[1], design)
     low, high = (None if v is None else float(v[0]) for v in (found.low, found.high))
     kind = base.runs[0].kind
     unit = "run" if design is RUNS else "capture" if kind == "whole" else kind
@@ -97,7 +97,7 @@ def _rows(by: By, base: Side, new: Side, step: Step, design: Design) -> list[dic
         a, b, keys = a.transpose(0, 2, 1), b.transpose(0, 2, 1), list(PARTS)
         a_n = b_n = np.zeros((1, len(keys)))
     lengths = [side.sum(axis=2) for side in (a, b)]
-    found = change(lengths[0], lengths[1], a_total, b_total, design, len(keys))
+    found = median_change(lengths[0], lengths[1], a_total, b_total, design, len(keys))
     count = a.shape[2]
     split = [median_weights(total) @ side.reshape(len(side), -1) for side, total in ((a, a_total), (b, b_total))]
     if by == "rank":
@@ -119,7 +119,7 @@ def _row(
     key: str,
     i: int,
     exact: list[I64],
-    found: Change,
+    found: MedianChange,
     counts: tuple[F64, F64],
     step: Step,
     base: Side,

@@ -14,13 +14,13 @@ from typing import Any
 
 from stepscope.compare import facts as about
 from stepscope.compare.compare import compare, matched, step_change
-from stepscope.compare.noise import RUNS, Design, change
 from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
+from stepscope.statistics import RUNS, Design, median_change
 
 COLUMNS = (
     Col("check", "what is limited: step, a part, stage:NAME, family:NAME, rank:N or kernel:NAME; or comparable"),
@@ -155,7 +155,7 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows
         raise CannotAnswer(
             f"limit {limit.check}: neither side has it", f"`stepscope compare --by {by}` lists what there is"
         )
-    found = change(columns[0], columns[1], totals[0], totals[1], design, rows)
+    found = median_change(columns[0], columns[1], totals[0], totals[1], design, rows)
     before, after = round(float(found.base[0])), round(float(found.new[0]))
     low, high = (step.pct(None if v is None else float(v[0])) for v in (found.low, found.high))
     grown = step.pct(after - before) or 0.0

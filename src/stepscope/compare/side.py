@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.compare.facts import Facts
-from stepscope.compare.noise import median_weights
 from stepscope.compare.run import PARTS, Run
 from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
+from stepscope.statistics import median_weights
 
 F64 = npt.NDArray[np.float64]
 

@@ -17,6 +17,7 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
 from stepscope.model.units import about
+from stepscope.statistics import STEPS, interval
 
 COLUMNS = (
     Col("k", "chunk"),
@@ -41,7 +42,6 @@ _STAGE = r"^pp:stage([01])\b"
 _EMIT = r"^pp:(?:stage0:)?emit\b"
 #: Within this share of max (or of the sum) a period is said to be about that.
 _ABOUT = 0.10
-_DRAWS = 2000
 
 
 @dataclass
@@ -148,7 +148,7 @@ def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.
 
 def figures(found: TwoStage, warmup: int) -> dict[str, Any]:
     """Quantiles after warm-up, the score of the run, and what the period says."""
-    kept = found.chunks.slice(warmup).drop_nulls("overlap_score")
+    kept = _judged(found, warmup)
     if kept.height == 0:
         raise CannotAnswer(
             f"no chunk has both stages and a period after --warmup {warmup}",
@@ -164,6 +164,11 @@ def figures(found: TwoStage, warmup: int) -> dict[str, Any]:
         summary[f"p{q}"] = {**at, "overlap_score": float(np.quantile(kept["overlap_score"], q / 100))}
     summary["overlap_score"] = summary["p50"]["overlap_score"]
     return summary
+
+
+def _judged(run: TwoStage, warmup: int) -> pl.DataFrame:
+    """Chunks after warm-up that have both stages and a period."""
+    return run.chunks.slice(warmup).drop_nulls("overlap_score")
 
 
 def _quantile(values: pl.Series, q: float) -> int:
@@ -198,15 +203,18 @@ def against(mine: TwoStage, other: TwoStage, warmup: int) -> dict[str, Any]:
         }
         for run, s in (("this", a), ("against", b))
     }
-    low, high = _bootstrap(mine, other, warmup)
+    # Chunks of one run each: another run may differ by more.
+    periods = [_judged(run, warmup)["period_ns"].cast(pl.Float64).to_numpy() for run in (other, mine)]
+    noise = interval(periods[0], periods[1], STEPS)
     before = b["p50"]["period_ns"]
     change = a["p50"]["period_ns"] - before
-    if min(a["chunks"], b["chunks"]) < 2:
-        said = "not enough to tell: one chunk on a side"
-    elif low <= 0 <= high:
-        said = "within the noise of the chunks"
+    if noise is None:
+        verdict = "not enough to tell: one chunk on each side"
+    elif noise[0] <= 0 <= noise[1]:
+        verdict = "the period is within the noise of the chunks"
     else:
-        said = "shorter than the other" if change < 0 else "longer than the other"
+        verdict = f"the period is {'shorter' if change < 0 else 'longer'} than the other"
+    low, high = (None, None) if noise is None else map(round, noise)
     return {
         "runs": runs,
         "change": {
@@ -215,22 +223,9 @@ def against(mine: TwoStage, other: TwoStage, warmup: int) -> dict[str, Any]:
             "interval_low_ns": low,
             "interval_high_ns": high,
             "overlap_score": a["overlap_score"] - b["overlap_score"],
-            "verdict": f"the period is {said}" if "enough" not in said else said,
+            "verdict": verdict,
         },
     }
-
-
-def _bootstrap(mine: TwoStage, other: TwoStage, warmup: int) -> tuple[int, int]:
-    """95 % interval of the difference of median periods; the same on every run. Chunks of one run, so no more than
-    that: another run may differ by more."""
-    random = np.random.default_rng(0)
-    medians = []
-    for found in (mine, other):
-        periods = found.chunks.slice(warmup)["period_ns"].drop_nulls().to_numpy()
-        draws = random.integers(0, len(periods), (_DRAWS, len(periods)))
-        medians.append(np.median(periods[draws], axis=1))
-    low, high = np.percentile(medians[0] - medians[1], [2.5, 97.5])
-    return round(float(low)), round(float(high))
 
 
 def blocks(profile: Profile) -> pl.DataFrame:

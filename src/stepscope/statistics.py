@@ -1,8 +1,9 @@
 """What a difference is worth: an interval for the difference of medians (docs/decisions/0013-comparing-medians.md).
 
-Everything is linear in the steps. The median of a side is a weighted sum of its sorted samples; what the median step is
-made of is a weighted sum of the parts of the middle half of the steps, scaled to the median. So parts, stages and
-kernels sum to the median, and their intervals come from the same draws as the step's.
+`compare`, `gate` and `pipeline --against` ask here. Everything is linear in the samples. The median of a side is a
+weighted sum of its sorted samples; what the median sample is made of is a weighted sum of the parts of the middle half
+of the samples, scaled to the median. So parts, stages and kernels sum to the median, and their intervals come from the
+same draws as the step's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MOST_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
-class Change:
+class MedianChange:
     """What both sides have, column by column, and the interval of the difference; no interval where none can be had."""
 
     base: F64
@@ -46,7 +47,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Design:
-    """What samples are. Steps of one run may depend on each other; paired ones are the same work on both sides."""
+    """What samples are. Steps (or chunks) of one run, in order, may depend on each other; paired ones are the same work
+    on both sides."""
 
     steps: bool = False
     paired: bool = False
@@ -55,7 +57,7 @@ class Design:
 RUNS, STEPS, PAIRS = Design(), Design(steps=True), Design(steps=True, paired=True)
 
 
-def change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design, rows: int = 1) -> Change:
+def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design, rows: int = 1) -> MedianChange:
     """The change of columns (samples x columns) whose sums over all parts are the totals.
 
     `rows` is how many intervals are shown together: they are widened so that all of them hold at once.
@@ -63,11 +65,11 @@ def change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design,
     n, m = len(base), len(new)
     middle = median_weights(base_total) @ base, median_weights(new_total) @ new
     if n + m < 3 or (design.paired and n < 2):
-        return Change(*middle, None, None)
+        return MedianChange(*middle, None, None)
     delta = middle[1] - middle[0]
     if min(n, m) < FEWEST:
         half = _student([new - base] if design.paired else [base, new], rows)
-        return Change(*middle, delta - half, delta + half)
+        return MedianChange(*middle, delta - half, delta + half)
     draws = [_draws(base, base_total, 0), _draws(new, new_total, 0 if design.paired else 1)]
     few = min(map(len, draws))
     off = (draws[1][:few] - middle[1]) - (draws[0][:few] - middle[0])
@@ -77,7 +79,13 @@ def change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design,
     if design.steps:
         wider *= np.sqrt(_memory([new - base] if design.paired else [base, new]))
     # Draws of medians are lumpy: an interval never leaves out the estimate itself.
-    return Change(*middle, delta + np.minimum(low, 0.0) * wider, delta + np.maximum(high, 0.0) * wider)
+    return MedianChange(*middle, delta + np.minimum(low, 0.0) * wider, delta + np.maximum(high, 0.0) * wider)
+
+
+def interval(base: F64, new: F64, design: Design) -> tuple[float, float] | None:
+    """The interval of the difference of two medians, new less base; None where the samples are too few for one."""
+    found = median_change(base[:, None], new[:, None], base, new, design)
+    return None if found.low is None or found.high is None else (float(found.low[0]), float(found.high[0]))
 
 
 def median_weights(total: F64) -> F64:
