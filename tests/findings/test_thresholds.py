@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import fake
@@ -13,10 +14,13 @@ from fake import Row, call, make, nvtx, op
 from faultcases import diagnosed, scenario
 from stepscope import api
 from stepscope.derive.peers import thresholds as peers
+from stepscope.derive.peers.compute import Compared
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.findings import thresholds
 from stepscope.findings.case import Case
+from stepscope.findings.detectors import straggler
 from stepscope.findings.evidence.launching import Slow, Usual, slow_hosts, usual
+from stepscope.intervals import Spans
 
 #: All of them by name.
 THRESHOLDS = {**thresholds.THRESHOLDS, **peers.THRESHOLDS}
@@ -152,6 +156,23 @@ def test_a_speed_takes_enough_launches() -> None:
     assert not speeds(*[5_000] * (enough - 1))[0].measured
 
 
+def extra_launches(times: int, peers: int, every: int) -> Spans:
+    """Host time that goes with a rank whose `times` launches are so many of its peers', one `every` so many µs."""
+    ops, calls = launches(times, every, long=10, names=("x",))
+    case = Case(make(ops=ops, calls=calls, ranges=[nvtx(0, (20 + times * every) * US, "step 0")]), WindowSpec(index=0))
+    kernels = {"name": ["x"], "n": [times], "ns": [10 * times * US], "like_n": [peers], "like_ns": [10 * peers * US]}
+    return straggler._launching(case, Compared(0, pl.DataFrame(kernels), 0.0, peers=3))
+
+
+def test_launches_beyond_the_peers() -> None:
+    # Of 30 launches the peers make 20 or 19: one and a half times as many are other shapes, more are extra work.
+    assert len(extra_launches(30, 20, every=50)) == 0
+    # Eleven launches, each with the 47 µs since the call before it.
+    assert extra_launches(30, 19, every=50).length() == 11 * 50 * US
+    # At most 100 µs of Python go with each, and the call.
+    assert extra_launches(30, 19, every=500).length() == 11 * 103 * US
+
+
 def numbers(size: int, times: int = 12) -> dict[str, dict[str, Any]]:
     """A dozen times: a kernel, a copy of so many bytes to the host, a wait for it, and 20 µs of Python."""
     ops, calls = [], []
@@ -225,7 +246,7 @@ def test_tiny_kernels_repeat() -> None:
 
 def test_short_kernels_are_not_judged_by_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = fake.FakeSource.processes
-    named = fake.pl.lit("NVIDIA H200")
+    named = pl.lit("NVIDIA H200")
     monkeypatch.setattr(fake.FakeSource, "processes", lambda self: processes(self).with_columns(gpu=named))
     shape = {"grid_x": 33, "grid_y": 1, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
     least = int(thresholds.LONG_KERNEL.value)

@@ -73,7 +73,7 @@ class Case:
         A loop that fetches its batch outside the range of its step has it there. Empty unless it is so on all ranks.
         """
         anchors = step(self.profile, self.spec).anchors
-        found = {}
+        idle = {}
         for d in self._having():
             w = self.windows[d.rank]
             if d.rank not in anchors or w.index == 0 or w.cpu_start_ns is None or w.clipped:
@@ -81,8 +81,8 @@ class Case:
             lo, hi = int(anchors[d.rank].start[w.index - 1]), int(anchors[d.rank].end[w.index - 1])
             ended = max(hi, d.launched_between(lo, hi)[1][1] or hi)
             busy = union(d.start, d.end)
-            found[d.rank] = subtract(Spans.of(ended, w.cpu_start_ns), busy) if ended < w.cpu_start_ns else Spans.empty()
-        return found if all(len(s) for s in found.values()) else {}
+            idle[d.rank] = subtract(Spans.of(ended, w.cpu_start_ns), busy) if ended < w.cpu_start_ns else Spans.empty()
+        return idle if all(len(s) for s in idle.values()) else {}
 
     @cached_property
     def between_ns(self) -> int:
@@ -123,10 +123,10 @@ class Case:
                 self._answers[key] = analysis(*asked, **options)
             except CannotAnswer as why:
                 self._answers[key] = why
-        found = self._answers[key]
-        if isinstance(found, CannotAnswer):
-            raise found
-        return found
+        answer = self._answers[key]
+        if isinstance(answer, CannotAnswer):
+            raise answer
+        return answer
 
     @property
     def whole_step(self) -> WindowSpec:

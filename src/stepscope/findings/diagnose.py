@@ -77,9 +77,9 @@ def diagnose(
 
 def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Skipped]]:
     """All findings, ranked, and the detectors that could not look."""
-    known = {d.id for d in detectors()}
-    if unknown := [i for i in only if i not in known]:
-        raise BadInput(f"no finding is called {unknown[0]!r}", f"known are {', '.join(sorted(known))}")
+    ids = {d.id for d in detectors()}
+    if unknown := [i for i in only if i not in ids]:
+        raise BadInput(f"no finding is called {unknown[0]!r}", f"known are {', '.join(sorted(ids))}")
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in detectors():
@@ -144,7 +144,7 @@ def _condition(text: str) -> tuple[str, Any]:
         except ValueError:
             raise BadInput(f"--fail-on {text}: not a share", "give a number of per cent, as in 5%") from None
         return text, lambda _, pct: pct >= share
-    known = {d.id for d in detectors()}
-    if text not in known:
-        raise BadInput(f"--fail-on {text}: no such finding", f"give a share, as in 5%, or {', '.join(sorted(known))}")
+    ids = {d.id for d in detectors()}
+    if text not in ids:
+        raise BadInput(f"--fail-on {text}: no such finding", f"give a share, as in 5%, or {', '.join(sorted(ids))}")
     return text, lambda f, pct: f.id == text

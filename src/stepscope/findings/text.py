@@ -22,21 +22,21 @@ def clean(case: Case, least: float) -> str:
 
 
 def _ranks(case: Case, f: Finding) -> str:
-    every, mine = case.ranks, f.ranks or case.ranks
-    if len(every) == 1:
-        return f"rank {every[0]}"
-    if len(mine) > 3:
-        return f"{len(mine)} of {len(every)} ranks"
-    return f"{some_ranks(mine)} of {len(every)}"
+    ranks, named = case.ranks, f.ranks or case.ranks
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(named) > 3:
+        return f"{len(named)} of {len(ranks)} ranks"
+    return f"{some_ranks(named)} of {len(ranks)}"
 
 
 def _conditions(case: Case) -> str:
     """Label of the window and the mesh: `, step 1, pp=2 ep=4, seq 4096`."""
     labels = {w.label for w in case.windows.values()}
     parts = [next(iter(labels))] if len(labels) == 1 else []
-    found = list(setups(case.profile.ranks).values())
-    if found:
-        axes = [f"{a}={n}" for a, (_, n) in found[0].axes.items() if n > 1]
+    job = list(setups(case.profile.ranks).values())
+    if job:
+        axes = [f"{a}={n}" for a, (_, n) in job[0].axes.items() if n > 1]
         parts += [" ".join(axes)] * bool(axes)
-        parts += [f"{k} {found[0].extra[k]}" for k in ("seq",) if k in found[0].extra]
+        parts += [f"{k} {job[0].extra[k]}" for k in ("seq",) if k in job[0].extra]
     return "".join(f", {p}" for p in parts)

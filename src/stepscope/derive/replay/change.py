@@ -80,7 +80,7 @@ class Change:
             every_host_factor=self.every_host_factor * other.every_host_factor,
             transfers_hidden=bool(stages),
             hidden_stage=stages.pop() if len(stages) == 1 else None,
-            **{name: _merged(getattr(self, name), getattr(other, name), both) for name, both in _BOTH.items()},
+            **{name: _merged(getattr(self, name), getattr(other, name), combine) for name, combine in _BOTH.items()},
         )
 
 
@@ -97,8 +97,8 @@ _LOCAL = (
 )
 
 
-def _merged(a: Mapping[K, V], b: Mapping[K, V], both: Callable[[V, V], V]) -> dict[K, V]:
-    return {k: both(a[k], b[k]) if k in a and k in b else a[k] if k in a else b[k] for k in {**a, **b}}
+def _merged(a: Mapping[K, V], b: Mapping[K, V], combine: Callable[[V, V], V]) -> dict[K, V]:
+    return {k: combine(a[k], b[k]) if k in a and k in b else a[k] if k in a else b[k] for k in {**a, **b}}
 
 
 def _spans(a: Spans, b: Spans) -> Spans:
@@ -114,9 +114,9 @@ def _rows(a: tuple[I64, I64], b: tuple[I64, I64]) -> tuple[I64, I64]:
 def _factors(a: tuple[I64, F64], b: tuple[I64, F64]) -> tuple[I64, F64]:
     """Factors by op, multiplied where both have one."""
     ops, at = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
-    found = np.ones(len(ops))
-    np.multiply.at(found, at, np.concatenate([a[1], b[1]]))
-    return ops, found
+    product = np.ones(len(ops))
+    np.multiply.at(product, at, np.concatenate([a[1], b[1]]))
+    return ops, product
 
 
 #: What two entries for the same rank or meeting become.

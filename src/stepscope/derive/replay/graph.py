@@ -64,31 +64,31 @@ def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
     return [_runs(part, data, steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
 
 
-def _runs(part: Profile, data: RankData, step_: Step, change: Change) -> Runs:
-    found = releases(data)
-    begin, last, until = step_
+def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
+    recorded = releases(data)
+    begin, last, until = step
     # Of what starts after the last op, only the step's own: other steps may have begun.
     in_step = (data.launched_at >= begin) & (data.launched_at < until) & (data.end <= data.end[last])
     ops = np.flatnonzero((data.start >= begin) & (in_step | (data.start <= data.start[last]))).astype(np.int64)
     ops = ops[np.lexsort((ops, data.stream[ops]))]
     place = np.full(len(data.start), NONE, dtype=np.int64)
     place[ops] = np.arange(len(ops))
-    stream, event = (before[ops] for before in rewired(data, found, change))
-    event = np.where(found.why[ops] == BY_ORDER, found.source[ops], event)
+    stream, event = (before[ops] for before in rewired(data, recorded, change))
+    event = np.where(recorded.why[ops] == BY_ORDER, recorded.source[ops], event)
     inner = _inside(place, stream), _inside(place, event)
-    waits = Waits(data, found, begin, change)
+    waits = Waits(data, recorded, begin, change)
     epoch = waits.epoch(ops)
     first = _first(data, ops, inner, epoch, _sources(place, ops, inner, waits.op, last))
     run = np.cumsum(first) - 1
     dur = (data.end - data.start)[ops].astype(np.float64) * _factors(part, data, ops, change)
     is_comm = data.role[ops] == COMM
     dur[is_comm] = 0.0
-    lag_s = _lag(data, ops, stream, np.full(len(ops), found.latency.stream))
+    lag_s = _lag(data, ops, stream, np.full(len(ops), recorded.latency.stream))
     lag_s[np.isin(ops, change.of(change.ops_fused, data.rank))] = 0
-    lag_e = _lag(data, ops, event, _event_latency(data, ops, found))
-    step = dur + np.where(first, 0, lag_s)
+    lag_e = _lag(data, ops, event, _event_latency(data, ops, recorded))
+    spent = dur + np.where(first, 0, lag_s)
     # From each op's start to the run's end, by sums from the back.
-    total = np.cumsum(step[::-1])[::-1]
+    total = np.cumsum(spent[::-1])[::-1]
     ends = np.r_[np.flatnonzero(first)[1:], len(ops)]
     behind = np.r_[total, 0.0][ends[run]]
     to_end = total - behind - np.where(first, 0, lag_s)
@@ -111,7 +111,7 @@ def _runs(part: Profile, data: RankData, step_: Step, change: Change) -> Runs:
         event_lag=lag_e[at],
         epoch=epoch[at],
         ready=reach,
-        work=np.add.reduceat(step, at) if len(at) else np.empty(0),
+        work=np.add.reduceat(spent, at) if len(at) else np.empty(0),
         comm=comm[at],
         dur=(data.end - data.start)[ops][at],
         hidden=_hidden(data, ops[at], comm[at], change),
@@ -160,18 +160,18 @@ def _first(data: RankData, ops: I64, inner: tuple[I64, I64], epoch: I64, marked:
 
 def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDArray[np.float64]:
     """How much longer each kernel takes."""
-    found = np.ones(len(ops))
+    factors = np.ones(len(ops))
     by_name = change.kernel_factor.get(data.rank)
     if by_name:
         ids, of = np.unique(data.name[ops], return_inverse=True)
         factor = np.array([by_name.get(t, 1.0) for t in part.names.gather(ids).to_list()])
-        found = np.where(data.role[ops] == COMPUTE, factor[of.reshape(-1)], 1.0)
+        factors = np.where(data.role[ops] == COMPUTE, factor[of.reshape(-1)], 1.0)
     if data.rank in change.op_factor:
-        some, by_op = change.op_factor[data.rank]
-        every = np.ones(len(data.start))
-        every[some] = by_op
-        found = found * every[ops]
-    return found
+        changed, by_op = change.op_factor[data.rank]
+        of_op = np.ones(len(data.start))
+        of_op[changed] = by_op
+        factors = factors * of_op[ops]
+    return factors
 
 
 def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
@@ -189,8 +189,8 @@ def _lag(data: RankData, ops: I64, before: I64, usual: I64) -> I64:
     return np.maximum(np.minimum(gap, usual), 0)
 
 
-def _event_latency(data: RankData, ops: I64, found: Releases) -> I64:
-    usual = np.full(len(ops), found.latency.any_event, dtype=np.int64)
-    for stream, ns in found.latency.event.items():
+def _event_latency(data: RankData, ops: I64, recorded: Releases) -> I64:
+    usual = np.full(len(ops), recorded.latency.any_event, dtype=np.int64)
+    for stream, ns in recorded.latency.event.items():
         usual[data.stream[ops] == stream] = ns
     return usual

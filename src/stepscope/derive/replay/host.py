@@ -29,8 +29,8 @@ def _all_waits(data: RankData) -> tuple[HostWaits, I64]:
 class Waits:
     """The host's waits for the end of an op since the step began, as `change` leaves them."""
 
-    def __init__(self, data: RankData, found: Releases, begin: int, change: Change) -> None:
-        self._data, self._found, self._begin = data, found, begin
+    def __init__(self, data: RankData, recorded: Releases, begin: int, change: Change) -> None:
+        self._data, self._recorded, self._begin = data, recorded, begin
         self._factor = change.host_factor.get(data.rank, change.every_host_factor)
         start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
         w, self._wait_of = data.once(_all_waits)
@@ -49,8 +49,8 @@ class Waits:
         self.lag = np.minimum(lag, usual)
         since = self._clock(np.r_[begin, self.returned[:-1]]) if len(rows) else np.empty(0, np.int64)
         # A call that did not wait takes its own time; one that did, only that of waiting.
-        own = self._clock(np.where(held, called, self.returned))
-        self.gap: F64 = np.maximum(own - since, 0) / self._factor
+        passed = self._clock(np.where(held, called, self.returned))
+        self.gap: F64 = np.maximum(passed - since, 0) / self._factor
 
     def _clock(self, times: I64) -> I64:
         """Host time without that lost in full queues, and without what the change takes away."""
@@ -65,7 +65,7 @@ class Waits:
 
     def ready(self, ops: I64, epoch: I64) -> F64:
         """From the return of the wait (or the beginning) to when each op's launch would let it start."""
-        data, usual = self._data, self._found.latency.launch
+        data, usual = self._data, self._recorded.latency.launch
         launch = data.launch[ops]
         if data.calls.height == 0 or len(ops) == 0:
             return np.zeros(len(ops))

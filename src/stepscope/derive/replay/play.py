@@ -109,12 +109,12 @@ class _Meetings:
             order = np.argsort(key)
             side = (met.rank << 40) | met.matched.sides["op"].to_numpy()
             at = order[np.minimum(np.searchsorted(key[order], side), len(order) - 1)]
-            mine = np.flatnonzero(key[at] == side)
-            mine = mine[np.argsort(at[mine], kind="stable")]
-            of, meeting = at[mine], met.meeting[mine]
+            sides = np.flatnonzero(key[at] == side)
+            sides = sides[np.argsort(at[sides], kind="stable")]
+            of, meeting = at[sides], met.meeting[sides]
             through = np.full(len(rows), np.iinfo(np.int64).min)
             np.maximum.at(through, of, (met.last + met.transfer)[meeting])
-            self.rest[of] = np.maximum(met.end[mine] - through[of], 0)
+            self.rest[of] = np.maximum(met.end[sides] - through[of], 0)
             took = met.transfer.copy()
             for m, less in change.transfer_less_ns.items():
                 took[m] = max(int(took[m]) - less, 0)
@@ -146,16 +146,16 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
     def end(node: int) -> float:
         """When a communication that began is through: known once all who meet in it have begun."""
         n = number[node]
-        own = began[n] if n >= 0 else nan
-        if own != own:  # later than it should be, by clocks that disagree
+        arrived_at = began[n] if n >= 0 else nan
+        if arrived_at != arrived_at:  # later than it should be, by clocks that disagree
             return float(begin[int(nodes.graph_of_run[node - nodes.runs])])
-        mine = meeting[first[n] : first[n + 1]]
-        if not mine:
-            at = own + met.alone[n]
+        meetings = meeting[first[n] : first[n + 1]]
+        if not meetings:
+            at = arrived_at + met.alone[n]
         elif met.hidden[n]:
-            at = max([arrived[m] for m in mine])
+            at = max([arrived[m] for m in meetings])
         else:
-            at = max([arrived[m] + took[m] for m in mine]) + rest[n]
+            at = max([arrived[m] + took[m] for m in meetings]) + rest[n]
         value[node] = at
         return at
 

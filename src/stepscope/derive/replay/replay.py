@@ -24,11 +24,11 @@ def what_if(profile: Profile, path: Path, asked: tuple[str, ...]) -> list[dict[s
     replay = Replay(profile, path)
     plain, total = replay.plain, path.end - path.begin
     changes = [_parse(profile, path, text, replay.steps) for text in asked]
-    found = []
+    answers = []
     for text, (said, change) in zip(asked, changes, strict=True):
         bound = replay.run(change)
         saved = max(plain - bound, 0)
-        found.append(
+        answers.append(
             {
                 "what_if": text,
                 "meaning": said,
@@ -40,7 +40,7 @@ def what_if(profile: Profile, path: Path, asked: tuple[str, ...]) -> list[dict[s
                 "at_most_ns": max(total - bound, 0),
             }
         )
-    return found
+    return answers
 
 
 class Replay:
@@ -70,28 +70,28 @@ class Replay:
         """The graphs of the ranks that the change is on. Changes come in families: each rank's last graph is kept."""
         if change.local is None:
             return self._graphs(self.steps, change)
-        found = {}
+        reused = {}
         fresh = {}
         for rank in change.local & self.steps.keys():
             kept, on = self._kept.get(rank), change.on(rank)
             if kept is not None and all(a is b for a, b in zip(kept[0], on, strict=True)):
-                found[rank] = kept[1]
+                reused[rank] = kept[1]
             else:
                 fresh[rank] = self.steps[rank]
         made = self._graphs(fresh, change) if fresh else {}
         self._kept |= {rank: (change.on(rank), graph) for rank, graph in made.items()}
-        return found | made
+        return reused | made
 
     def run(self, change: Change) -> int:
         """Length of the step with the change."""
         graphs = self._changed(change)
         if len(graphs) < len(self.steps):
             graphs = self._unchanged | graphs
-        every = list(graphs.values())
-        if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], every, strict=True)):
+        drawn = list(graphs.values())
+        if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], drawn, strict=True)):
             self._drawn = None  # of hundreds of ranks, one at a time
-            self._drawn = every, Nodes(self._path.clock, every)
-        return play(self._path, self._drawn[1], every, change)
+            self._drawn = drawn, Nodes(self._path.clock, drawn)
+        return play(self._path, self._drawn[1], drawn, change)
 
     def saved(self, change: Change, beside: Change | None = None) -> int:
         """By how much the change shortens the step; with `beside`, a step that this one shortened already."""

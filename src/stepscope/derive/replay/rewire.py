@@ -21,12 +21,12 @@ I64 = npt.NDArray[np.int64]
 _NOTHING: I64 = np.empty(0, np.int64)
 
 
-def rewired(data: RankData, found: Releases, change: Change) -> tuple[I64, I64]:
+def rewired(data: RankData, recorded: Releases, change: Change) -> tuple[I64, I64]:
     """By op: the op before it on its stream, and behind the events that it waits for."""
     unwaited = change.of(change.stream_waits_dropped, data.rank)
     aside, lane = change.own_stream.get(data.rank, (_NOTHING, _NOTHING))
     if len(unwaited) == 0 and len(aside) == 0:
-        return found.stream_before, found.event_before
+        return recorded.stream_before, recorded.event_before
     syncs = data.syncs
     keep = np.ones(syncs.height, dtype=bool)
     keep[unwaited] = False
@@ -62,24 +62,24 @@ def _records_follow(data: RankData, syncs: pl.DataFrame, stream: I64, moved: I64
     So does one that its own stream waits for: that says nothing of the ops of that stream, which are in order anyway,
     but where the program needs what was moved. It goes to the stream of the last op that was moved before it.
     """
-    found: I64 = syncs["stream"].fill_null(-1).to_numpy().copy()
+    streams: I64 = syncs["stream"].fill_null(-1).to_numpy().copy()
     records = (syncs["kind"] == "record").to_numpy()
-    own = np.zeros(len(found), dtype=bool)
-    own[_waited_by_itself(syncs)] = True
+    by_itself = np.zeros(len(streams), dtype=bool)
+    by_itself[_waited_by_itself(syncs)] = True
     is_aside = np.zeros(len(stream), dtype=bool)
     is_aside[aside] = True
     launched, time = data.launched_at, syncs["start_ns"].to_numpy()
     for s in np.unique(stream[aside]).tolist():
-        mine = np.flatnonzero(stream == s)
-        mine = mine[np.argsort(launched[mine], kind="stable")]
-        gone = mine[is_aside[mine]]
-        rows = np.flatnonzero(records & (found == s))
-        last = np.searchsorted(launched[mine], time[rows], side="right") - 1
-        behind = (last >= 0) & is_aside[mine[np.maximum(last, 0)]]
+        of_stream = np.flatnonzero(stream == s)
+        of_stream = of_stream[np.argsort(launched[of_stream], kind="stable")]
+        gone = of_stream[is_aside[of_stream]]
+        rows = np.flatnonzero(records & (streams == s))
+        last = np.searchsorted(launched[of_stream], time[rows], side="right") - 1
+        behind = (last >= 0) & is_aside[of_stream[np.maximum(last, 0)]]
         before = np.searchsorted(launched[gone], time[rows], side="right") - 1
-        follows = behind | (own[rows] & (before >= 0))
-        found[rows[follows]] = moved[gone[np.maximum(before, 0)]][follows]
-    return found
+        follows = behind | (by_itself[rows] & (before >= 0))
+        streams[rows[follows]] = moved[gone[np.maximum(before, 0)]][follows]
+    return streams
 
 
 def _waited_by_itself(syncs: pl.DataFrame) -> I64:

@@ -103,8 +103,8 @@ def _fetching(host: Host) -> tuple[Spans, bool]:
     """When the host was getting input or writing output, and whether ranges say so."""
     ranges = host.data.ranges[host.data.own_ranges]
     files = ranges.filter(host.profile.names.str.contains(_FILES).gather(ranges["name"]))
-    both = data_ranges(host.profile, host.data), union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
-    named = union(*(np.concatenate([getattr(s, c) for s in both]) for c in ("start", "end")))
+    ranges_of = data_ranges(host.profile, host.data), union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
+    named = union(*(np.concatenate([getattr(s, c) for s in ranges_of]) for c in ("start", "end")))
     if len(named):
         return named, True
     if host.whole:  # copies of weights, not of batches

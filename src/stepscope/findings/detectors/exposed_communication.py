@@ -38,78 +38,78 @@ _OTHERWISE = "give it a stream of its own, launch it before compute that does no
 
 
 def detect(case: Case) -> list[Finding]:
-    every, issued = case.once(parts), case.once(at_once)
+    by_rank, issued = case.once(parts), case.once(at_once)
     computes = case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any()))
-    if any(every.values()) and not any(computes.values()):
+    if any(by_rank.values()) and not any(computes.values()):
         raise CannotAnswer(
             "the trace has no compute kernel, so nothing says whether communication is hidden",
             "capture all kernels, not only communication",
         )
-    every = {r: of for r, of in every.items() if computes[r]}
-    found = []
-    for key in sorted({k for mine in every.values() for k in mine}):
-        mine = {r: of[key] for r, of in every.items() if key in of}
-        if key not in issued and case.material(max(p.wall_ns for p in mine.values())):
-            found.append(_finding(case, key, mine))
-    return found
+    by_rank = {r: of for r, of in by_rank.items() if computes[r]}
+    findings = []
+    for key in sorted({kind for kinds in by_rank.values() for kind in kinds}):
+        of_kind = {r: of[key] for r, of in by_rank.items() if key in of}
+        if key not in issued and case.material(max(p.wall_ns for p in of_kind.values())):
+            findings.append(_finding(case, key, of_kind))
+    return findings
 
 
-def _finding(case: Case, key: str, mine: dict[int, Part]) -> Finding:
-    wall = max(p.wall_ns for p in mine.values())
-    comm = sum(p.comm_ns for p in mine.values())
-    exposed = sum(int(p.exposed.sum()) for p in mine.values())
+def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
+    wall = max(p.wall_ns for p in by_rank.values())
+    comm = sum(p.comm_ns for p in by_rank.values())
+    exposed = sum(int(p.exposed.sum()) for p in by_rank.values())
     share = 100.0 * exposed / comm if comm else 0.0
-    saved, confidence = _saved(case, mine)
-    ranks = guilty({r: p.wall_ns for r, p in mine.items()})
-    worst = max(ranks, key=lambda r: (mine[r].wall_ns, -r))
+    saved, confidence = _saved(case, by_rank)
+    ranks = guilty({r: p.wall_ns for r, p in by_rank.items()})
+    worst = max(ranks, key=lambda r: (by_rank[r].wall_ns, -r))
     what = said(key)
-    each = len(mine) * case.steps
-    n = sum(len(p.ops) for p in mine.values()) // each
+    each = len(by_rank) * case.steps
+    n = sum(len(p.ops) for p in by_rank.values()) // each
     by = "" if key.startswith("stage") else "--by purpose" if key in WORDS else "--by op"
-    some = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
+    which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
         f"{what} {'are' if what.endswith('s') else 'is'} {share:.0f} % exposed",
         saved,
         confidence,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {about(wall / case.steps)}{_rate(case, mine)}. That includes "
+        f"compute beside them; most on rank {worst}: {about(wall / case.steps)}{_rate(case, by_rank)}. That includes "
         "waiting for other ranks, which the time to be given back does not",
         _TRY.get(key, _OTHERWISE),
-        ("overlap", " ".join(filter(None, (by, some)))),
+        ("overlap", " ".join(filter(None, (by, which)))),
         ranks=ranks,
         stage=key if key.startswith("stage") else None,
-        where=places_of(case, most_exposed(mine)),
+        where=places_of(case, most_exposed(by_rank)),
     )
 
 
-def _saved(case: Case, mine: dict[int, Part]) -> tuple[int, Confidence]:
+def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Confidence]:
     """What a replay gives back; without events in the trace, or without a replay, what is exposed of the transfers.
 
     Where nothing tells what waits for what, it is what the middle rank exposes after the last rank has come.
     """
-    instant = Change(transfers_instant={r: p.ops for r, p in mine.items()})
+    instant = Change(transfers_instant={r: p.ops for r, p in by_rank.items()})
     try:
         if bool(case.path.steps["events"].all()):
-            saved = case.credit(ID, instant, max(p.wall_ns for p in mine.values()))
+            saved = case.credit(ID, instant, max(p.wall_ns for p in by_rank.values()))
             return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:
         pass
-    moved, known = exposed_transfers(case, {r: p.ops for r, p in mine.items()}, case.before(ID).transfer_less_ns)
-    return int(np.median(moved)) // case.steps, "medium" if known else "low"
+    moved, matched = exposed_transfers(case, {r: p.ops for r, p in by_rank.items()}, case.before(ID).transfer_less_ns)
+    return int(np.median(moved)) // case.steps, "medium" if matched else "low"
 
 
-def _rate(case: Case, mine: dict[int, Part]) -> str:
+def _rate(case: Case, by_rank: dict[int, Part]) -> str:
     """How fast the transfers themselves are, where their bytes are known."""
     try:
         table = case.once(sides).filter((pl.col("bytes") > 0) & (pl.col("took_ns") > 0))
     except CannotAnswer:
         return ""
-    ops = [table.filter((pl.col("rank") == r) & pl.col("op").is_in(p.ops.tolist())) for r, p in mine.items()]
-    some = pl.concat(ops).unique("meeting")
-    if some.height == 0:
+    ops = [table.filter((pl.col("rank") == r) & pl.col("op").is_in(p.ops.tolist())) for r, p in by_rank.items()]
+    transfers = pl.concat(ops).unique("meeting")
+    if transfers.height == 0:
         return ""
-    size, rate = some["bytes"].median(), (some["bytes"] / some["took_ns"]).median()
+    size, rate = transfers["bytes"].median(), (transfers["bytes"] / transfers["took_ns"]).median()
     return f"; {float(size or 0) / 1e6:.1f} MB each at {float(rate or 0):.0f} GB/s (medians)"  # type: ignore[arg-type]
 
 

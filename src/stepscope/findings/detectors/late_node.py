@@ -67,33 +67,33 @@ def late(case: Case) -> list[_Late]:
         over[rank] = over.get(rank, 0) + ns
     least = LATE_STRETCH.share * case.step_ns * case.steps
     guilty = {r for r, ns in over.items() if ns >= least and ns >= NAMED_BESIDE_WORST.share * max(over.values())}
-    of = dict(case.profile.ranks.select("rank", "host").iter_rows())
-    found = []
+    host_of = dict(case.profile.ranks.select("rank", "host").iter_rows())
+    groups = []
     by_host: dict[str, list[int]] = {}
     for r in case.ranks:
-        by_host.setdefault(of[r], []).append(r)
+        by_host.setdefault(host_of[r], []).append(r)
     others: list[int] = []
     for host, members in by_host.items():
-        mine = [r for r in members if r in guilty]
-        if len(mine) == len(members) and len(members) > 1 and len(by_host) > 1:
-            found.append(_one(case, tuple(mine), host, table.filter(pl.col("rank").is_in(mine)), begins))
+        late_here = [r for r in members if r in guilty]
+        if len(late_here) == len(members) and len(members) > 1 and len(by_host) > 1:
+            groups.append(_one(case, tuple(late_here), host, table.filter(pl.col("rank").is_in(late_here)), begins))
         else:
-            others += mine
+            others += late_here
     # Of single ranks, those that wait for input have another finding. Late ranks hide each other: they are one.
     rows = table.filter(pl.col("rank").is_in(others) & pl.col("follows_input").not_())
-    some = tuple(r for r in others if r in begins or r in set(rows["rank"].to_list()))
-    if some and 2 * len(some) <= len(case.ranks):  # most of them: that is how it is, not lateness
-        found.append(_one(case, some, None, rows, begins))
-    return found
+    alone = tuple(r for r in others if r in begins or r in set(rows["rank"].to_list()))
+    if alone and 2 * len(alone) <= len(case.ranks):  # most of them: that is how it is, not lateness
+        groups.append(_one(case, alone, None, rows, begins))
+    return groups
 
 
 def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFrame, begins: dict[int, int]) -> _Late:
     cut = {}
     for r in group:
-        mine = rows.filter(pl.col("rank") == r)
-        if mine.height:
-            start = mine["start"].to_numpy()
-            cut[r] = union(start, start + mine["over"].to_numpy())
+        stretches = rows.filter(pl.col("rank") == r)
+        if stretches.height:
+            start = stretches["start"].to_numpy()
+            cut[r] = union(start, start + stretches["over"].to_numpy())
     earlier = {r: begins[r] for r in group if r in begins}
     total = max(int(s.length()) for s in [*cut.values(), Spans.empty()])
     total = max(total, *(earlier.get(r, 0) + (cut[r].length() if r in cut else 0) for r in group))
@@ -174,8 +174,8 @@ def _excused(case: Case, data: RankData) -> Spans:
     rows = data.own_ranges
     if len(rows):
         wanted = case.profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
-        mine = data.ranges[rows[wanted]]
-        parts.append(union(mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()))
+        fetching = data.ranges[rows[wanted]]
+        parts.append(union(fetching["start_ns"].to_numpy(), fetching["end_ns"].to_numpy()))
     if case.profile.has("host") and data.host.height:
         gc = data.host.filter(pl.col("kind") == "gc")
         parts.append(union(gc["start_ns"].to_numpy(), gc["end_ns"].to_numpy()))

@@ -44,28 +44,28 @@ def bubble(case: Case) -> Result | None:
 
 
 def detect(case: Case) -> list[Finding]:
-    found = case.once(bubble)
-    if found is None or found.summary.get("schedule") not in _EXACT or found.summary.get("ideal_pct") is None:
+    answer = case.once(bubble)
+    if answer is None or answer.summary.get("schedule") not in _EXACT or answer.summary.get("ideal_pct") is None:
         return []
-    rows = found.rows.to_dicts()
+    rows = answer.rows.to_dicts()
     mean = float(np.mean([r["bubble_ns"] for r in rows]))
-    least = found.summary["ideal_pct"] / 100 * float(np.mean([r["step_ns"] for r in rows]))
+    least = answer.summary["ideal_pct"] / 100 * float(np.mean([r["step_ns"] for r in rows]))
     if not case.material(int(max(mean - least, 0)), SHOWN):
         return []
     # A host of no cost of its own: what is left is neither the host's nor another finding's.
     explained = case.replay.saved(case.before(ID) & _instant(case) & Change(every_host_factor=1e6))
     over = max(int(mean - least) - explained, 0) // case.steps
     worst = max(rows, key=lambda r: (r["bubble_ns"], -r["rank"]))
-    shape = f"{found.summary.get('schedule')}, {found.summary.get('stages')} stages"
+    shape = f"{answer.summary.get('schedule')}, {answer.summary.get('stages')} stages"
     return [
         Finding(
             ID,
-            f"the pipeline is idle for {found.summary['bubble_pct']:.0f} % of the step, its schedule leaves "
-            f"{found.summary['ideal_pct']:.0f} %",
+            f"the pipeline is idle for {answer.summary['bubble_pct']:.0f} % of the step, its schedule leaves "
+            f"{answer.summary['ideal_pct']:.0f} %",
             over,
             "low",
             f"mean bubble {about(mean / case.steps)} per rank and step, ideal {about(least / case.steps)} ({shape}, "
-            f"{found.summary.get('micro_batches')} micro-batches); other findings explain "
+            f"{answer.summary.get('micro_batches')} micro-batches); other findings explain "
             f"{about(explained / case.steps)} of the difference; largest on rank {worst['rank']}: "
             f"{worst['bubble_pct']:.0f} %",
             "see in which phase it is (`pipeline --by phase`) and before which chunks (`--by chunk`): launches that "
@@ -90,17 +90,19 @@ def _instant(case: Case) -> Change:
 def _where(case: Case, rank: int) -> tuple[Place, ...]:
     """The longest waits between chunks of the rank with the largest bubble."""
     table = case.ask(pipeline, by="chunk").rows
-    mine = table.filter((table["rank"] == rank) & (table["before_ns"] > 0)).sort("before_ns", descending=True).head(10)
-    return tuple(Place(rank, s - b, s) for s, b in mine.select("start_ns", "before_ns").iter_rows())
+    longest = (
+        table.filter((table["rank"] == rank) & (table["before_ns"] > 0)).sort("before_ns", descending=True).head(10)
+    )
+    return tuple(Place(rank, s - b, s) for s, b in longest.select("start_ns", "before_ns").iter_rows())
 
 
 def notes(case: Case) -> list[Note]:
     """The ideal bubble, where it is large."""
-    found = case.once(bubble)
-    share = found.summary.get("ideal_pct") if found is not None else None
-    if found is None or share is None or share < LARGE_IDEAL_BUBBLE.value:
+    answer = case.once(bubble)
+    share = answer.summary.get("ideal_pct") if answer is not None else None
+    if answer is None or share is None or share < LARGE_IDEAL_BUBBLE.value:
         return []
-    s = found.summary
+    s = answer.summary
     more = ideal(Shape(s["schedule"], s["stages"], 2 * s["micro_batches"], s.get("virtual", 1), ()), {})
     then = f"; with twice as many micro-batches {100 * more:.0f} %" if more is not None else ""
     return [

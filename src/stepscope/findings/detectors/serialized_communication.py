@@ -47,18 +47,18 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    found = {r: s for r, s in case.once(serialized).items() if len(s.waited) or len(s.inline)}
-    return [*_bounded(case), *(_shown(case, found) if found else [])]
+    too_early = {r: s for r, s in case.once(serialized).items() if len(s.waited) or len(s.inline)}
+    return [*_bounded(case), *(_shown(case, too_early) if too_early else [])]
 
 
 def _bounded(case: Case) -> list[Finding]:
     """Communication that is waited for at once, and nothing shows when its result is needed."""
     keys = sorted(case.once(at_once))
-    mine = {r: [of[k] for k in keys if k in of] for r, of in case.once(parts).items()}
-    wall = {r: sum(p.wall_ns for p in ps) for r, ps in mine.items()}
+    early = {r: [of[k] for k in keys if k in of] for r, of in case.once(parts).items()}
+    wall = {r: sum(p.wall_ns for p in ps) for r, ps in early.items()}
     if not keys or not case.material(max(wall.values())):
         return []
-    joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in mine.items() if ps}
+    joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in early.items() if ps}
     ranks = tuple(sorted(joined))
     names = said(keys[0]) if len(keys) == 1 else f"communication of {', '.join(keys)}"
     if bool(case.path.steps["events"].all()):
@@ -81,30 +81,32 @@ def _bounded(case: Case) -> list[Finding]:
             ("overlap", ""),
             ranks=ranks,
             stage=keys[0] if len(keys) == 1 and keys[0].startswith("stage") else None,
-            where=places_of(case, most_exposed({r: p for r, ps in mine.items() for p in ps[:1]})),
+            where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
         )
     ]
 
 
-def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
-    measured = case.each_rank(lambda p, d, w: _exposed(p, d, w, found.get(d.rank)))
+def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
+    measured = case.each_rank(lambda p, d, w: _exposed(p, d, w, too_early.get(d.rank)))
     longest = max(ns for ns, _, _, _ in measured.values())
     if not case.material(longest):
         return []
     ops = [op for _, ops, _, _ in measured.values() for op in ops]
     stages = sorted({s for _, _, stages, _ in measured.values() for s in stages})
-    waited = sum(len(s.waited) for s in found.values())
-    inline = sum(len(s.inline) for s in found.values())
-    gradients = sum(s.gradients for s in found.values())
-    ranks = tuple(sorted(found))
-    per_step = (waited + inline) // max(len(found), 1) // case.steps
+    waited = sum(len(s.waited) for s in too_early.values())
+    inline = sum(len(s.inline) for s in too_early.values())
+    gradients = sum(s.gradients for s in too_early.values())
+    ranks = tuple(sorted(too_early))
+    per_step = (waited + inline) // max(len(too_early), 1) // case.steps
     how = []
     if waited:
         how.append("the compute stream waits for them as soon as they are launched, although it waits again later")
     if inline:
         how.append("they are on the compute stream itself, although it waits for them later")
     if gradients:
-        how.append(f"{gradients // max(len(found), 1) // case.steps} reduce gradients, which only the optimizer needs")
+        how.append(
+            f"{gradients // max(len(too_early), 1) // case.steps} reduce gradients, which only the optimizer needs"
+        )
     who = "every rank" if len(ranks) == len(case.ranks) else some_ranks(ranks)
     issued = "waited for at once" if waited >= inline else "issued on the compute stream"
     name = f"communication of {stages[0]}" if len(stages) == 1 else "communication"
@@ -127,13 +129,13 @@ def _shown(case: Case, found: dict[int, Serialized]) -> list[Finding]:
 
 
 def _exposed(
-    profile: Profile, data: RankData, window: Window, mine: Serialized | None
+    profile: Profile, data: RankData, window: Window, issued: Serialized | None
 ) -> tuple[int, list[tuple[int, int, int]], set[str], int]:
     """Time without compute beside a rank's serialized ops, the longest of them, and their stages."""
-    if mine is None:
+    if issued is None:
         return 0, [], set(), 0
     comm: CommOps = comm_ops(data, window)
-    chosen = np.isin(comm.ops, np.union1d(mine.waited, mine.inline))
+    chosen = np.isin(comm.ops, np.union1d(issued.waited, issued.inline))
     ops, exposed = comm.ops[chosen], comm.exposed[chosen]
     order = np.argsort(-exposed, kind="stable")[:10]
     stages = {s for s in data.stage_of(ops).unique().to_list() if s != NO_STAGE} if len(ops) else set()

@@ -69,11 +69,11 @@ def _repeated(name: I64, stretch: I64, period: int) -> npt.NDArray[np.bool_]:
     same[period:] = (name[period:] == name[:-period]) & (stretch[period:] == stretch[:-period])
     edges = np.flatnonzero(np.diff(np.r_[False, same, False]))
     length = edges[1::2] - edges[::2]
-    found = np.zeros(len(name) + 1, dtype=np.int64)
+    changes = np.zeros(len(name) + 1, dtype=np.int64)
     long = length >= TINY_REPEATS.value * period
-    found[edges[::2][long]] += 1
-    found[edges[1::2][long]] -= 1
-    inside: npt.NDArray[np.bool_] = np.cumsum(found)[:-1] > 0
+    changes[edges[::2][long]] += 1
+    changes[edges[1::2][long]] -= 1
+    inside: npt.NDArray[np.bool_] = np.cumsum(changes)[:-1] > 0
     return inside
 
 

@@ -98,8 +98,8 @@ class Host:
         parting = of_family(data, *_APART) | np.isin(call_causes(data), (SYNC, ALLOC))
         before = np.zeros(len(ops), np.int64)
         for thread in np.unique(tid[launch]).tolist():
-            mine = tid[launch] == thread
-            before[mine] = np.searchsorted(np.flatnonzero(parting & (tid == thread)), launch[mine])
+            of_thread = tid[launch] == thread
+            before[of_thread] = np.searchsorted(np.flatnonzero(parting & (tid == thread)), launch[of_thread])
         first = np.ones(len(ops), dtype=bool)
         if len(ops) > 1:
             same = (tid[launch][1:] == tid[launch][:-1]) & (data.stream[ops][1:] == data.stream[ops][:-1])
@@ -110,8 +110,8 @@ class Host:
     def on_device(self) -> Mask:
         """By op: kernels, and copies and memsets that stay on the device."""
         here = self.data.ops["copy_kind"].is_in(["none", "DtoD"]).to_numpy()
-        found: Mask = (self.data.role != COMM) & here
-        return found
+        stays: Mask = (self.data.role != COMM) & here
+        return stays
 
     @cached_property
     def tid(self) -> I64:
@@ -154,11 +154,11 @@ class Host:
         of others, as of NCCL's watchdog, say nothing of launching.
         """
         launching = np.unique(self.tid[self.data.launch[self.data.launch != NONE]])
-        mine = self.calls[np.isin(self.tid[self.calls], launching)]
-        held = (call_causes(self.data)[mine] != API) | np.isin(mine, host_waits(self.data).call)
-        first = self.start[mine[:1]] if self.whole else [self.begin]
-        returned = np.r_[first, np.maximum.accumulate(self.stop[mine])[:-1]] if len(mine) else mine
-        return returned, np.maximum(np.where(held, self.start[mine], self.stop[mine]), returned)
+        calls = self.calls[np.isin(self.tid[self.calls], launching)]
+        held = (call_causes(self.data)[calls] != API) | np.isin(calls, host_waits(self.data).call)
+        first = self.start[calls[:1]] if self.whole else [self.begin]
+        returned = np.r_[first, np.maximum.accumulate(self.stop[calls])[:-1]] if len(calls) else calls
+        return returned, np.maximum(np.where(held, self.start[calls], self.stop[calls]), returned)
 
     def quicker(self, factor: float) -> Spans:
         """Host time that a host which is so many times as fast at launching does not need: a part of each interval.
@@ -167,9 +167,9 @@ class Host:
         """
         start, end = self.intervals
         took = end - start
-        some = (took > 0) & (took <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
-        start = start[some]
-        return union(start, start + np.round(took[some] * (1 - 1 / factor)).astype(np.int64))
+        launching = (took > 0) & (took <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
+        start = start[launching]
+        return union(start, start + np.round(took[launching] * (1 - 1 / factor)).astype(np.int64))
 
     @cached_property
     def idle(self) -> Pieces:
@@ -223,12 +223,12 @@ def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:
 
 def stage_of(case: Case, ranks: tuple[int, ...]) -> str | None:
     """The pipeline stage that all of some ranks are in; null where all ranks are meant, or ranks of several stages."""
-    found = {pipeline_stage(case, r) for r in ranks}
-    return found.pop() if len(found) == 1 and len(ranks) < len(case.ranks) else None
+    stages = {pipeline_stage(case, r) for r in ranks}
+    return stages.pop() if len(stages) == 1 and len(ranks) < len(case.ranks) else None
 
 
 def sure(case: Case) -> Confidence:
     """High where what waits for what is known: by events, or because stream order and launches explain every start."""
     steps = case.path.steps
-    known = bool((steps["events"] | (steps["inferred"] == 0)).all())
-    return "high" if known and not any(h.data.unlinked for h in hosts(case).values()) else "medium"
+    explained = bool((steps["events"] | (steps["inferred"] == 0)).all())
+    return "high" if explained and not any(h.data.unlinked for h in hosts(case).values()) else "medium"

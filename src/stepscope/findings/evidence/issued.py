@@ -48,8 +48,8 @@ def serialized(case: Case) -> dict[int, Serialized]:
     if not case.profile.has("syncs"):
         return case.each_rank(_by_calls) if case.profile.has("calls") else {}
     group = _groups(case)
-    found = case.each_rank(lambda _, d, w: _of_rank(d, w, group.get(d.rank)))
-    return {rank: mine for rank, mine in found.items() if mine is not None}
+    issued = case.each_rank(lambda _, d, w: _of_rank(d, w, group.get(d.rank)))
+    return {rank: of_rank for rank, of_rank in issued.items() if of_rank is not None}
 
 
 def at_once(case: Case) -> set[str]:
@@ -108,11 +108,11 @@ def _of_rank(data: RankData, window: Window, group: pl.DataFrame | None) -> Seri
 
     def launches(stream: I64, lo: I64, hi: I64) -> I64:
         """Compute launched on a stream between two moments."""
-        found = np.zeros(len(lo), np.int64)
+        count = np.zeros(len(lo), np.int64)
         for s, at in compute_at.items():
-            mine = stream == s
-            found[mine] = np.searchsorted(at, hi[mine]) - np.searchsorted(at, lo[mine])
-        return found
+            here = stream == s
+            count[here] = np.searchsorted(at, hi[here]) - np.searchsorted(at, lo[here])
+        return count
 
     time = waits["start_ns"].to_numpy()
     other = by != of
@@ -166,18 +166,18 @@ def _inline(
     data: RankData, window: Window, waits: pl.DataFrame, gradient: Mask, computing: npt.NDArray[np.int32]
 ) -> I64:
     """Ops on a compute stream that the stream itself waits for, later; and reductions of gradients like them."""
-    own = waits.filter(pl.col("by") == pl.col("of"))
-    if own.height == 0:
+    by_itself = waits.filter(pl.col("by") == pl.col("of"))
+    if by_itself.height == 0:
         return np.empty(0, np.int64)
-    told = own["op"].to_numpy()
-    mine = window.ops[data.role[window.ops] == COMM]
-    mine = mine[np.isin(data.stream[mine], computing)]
-    until = own.group_by("of").agg(pl.col("start_ns").max())
+    told = by_itself["op"].to_numpy()
+    comm = window.ops[data.role[window.ops] == COMM]
+    comm = comm[np.isin(data.stream[comm], computing)]
+    until = by_itself.group_by("of").agg(pl.col("start_ns").max())
     last = dict(until.iter_rows())
-    end = np.array([last.get(int(s), NONE) for s in data.stream[mine].tolist()], dtype=np.int64)
-    grads = mine[gradient[mine] & (data.launched_at[mine] < end)]
-    found: I64 = np.union1d(told, grads).astype(np.int64)
-    return found
+    end = np.array([last.get(int(s), NONE) for s in data.stream[comm].tolist()], dtype=np.int64)
+    grads = comm[gradient[comm] & (data.launched_at[comm] < end)]
+    inline: I64 = np.union1d(told, grads).astype(np.int64)
+    return inline
 
 
 def _by_calls(profile: Profile, data: RankData, window: Window) -> Serialized:
@@ -196,17 +196,17 @@ def _by_calls(profile: Profile, data: RankData, window: Window) -> Serialized:
     linked = linked[np.argsort(place[data.launch[linked]], kind="stable")]
     at = place[data.launch[linked]]
     comm = window.ops[(data.role[window.ops] == COMM) & (data.launch[window.ops] != NONE)]
-    mine = place[data.launch[comm]]
-    following = np.searchsorted(at, mine, side="right")
+    launched = place[data.launch[comm]]
+    following = np.searchsorted(at, launched, side="right")
     if len(at) == 0 or not (data.role[linked] == COMPUTE).any():
         return Serialized(nothing, nothing, nothing, nothing, 0, nothing)
     there = following < len(at)
     then = np.minimum(following, max(len(at) - 1, 0))
-    there &= tid[order][at[then]] == tid[order][mine]
-    there &= before[at[then]] - before[mine] > (data.role[linked[then]] == COMM)
+    there &= tid[order][at[then]] == tid[order][launched]
+    there &= before[at[then]] - before[launched] > (data.role[linked[then]] == COMM)
     # The wait may be for another op: then the compute that comes next does not start after this one.
     compute = linked[data.role[linked] == COMPUTE]
-    after = np.searchsorted(place[data.launch[compute]], mine, side="right")
+    after = np.searchsorted(place[data.launch[compute]], launched, side="right")
     there &= after < len(compute)
     there &= data.start[compute[np.minimum(after, max(len(compute) - 1, 0))]] >= data.end[comm]
     return Serialized(nothing, nothing, nothing, nothing, 0, comm[there])

@@ -102,5 +102,5 @@ def _slow_hosts(case: Case) -> Slow:
 
 def quicker(case: Case, *factors: dict[int, float]) -> Change:
     """Hosts that launch so many times as fast."""
-    both = {r: float(np.prod([f.get(r, 1.0) for f in factors])) for r in {r for f in factors for r in f}}
-    return Change(host_time_cut={r: hosts(case)[r].quicker(f) for r, f in both.items()})
+    products = {r: float(np.prod([f.get(r, 1.0) for f in factors])) for r in {r for f in factors for r in f}}
+    return Change(host_time_cut={r: hosts(case)[r].quicker(f) for r, f in products.items()})

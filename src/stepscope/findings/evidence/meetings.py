@@ -15,13 +15,13 @@ I64 = npt.NDArray[np.int64]
 
 def met(case: Case) -> Across:
     """Communication of all ranks, matched."""
-    found = case.path.met
-    if found is None:
+    across = case.path.met
+    if across is None:
         raise CannotAnswer(
             "communication could not be matched across ranks" if len(case.ranks) > 1 else "the profile has one rank",
             "give the traces of all ranks, with NCCL's payloads (--include-blobs=true) or from torch.profiler",
         )
-    return found
+    return across
 
 
 def in_step(case: Case) -> npt.NDArray[np.bool_]:

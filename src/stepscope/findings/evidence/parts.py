@@ -56,10 +56,10 @@ def said(key: str) -> str:
     return WORDS.get(key, f"communication of {key}" if key.startswith("stage") else f"{key.replace('_', '-')}s")
 
 
-def most_exposed(mine: Mapping[int, Part], most: int = 10) -> list[tuple[int, int]]:
+def most_exposed(by_rank: Mapping[int, Part], most: int = 10) -> list[tuple[int, int]]:
     """Rank and op of those with most exposed."""
     worst = []
-    for rank, part in mine.items():
+    for rank, part in by_rank.items():
         top = np.argsort(-part.exposed, kind="stable")[:most]
         worst += [(-int(part.exposed[i]), rank, int(part.ops[i])) for i in top.tolist()]
     return [(rank, op) for _, rank, op in sorted(worst)[:most]]
@@ -77,16 +77,16 @@ def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
     key = pl.select(
         pl.when(stage != NO_STAGE).then(stage).when(purpose != UNKNOWN).then(purpose).otherwise(kind).alias("key")
     ).to_series()
-    found = {}
+    by_kind = {}
     for text in key.unique().sort().to_list():
-        mine = (key == text).to_numpy() & ~comm.barrier
-        if mine.any():
-            wall = subtract(union(comm.start[mine], comm.end[mine]), data.compute).length()
-            found[str(text)] = Part(comm.ops[mine], comm.exposed[mine], int(comm.length[mine].sum()), wall)
-    return found
+        of_kind = (key == text).to_numpy() & ~comm.barrier
+        if of_kind.any():
+            wall = subtract(union(comm.start[of_kind], comm.end[of_kind]), data.compute).length()
+            by_kind[str(text)] = Part(comm.ops[of_kind], comm.exposed[of_kind], int(comm.length[of_kind].sum()), wall)
+    return by_kind
 
 
-def exposed_transfers(case: Case, mine: Mapping[int, I64], shorter: Mapping[int, int]) -> tuple[list[int], bool]:
+def exposed_transfers(case: Case, by_rank: Mapping[int, I64], shorter: Mapping[int, int]) -> tuple[list[int], bool]:
     """By rank, what these ops expose from the last arrival on; and whether that is known for most of them.
 
     `shorter` is what other findings take off transfers, by meeting.
@@ -94,31 +94,31 @@ def exposed_transfers(case: Case, mine: Mapping[int, I64], shorter: Mapping[int,
     try:
         table = case.once(sides)
     except CannotAnswer:
-        return _walls(case, mine), False
+        return _walls(case, by_rank), False
     less = pl.DataFrame(list(shorter.items()), schema={"meeting": pl.Int64, "less": pl.Int64}, orient="row")
     whole = table.filter(pl.col("present") == pl.col("size")).join(less, on="meeting", how="left")
     lengths = whole.group_by("rank", "op").agg((pl.col("ns") - pl.col("less").fill_null(0)).min().clip(0))
     # Of those that are not matched, the shorter ones wait least: what they take is what a transfer takes.
-    took = np.concatenate([(d.end - d.start)[mine[d.rank]] for d in ranks_of(case.profile) if d.rank in mine])
+    took = np.concatenate([(d.end - d.start)[by_rank[d.rank]] for d in ranks_of(case.profile) if d.rank in by_rank])
     usual = int(np.quantile(took, UNWAITED_TRANSFERS.share)) if len(took) else 0
-    found, matched, every = [], 0, 0
+    exposed, matched, asked = [], 0, 0
     for data in ranks_of(case.profile):
-        if data.rank not in mine:
+        if data.rank not in by_rank:
             continue
-        ops = mine[data.rank]
+        ops = by_rank[data.rank]
         of = lengths.filter(pl.col("rank") == data.rank)
         at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
         length = at.fill_null(usual).to_numpy()
         start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
-        found.append(subtract(union(start, data.end[ops]), data.compute).length())
-        matched, every = matched + len(at) - at.null_count(), every + len(at)
-    return found, 2 * matched > every
+        exposed.append(subtract(union(start, data.end[ops]), data.compute).length())
+        matched, asked = matched + len(at) - at.null_count(), asked + len(at)
+    return exposed, 2 * matched > asked
 
 
-def _walls(case: Case, mine: Mapping[int, I64]) -> list[int]:
+def _walls(case: Case, by_rank: Mapping[int, I64]) -> list[int]:
     """All that these ops expose, by rank."""
     return [
-        subtract(union(d.start[mine[d.rank]], d.end[mine[d.rank]]), d.compute).length()
+        subtract(union(d.start[by_rank[d.rank]], d.end[by_rank[d.rank]]), d.compute).length()
         for d in ranks_of(case.profile)
-        if d.rank in mine
+        if d.rank in by_rank
     ]
