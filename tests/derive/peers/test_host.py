@@ -50,6 +50,14 @@ def test_a_small_excess_counts_where_all_others_are_alike() -> None:
     assert late(1.46, 1.46, 1.47, 1.90, groups=STAGES) == []  # too little to be noticed
 
 
+def test_what_is_usual_differs_between_stages() -> None:
+    """Ranks of the second stage are later by less than their neighbour is, but by more than a sixth of that."""
+    halves = {rank: str(rank // 4) for rank in range(8)}
+    percent = (1.36, 1.36, 1.34, 1.36, 1.43, 1.42, 2.06, 1.45)
+    assert late(*percent, groups=halves) == [6]
+    assert late(*percent) == []
+
+
 def test_a_whole_stage_must_be_late_by_much() -> None:
     assert late(1.46, 1.46, 2.26, 2.26, groups=STAGES) == []
     assert late(1.46, 1.46, 4.0, 4.0, groups=STAGES) == [2, 3]

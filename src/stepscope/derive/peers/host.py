@@ -59,10 +59,14 @@ def _clear(values: F64, groups: npt.NDArray[np.str_], span_ns: float) -> Mask:
     usual, _ = _usual(values)
     excess = _beyond(values)
     large = excess >= min((HOST_TIMES.value - 1) * usual, HOST_MUCH.share * span_ns)
-    better = np.array([np.sort(values[groups == group])[(int((groups == group).sum()) - 1) // 4] for group in groups])
-    alone = np.array([int((groups == group).sum()) == 1 for group in groups])
-    of_its_own = alone | (2 * (values - better) >= excess)  # not only its stage's
-    chosen: Mask = (excess >= HOST_LEAST.share * span_ns) & (large | (_apart(values) & of_its_own))
+    names, group = np.unique(groups, return_inverse=True)
+    members = [np.sort(values[group == k]) for k in range(len(names))]
+    size = np.array([len(of_group) for of_group in members])
+    better = np.array([of_group[(len(of_group) - 1) // 4] for of_group in members])[group]
+    of_its_own = (size[group] == 1) | (2 * (values - better) >= excess)  # not only its stage's
+    # Where stages have ranks enough to tell what is usual in each, that is not in the way.
+    middle = np.array([float(np.median(of_group)) for of_group in members])[group] if size.min() > 2 else 0.0
+    chosen: Mask = (excess >= HOST_LEAST.share * span_ns) & (large | (_apart(values - middle) & of_its_own))
     return chosen
 
 
