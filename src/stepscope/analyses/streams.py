@@ -68,7 +68,7 @@ class _Streams:
 
     def __init__(self, profile: Profile, data: RankData) -> None:
         self._data = data
-        device = data.ops["device"].fill_null(-1).cast(pl.Int64).to_numpy()
+        device = data.ops["device"].cast(pl.Int64).to_numpy()
         key = (device << 32) + (data.stream.astype(np.int64) + (1 << 31))
         keys, of = np.unique(key, return_inverse=True)
         self._of = of.reshape(-1)

@@ -206,7 +206,7 @@ def _named(profile: Profile, split: pl.DataFrame) -> pl.DataFrame:
     return (
         split.join(table, on="name", how="left")
         .with_columns(
-            pl.when(idle).then(pl.lit(IDLE)).otherwise("kernel").fill_null("(no name)").alias("kernel"),
+            pl.when(idle).then(pl.lit(IDLE)).otherwise("kernel").alias("kernel"),
             pl.when(idle)
             .then(pl.lit(IDLE))
             .when(comm)

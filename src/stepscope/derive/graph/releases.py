@@ -149,7 +149,7 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     wait, stuck = np.full(n, NONE, dtype=np.int64), np.zeros(n, dtype=bool)
     if len(waits.call) == 0 or data.calls.height == 0:
         return wait, stuck
-    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     linked = np.flatnonzero(data.launch != NONE)
     of_thread = tid[data.launch[linked]]

@@ -144,7 +144,7 @@ def _select(frame: pl.DataFrame, profile: Profile) -> pl.DataFrame:
     """Rows whose text speaks of compiling; judged once per text."""
     names = profile.names
     wanted = names.str.contains(f"{REGION}|{_CALL}|{_FUNCTION}|{_COMPILING}").to_numpy()
-    ids = frame["name"].cast(pl.Int64).fill_null(0).to_numpy()
+    ids = frame["name"].to_numpy()
     mine = frame.filter(pl.Series(wanted[ids] if len(ids) else np.zeros(0, bool), dtype=pl.Boolean))
     times = [pl.col(c).cast(pl.Int64) for c in ("tid", "start_ns", "end_ns")]
     return mine.select(*times).with_columns(names.gather(mine["name"]).cast(pl.String).alias("text"))

@@ -61,7 +61,7 @@ def callers(
 def _python(names: pl.Series, frames: pl.DataFrame, full: bool) -> pl.DataFrame:
     file = relative(names.gather(frames["file"])).fill_null("")
     text = pl.select(
-        file + "(" + frames["line"].cast(pl.String).fill_null("?") + "): " + names.gather(frames["name"]).fill_null("?")
+        file + "(" + frames["line"].cast(pl.String).fill_null("?") + "): " + names.gather(frames["name"])
     ).to_series()
     user = pl.Series(is_user(file)) | pl.lit(full)
     return (
@@ -83,7 +83,7 @@ def _python(names: pl.Series, frames: pl.DataFrame, full: bool) -> pl.DataFrame:
 
 
 def _native(names: pl.Series, frames: pl.DataFrame, full: bool) -> pl.DataFrame:
-    symbol = names.gather(frames["name"]).fill_null("?")
+    symbol = names.gather(frames["name"])
     module = names.gather(frames["file"]).fill_null("")
     user = np.ones(len(symbol), dtype=bool) if full else is_user_native(module)
     plain = symbol.str.replace(r"\(.*$", "")

@@ -62,7 +62,7 @@ def _records_follow(data: RankData, syncs: pl.DataFrame, stream: I64, moved: I64
     So does one that its own stream waits for: that says nothing of the ops of that stream, which are in order anyway,
     but where the program needs what was moved. It goes to the stream of the last op that was moved before it.
     """
-    streams: I64 = syncs["stream"].fill_null(-1).to_numpy().copy()
+    streams: I64 = syncs["stream"].to_numpy().astype(np.int64)
     records = (syncs["kind"] == "record").to_numpy()
     by_itself = np.zeros(len(streams), dtype=bool)
     by_itself[_waited_by_itself(syncs)] = True

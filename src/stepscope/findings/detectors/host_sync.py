@@ -135,7 +135,7 @@ def _change(syncs: dict[int, _Syncs], calls: dict[int, I64], kind: int) -> Chang
 
 def _handled(host: Host, calls: I64) -> Spans:
     """What the program does with a number before its next call, were it short: it would not do that either."""
-    tid = host.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    tid = host.data.calls["tid"].cast(pl.Int64).to_numpy()
     order = np.lexsort((np.arange(len(tid)), tid))
     following = np.full(len(tid), np.iinfo(np.int64).max)
     same = tid[order[1:]] == tid[order[:-1]]
@@ -170,7 +170,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
 
 def _ranges(host: Host, calls: I64) -> str | None:
     """The range in which most of the calls lie, numbers left out."""
-    tid = host.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()[calls]
+    tid = host.data.calls["tid"].cast(pl.Int64).to_numpy()[calls]
     texts = host.data.text_of(host.data.range_at(tid, host.start[calls])).drop_nulls().str.replace_all(r"\d+", "#")
     if not len(texts):
         return None
@@ -202,7 +202,7 @@ def _copy_before(host: Host, calls: I64) -> I64:
     copies = np.flatnonzero(data.ops["copy_kind"].is_in(["DtoH", "HtoD"]).to_numpy() & (data.launch != NONE))
     of_call = np.full(data.calls.height, NONE, dtype=np.int64)
     of_call[data.launch[copies]] = copies
-    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
     order = np.lexsort((np.arange(len(tid)), tid))
     before = np.full(len(tid), NONE, dtype=np.int64)
     same = tid[order[1:]] == tid[order[:-1]]

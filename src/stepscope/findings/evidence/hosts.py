@@ -116,7 +116,7 @@ class Host:
     @cached_property
     def tid(self) -> I64:
         """Threads of all its calls."""
-        return self.data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+        return self.data.calls["tid"].cast(pl.Int64).to_numpy()
 
     @cached_property
     def paces(self) -> I64:

@@ -186,7 +186,7 @@ def _by_calls(profile: Profile, data: RankData, window: Window) -> Serialized:
     Where that is communication too, once more: before it launches any, a framework makes that wait for compute.
     """
     nothing = np.empty(0, np.int64)
-    tid = data.calls["tid"].cast(pl.Int64).fill_null(NONE).to_numpy()
+    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
     order = np.argsort(tid, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
