@@ -5,17 +5,6 @@ import { duration, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Breakdown, BreakdownRow } from "./types";
 
-const CAUSES: Record<string, string> = {
-  host: "host was elsewhere",
-  sync: "host waited",
-  alloc: "allocator",
-  load: "module load",
-  api: "other CUDA call",
-  queue: "queued",
-  tail: "after the last op",
-  unlinked: "launch not recorded",
-};
-
 interface Piece {
   kind: string;
   name: string;
@@ -23,9 +12,8 @@ interface Piece {
 }
 
 /** The row cut into what is drawn: idle time by cause where the trace tells. */
-function pieces(row: BreakdownRow): Piece[] {
-  const causes = Object.keys(CAUSES).filter((c) => (row.causes[c] ?? 0) > 0);
-  const idle = causes.map((c) => ({ kind: `idle-${c}`, name: `idle: ${CAUSES[c]}`, ns: row.causes[c]! }));
+function pieces(row: BreakdownRow, causes: Breakdown["causes"]): Piece[] {
+  const idle = causes.map(([c, name]) => ({ kind: `idle-${c}`, name: `idle: ${name}`, ns: row.causes[c] ?? 0 }));
   const rest = row.idle_ns - idle.reduce((sum, piece) => sum + piece.ns, 0);
   return [
     { kind: "compute", name: "compute", ns: row.compute_ns },
@@ -50,10 +38,10 @@ function total(rows: BreakdownRow[]): BreakdownRow {
   return { ...sum, comm_hidden_ns: 0, causes };
 }
 
-function Bar({ row, scale }: { row: BreakdownRow; scale: number }) {
+function Bar({ row, causes, scale }: { row: BreakdownRow; causes: Breakdown["causes"]; scale: number }) {
   return (
     <div class="bar">
-      {pieces(row).map(({ kind, name, ns }) => (
+      {pieces(row, causes).map(({ kind, name, ns }) => (
         <i
           class={kind}
           style={{ width: `${(100 * ns) / scale}%` }}
@@ -68,10 +56,10 @@ function Bar({ row, scale }: { row: BreakdownRow; scale: number }) {
 export function StepBar({ part }: { part: Breakdown }) {
   if (part.rows.length === 0) return null;
   const all = total(part.rows);
-  const shown = pieces(all).filter((piece) => piece.ns >= 0.0005 * all.window_ns);
+  const shown = pieces(all, part.causes).filter((piece) => piece.ns >= 0.0005 * all.window_ns);
   return (
     <figure class="stepbar">
-      <Bar row={all} scale={all.window_ns} />
+      <Bar row={all} causes={part.causes} scale={all.window_ns} />
       <figcaption class="keys">
         {shown.map(({ kind, name, ns }) => (
           <Key kind={kind}><b>{percent((100 * ns) / all.window_ns)}</b> {name}</Key>
@@ -96,7 +84,7 @@ export function BreakdownSection({ part }: { part: Breakdown }) {
             {part.rows.map((row) => (
               <tr>
                 <th scope="row">{nameOf(row.rank)}</th>
-                <td class="wide"><Bar row={row} scale={longest} /></td>
+                <td class="wide"><Bar row={row} causes={part.causes} scale={longest} /></td>
                 <td>{duration(row.window_ns)}</td>
                 <td>{percent((100 * row.compute_ns) / row.window_ns)}</td>
                 <td>{percent((100 * row.comm_exposed_ns) / row.window_ns)}</td>

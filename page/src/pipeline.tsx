@@ -7,18 +7,11 @@ import { count, duration, instant, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Chunk, Pipeline } from "./types";
 
-const KINDS: Record<string, string> = {
-  f: "forward",
-  b: "backward",
-  w: "weights",
-  bw: "backward with weights",
-  fb: "forward and backward together",
-};
 const LINE = 22;
 
 export function PipelineSection({ part, show }: { part: Pipeline; show: ((chunk: Chunk) => void) | null }) {
   const { schedule, micro_batches, ideal_pct, bubble_pct } = part.summary;
-  const kinds = Object.keys(KINDS).filter((kind) => part.chunks.some((chunk) => chunk.kind === kind));
+  const kinds = part.kinds.filter(([kind]) => part.chunks.some((chunk) => chunk.kind === kind));
   const facts = [
     schedule,
     micro_batches !== undefined && count(micro_batches, "micro-batch", "micro-batches"),
@@ -26,7 +19,7 @@ export function PipelineSection({ part, show }: { part: Pipeline; show: ((chunk:
     ideal_pct !== undefined && `ideal ${percent(ideal_pct)}`,
   ].filter(Boolean);
   return (
-    <Section id="pipeline" part={part} aside={<span class="keys">{kinds.map((k) => <Key kind={`chunk-${k}`}>{KINDS[k]}</Key>)}</span>}>
+    <Section id="pipeline" part={part} aside={<span class="keys">{kinds.map(([kind, name]) => <Key kind={`chunk-${kind}`}>{name}</Key>)}</span>}>
       <p>{facts.join(" · ")}{part.summary.slowest && <> · slowest {part.summary.slowest}</>}</p>
       <Gantt part={part} show={show} />
       {part.left_out > 0 && (

@@ -47,6 +47,8 @@ export interface BreakdownRow {
 }
 
 export interface Breakdown extends Part {
+  /** Causes of idle time and what they are called, as they are drawn. */
+  causes: [string, string][];
   rows: BreakdownRow[];
   cause_command: string | null;
 }
@@ -121,6 +123,8 @@ export interface PipelineRank {
 }
 
 export interface Pipeline extends Part {
+  /** Kinds of chunks and what they are called. */
+  kinds: [string, string][];
   chunks: Chunk[];
   ranks: PipelineRank[];
   left_out: number;
@@ -134,10 +138,14 @@ export interface Column {
   n: number;
 }
 
+/** What a lane holds. */
+export type Group = "parts" | "host" | "ranges" | "streams";
+
 export interface LaneIndex {
   rank: number;
-  group: number;
+  group: Group;
   level: number;
+  label: string;
   first: number;
   n: number;
 }
@@ -153,18 +161,22 @@ export interface RankScale {
   windows: { start: number; end: number; label: string }[];
 }
 
+/** A kind of mark: its colour; and for a part of a rank's time, which has no name of its own, what it is called. */
+export interface Kind {
+  colour: string;
+  part: string | null;
+}
+
 export interface TimelineData extends Part {
   /** The command without a window, to add one to. */
   plain: string;
-  kinds: string[];
+  kinds: Kind[];
   lanes: LaneIndex[];
   columns: Record<ColumnName, Column>;
   texts: string[][];
   ranks: RankScale[];
   ops: number;
   left_out: string[];
-  threads: Record<string, number[]>;
-  purposes: { rank: number; stream: number; kind: string; purpose: string | null }[];
 }
 
 export interface Rank {

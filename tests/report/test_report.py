@@ -17,6 +17,7 @@ from report_answers import STEP_NS, answers, diagnosis, finding, ops
 import stepscope
 from stepscope import api
 from stepscope.cli.main import run
+from stepscope.derive.host.idle_causes import CAUSES
 from stepscope.errors import CannotAnswer
 from stepscope.model.result import Result
 from stepscope.render.html.report import to_html
@@ -97,7 +98,7 @@ def test_the_timeline_has_every_op_at_its_time(job, page):
     marks, texts = page["marks"], [t[-1] for t in page["timeline"]["texts"]]
     scale = {r["rank"]: r for r in page["timeline"]["ranks"]}
     found = set()
-    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == 3):
+    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == "streams"):
         rows = slice(lane["first"], lane["first"] + lane["n"])
         own = int(scale[lane["rank"]]["own"]) - scale[lane["rank"]]["drawn"]
         start = np.cumsum(marks["start"][rows].astype(np.int64)) + own
@@ -141,8 +142,40 @@ def test_a_range_around_everything_is_cut_at_the_drawing_s_edge():
         return found
 
     data = embedded(to_html(gather(Asker(answer, ("t.sqlite",)), "x")))
-    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 1)
+    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == "host")
     assert (data["marks"]["start"][lane["first"]], data["marks"]["dur"][lane["first"]]) == (0, STEP_NS)
+
+
+def test_the_page_is_told_what_it_draws(page: dict):
+    """Kinds, causes and chunks come with the data, and the style sheet has a colour for each."""
+    sheet = (BUNDLE / "report.css").read_text("utf-8")
+    kinds = page["timeline"]["kinds"]
+    assert [k["part"] for k in kinds if k["part"]] == ["compute", "exposed communication", "exposed copies", "idle"]
+    assert all(f"--{k['colour']}:" in sheet for k in kinds)
+    assert max(page["marks"]["kind"]) < len(kinds)
+    causes = [cause for cause, _ in page["parts"]["breakdown"]["causes"]]
+    assert sorted(causes) == sorted(CAUSES)
+    assert all(f".idle-{cause}" in sheet for cause in causes)
+    chunks = dict(page["parts"]["pipeline"]["kinds"])
+    assert {c["kind"] for c in page["parts"]["pipeline"]["chunks"]} <= set(chunks)
+    assert all(f".chunk-{kind}" in sheet for kind in chunks)
+
+
+def test_lanes_say_what_they_hold(page: dict, job: Path):
+    lanes = [lane for lane in page["timeline"]["lanes"] if lane["rank"] == 0]
+    groups = [lane["group"] for lane in lanes]
+    assert sorted(set(groups), key=groups.index) == ["parts", "host", "ranges", "streams"]
+    known = {r["stream"]: r for r in api.open(job).streams().rows.to_dicts() if r["rank"] == 0}
+    for lane in lanes:
+        if lane["group"] == "streams":
+            row = known[lane["level"]]
+            told = row["kind"] == "comm" and row["purpose"] != "unknown"
+            what = row["purpose"] if told else row["kind"]
+            assert lane["label"] == f"stream {lane['level']} {what}"
+    profile = api.open(job)
+    threads = set(profile.calls.filter(pl.col("rank") == 0)["tid"].to_list())
+    calls = [lane["label"] for lane in lanes if lane["label"].endswith(": calls")]
+    assert set(calls) == {f"thread {tid}: calls" for tid in threads}
 
 
 def test_what_cannot_be_answered_is_said():
@@ -279,7 +312,7 @@ def test_a_very_large_window_is_thinned_and_says_so(monkeypatch):
 
     monkeypatch.setattr(timeline, "MOST_OPS", 50)
     data = embedded(to_html(gather(fake(ops(["k"] * 500, [None] * 500), finding()), "x")))
-    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == 3)
+    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == "streams")
     assert lane["n"] <= 50
     assert data["marks"]["n"][lane["first"] : lane["first"] + lane["n"]].sum() == 500
     assert data["timeline"]["ops"] == 500 and "499 of 500 ops" in data["timeline"]["left_out"][0]

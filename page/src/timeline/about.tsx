@@ -4,18 +4,11 @@ import { Command } from "../section";
 import { duration } from "../format";
 import type { Model, RankLanes } from "./model";
 
-const PART_NAMES: Record<string, string> = {
-  part_compute: "compute",
-  part_comm: "exposed communication",
-  part_copy: "exposed copies",
-  part_idle: "idle",
-};
-
 export function titleOf(model: Model, mark: number): string {
-  const kind = model.data.kinds[model.kind[mark]!]!;
-  const name = PART_NAMES[kind] ?? model.full(model.name[mark]!);
-  const merged = model.n[mark]! > 1 ? `${model.n[mark]} short ones, the longest: ` : "";
-  return kind.startsWith("part_") ? name + (merged && `, ${model.n[mark]} times`) : merged + name;
+  const { part } = model.data.kinds[model.kind[mark]!]!;
+  const n = model.n[mark]!;
+  if (part !== null) return n > 1 ? `${part}, ${n} times` : part;
+  return (n > 1 ? `${n} short ones, the longest: ` : "") + model.full(model.name[mark]!);
 }
 
 export function facts(model: Model, rank: RankLanes, mark: number, lane: string): [string, string][] {

@@ -2,9 +2,9 @@
 
 import { scaleLinear } from "d3-scale";
 import { instant } from "../format";
-import type { Place } from "../types";
+import type { Kind, Place } from "../types";
 import { RANGE_LINE, type Row } from "./rows";
-import { STREAMS, type Lane, type Model } from "./model";
+import { type Lane, type Model } from "./model";
 
 export const LABELS = 168, AXIS = 26;
 
@@ -27,18 +27,15 @@ export interface View {
 
 export type Palette = Record<"ink" | "dim" | "paper" | "panel" | "line" | "accent" | "onmark", string> & { kinds: string[][] };
 
-const KIND_COLOURS = ["compute", "comm", "copy", "range", "compute", "comm", "copy", "idle", "call"];
-/** The first kind of part of a rank's time; the others follow. */
-const PART = 4, PART_COUNT = 4;
-
-export function palette(): Palette {
+/** Colours of the style sheet, by kind: marks have three shades, so that neighbours differ; parts have one. */
+export function palette(kinds: Kind[]): Palette {
   const style = getComputedStyle(document.documentElement);
   const get = (name: string) => style.getPropertyValue(`--${name}`).trim();
-  const kinds = KIND_COLOURS.map((name, kind) =>
-    kind < 4 || name === "call" ? [get(name), get(`${name}-2`) || get(name), get(`${name}-3`) || get(name)] : [get(name)]);
+  const shades = ({ colour, part }: Kind) =>
+    part === null ? [get(colour), get(`${colour}-2`) || get(colour), get(`${colour}-3`) || get(colour)] : [get(colour)];
   return {
     ink: get("ink"), dim: get("dim"), paper: get("paper"), panel: get("panel"), line: get("line"),
-    accent: get("accent"), onmark: get("onmark"), kinds,
+    accent: get("accent"), onmark: get("onmark"), kinds: kinds.map(shades),
   };
 }
 
@@ -84,7 +81,7 @@ function drawAxis(ctx: CanvasRenderingContext2D, view: View, colours: Palette): 
 }
 
 function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, row: Row): void {
-  const middle = row.top + (row.lane && row.lane.group !== STREAMS ? RANGE_LINE / 2 : row.height / 2);
+  const middle = row.top + (row.lane && row.lane.group !== "streams" ? RANGE_LINE / 2 : row.height / 2);
   ctx.fillStyle = row.lane ? colours.paper : colours.panel;
   ctx.fillRect(0, row.top, LABELS, row.height);
   ctx.textAlign = "left";
@@ -124,13 +121,13 @@ function drawParts(
 ): void {
   const scale = (view.width - LABELS) / (view.to - view.from);
   const top = row.top + 4, tall = row.height - 8;
-  const shares = new Float64Array(PART_COUNT);
+  const shares = new Float64Array(colours.kinds.length);
   let pixel = -1, filled = 0;
   const flush = () => {
     let y = top;
-    for (let kind = 0; kind < PART_COUNT && filled; kind++) {
+    for (let kind = 0; kind < shares.length && filled; kind++) {
       const height = (tall * shares[kind]!) / filled;
-      ctx.fillStyle = colours.kinds[PART + kind]![0]!;
+      ctx.fillStyle = colours.kinds[kind]![0]!;
       if (height) ctx.fillRect(LABELS + pixel, y, 1, height);
       y += height;
     }
@@ -138,7 +135,7 @@ function drawParts(
   };
   const last = model.bound(lane, view.to);
   for (let i = model.from(lane, view.from); i < last; i++) {
-    const kind = model.kind[i]! - PART;
+    const kind = model.kind[i]!;
     const left = Math.max(0, (model.start[i]! - view.from) * scale);
     const right = Math.min(view.width - LABELS, (model.start[i]! + model.dur[i]! - view.from) * scale);
     for (let x = Math.floor(left); x < right; x++) {
@@ -148,7 +145,7 @@ function drawParts(
       }
       const end = Math.floor(right);
       if (x >= left && end - x > 1) { // whole pixels at once
-        ctx.fillStyle = colours.kinds[PART + kind]![0]!;
+        ctx.fillStyle = colours.kinds[kind]![0]!;
         ctx.fillRect(LABELS + x, top, end - x, tall);
         x = end - 1;
         pixel = -1;
@@ -166,7 +163,7 @@ function drawMarks(
   ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row, lane: Lane,
 ): void {
   const scale = (view.width - LABELS) / (view.to - view.from);
-  const ranges = lane.group !== STREAMS;
+  const ranges = lane.group !== "streams";
   const pad = ranges ? 1 : 2;
   const tall = (ranges ? RANGE_LINE : row.height) - 2 * pad;
   const last = model.bound(lane, view.to);
@@ -220,7 +217,7 @@ function drawWindows(ctx: CanvasRenderingContext2D, model: Model, view: View, co
 function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
   view.places.forEach((place, i) => {
     const mine = view.rows.filter((row) => row.rank.rank === place.rank);
-    const named = mine.filter((row) => row.lane?.group === STREAMS && row.lane.level === place.stream);
+    const named = mine.filter((row) => row.lane?.group === "streams" && row.lane.level === place.stream);
     const rows = named.length ? named : mine;
     const first = rows[0], last = rows[rows.length - 1];
     if (!first || !last) return;

@@ -2,7 +2,7 @@
 
 import type { Row } from "./rows";
 import { RANGE_LINE } from "./rows";
-import { HOST, PARTS, STREAMS, type Model } from "./model";
+import { type Model } from "./model";
 
 /** The mark of the row at a moment, within `slack` ns; -1 where there is none. */
 export function markAt(model: Model, row: Row, time: number, slack: number, below: number): number {
@@ -47,11 +47,11 @@ export function search(model: Model, wanted: string): Found | null {
   let total = 0;
   for (const rank of model.ranks) {
     for (const lane of rank.lanes) {
-      if (lane.group === PARTS || lane.group === HOST) continue;
+      if (lane.group === "host") continue;
       for (let i = lane.first; i < lane.first + lane.n; i++) {
         if (!matches[model.name[i]!]) continue;
         marks.push(i);
-        if (lane.group === STREAMS) total += model.dur[i]!;
+        if (lane.group === "streams") total += model.dur[i]!;
       }
     }
   }

@@ -3,13 +3,7 @@
 import { column, type Numbers } from "../data";
 import type { LaneIndex, RankScale, Report, TimelineData } from "../types";
 
-/** Groups of lanes within a rank, as the Python side numbers them. */
-export const PARTS = 0, HOST = 1, RANGES = 2, STREAMS = 3;
-/** Levels of a host lane: its thread times this, and the depth; calls are the deepest. */
-const THREAD = 100;
-
 export interface Lane extends LaneIndex {
-  label: string;
   /** The longest mark: how far before the left edge a visible mark may begin. */
   longest: number;
   /** Ranges may overlap others of their depth: each mark's own line below the first. */
@@ -82,43 +76,31 @@ export class Model {
 
   private lanesByRank(report: Report): RankLanes[] {
     const about = new Map(report.ranks.map((rank) => [rank.rank, rank]));
-    const purposes = new Map(this.data.purposes.map((p) => [`${p.rank} ${p.stream}`, p]));
     return this.data.ranks.map((scale) => {
       const { rank } = scale;
-      const own = this.data.lanes.filter((lane) => lane.rank === rank).map((lane) => this.lane(lane, purposes));
+      const own = this.data.lanes.filter((lane) => lane.rank === rank).map((lane) => this.lane(lane));
       const { place = "", host = "" } = about.get(rank) ?? {};
       return {
         rank,
         title: `rank ${rank}`,
         subtitle: place || host || "",
         scale,
-        parts: own.find((lane) => lane.group === PARTS) ?? null,
-        lanes: own.filter((lane) => lane.group !== PARTS),
+        parts: own.find((lane) => lane.group === "parts") ?? null,
+        lanes: own.filter((lane) => lane.group !== "parts"),
       };
     });
   }
 
   /** Starts are stored as differences within a lane: add them up, and find what drawing needs to know. */
-  private lane(index: LaneIndex, purposes: Map<string, { kind: string; purpose: string | null }>): Lane {
+  private lane(index: LaneIndex): Lane {
     let longest = 0;
     const last = index.first + index.n;
     for (let i = index.first; i < last; i++) {
       if (i > index.first) this.start[i]! += this.start[i - 1]!;
       longest = Math.max(longest, this.dur[i]!);
     }
-    const lane: Lane = { ...index, label: "", longest, line: null, lines: 1 };
-    if (index.group === RANGES) {
-      lane.label = index.level === 0 ? "ranges on the GPU" : "";
-      this.stack(lane);
-    } else if (index.group === HOST) {
-      const tid = this.data.threads[index.rank]?.[Math.floor(index.level / THREAD)];
-      const depth = index.level % THREAD;
-      lane.label = depth === THREAD - 1 ? `thread ${tid}: calls` : depth === 0 ? `thread ${tid}: ranges` : "";
-      this.stack(lane);
-    } else {
-      const known = purposes.get(`${index.rank} ${index.level}`);
-      lane.label = `${index.level < 0 ? "no stream" : `stream ${index.level}`} ${purposeOf(known)}`.trim();
-    }
+    const lane: Lane = { ...index, longest, line: null, lines: 1 };
+    if (index.group === "ranges" || index.group === "host") this.stack(lane);
     return lane;
   }
 
@@ -135,10 +117,4 @@ export class Model {
     }
     lane.lines = free.length;
   }
-}
-
-function purposeOf(stream: { kind: string; purpose: string | null } | undefined): string {
-  if (!stream) return "";
-  const known = stream.purpose && stream.purpose !== "unknown" ? stream.purpose : "comm";
-  return stream.kind === "comm" ? known : stream.kind;
 }

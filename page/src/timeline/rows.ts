@@ -1,6 +1,6 @@
 // Which lane lies where: rows from top to bottom, for the ranks that are open and those that are not.
 
-import { HOST, STREAMS, type Lane, type Model, type RankLanes } from "./model";
+import { type Lane, type Model, type RankLanes } from "./model";
 
 export const HEAD = 22, RANGE_LINE = 15, STREAM = 20, GAP = 6;
 
@@ -19,8 +19,8 @@ export function layout(model: Model, open: Set<number>, host: boolean): { rows: 
     rows.push({ rank, lane: null, top, height: HEAD });
     top += HEAD;
     for (const lane of open.has(rank.rank) ? rank.lanes : []) {
-      if (lane.group === HOST && !host) continue;
-      const height = lane.group === STREAMS ? STREAM : RANGE_LINE * lane.lines;
+      if (lane.group === "host" && !host) continue;
+      const height = lane.group === "streams" ? STREAM : RANGE_LINE * lane.lines;
       rows.push({ rank, lane, top, height });
       top += height;
     }

@@ -7,7 +7,7 @@ import type { Place, TimelineData } from "../types";
 import { Details, facts, Tip, titleOf } from "./about";
 import { AXIS, draw, LABELS, palette, type View } from "./draw";
 import { markAt, search } from "./find";
-import { STREAMS, type Model } from "./model";
+import { type Model } from "./model";
 import { Navigator } from "./navigate";
 import { firstOpen, layout, type Row } from "./rows";
 
@@ -57,7 +57,7 @@ export function Timeline({ part, model, focus, back }: {
       width, height: tall, from: visible.current[0], to: visible.current[1], scroll: scroller.current!.scrollTop,
       rows, open, matches: found?.matches ?? null, selected: selected?.mark ?? -1, hovered: hover?.mark ?? -1, places, place,
     };
-    draw(ctx, model, view, palette());
+    draw(ctx, model, view, palette(model.data.kinds));
     element.dataset.from = String(Math.round(view.from));
     element.dataset.to = String(Math.round(view.to));
   }, [model, rows, open, found, selected, hover?.mark, places, place]);
@@ -107,7 +107,7 @@ export function Timeline({ part, model, focus, back }: {
     navigator.current!.show(from, to, 0.6);
     requestAnimationFrame(() => {
       const mine = layout(model, new Set(open).add(rank), onHost).rows.filter((row) => row.rank.rank === rank);
-      const row = mine.find((r) => r.lane?.group === STREAMS && r.lane.level === stream) ?? mine[0];
+      const row = mine.find((r) => r.lane?.group === "streams" && r.lane.level === stream) ?? mine[0];
       const box = scroller.current!;
       if (row && (row.top < box.scrollTop || row.top + row.height > box.scrollTop + box.clientHeight - AXIS)) {
         box.scrollTop = Math.max(0, row.top - 60);
@@ -133,7 +133,7 @@ export function Timeline({ part, model, focus, back }: {
     const lane = rank.lanes.find((l) => mark >= l.first && mark < l.first + l.n)!;
     setCurrent(next);
     setSelected({ mark, row: { rank, lane, top: 0, height: 0 } });
-    reveal(rank.rank, lane.group === STREAMS ? lane.level : null, model.start[mark]!, model.start[mark]! + model.dur[mark]!);
+    reveal(rank.rank, lane.group === "streams" ? lane.level : null, model.start[mark]!, model.start[mark]! + model.dur[mark]!);
   };
 
   const under = (event: MouseEvent): { row: Row | null; mark: number; x: number; y: number } => {

@@ -19,6 +19,19 @@ _BETWEEN = (
 )
 
 
+#: What the page calls the causes of idle time, in the order in which it draws them.
+CAUSE_NAMES = {
+    "host": "host was elsewhere",
+    "sync": "host waited",
+    "alloc": "allocator",
+    "load": "module load",
+    "api": "other CUDA call",
+    "queue": "queued",
+    "tail": "after the last op",
+    "unlinked": "launch not recorded",
+}
+
+
 def make(asker: Asker) -> Part:
     found, options = _chosen(asker)
     causes, cause_command = _causes(asker, options)
@@ -30,6 +43,7 @@ def make(asker: Asker) -> Part:
         found,
         rows=rows,
         summary=found.summary,
+        causes=list(CAUSE_NAMES.items()),
         cause_command=cause_command,
     )
     if options:

@@ -12,6 +12,14 @@ from stepscope.report.scale import drawn
 TITLE = "Pipeline"
 #: Lines of the chart; beyond, one rank of every stage stands for all.
 MOST_RANKS = 32
+#: What the page calls the kinds of chunks.
+KIND_NAMES = {
+    "f": "forward",
+    "b": "backward",
+    "w": "weights",
+    "bw": "backward with weights",
+    "fb": "forward and backward together",
+}
 
 
 def make(asker: Asker, by_rank: dict[int, Line]) -> Part:
@@ -30,6 +38,7 @@ def make(asker: Asker, by_rank: dict[int, Line]) -> Part:
         TITLE,
         asker.command("pipeline", by="chunk"),
         bubbles,
+        kinds=list(KIND_NAMES.items()),
         chunks=chunks.select(kept).to_dicts(),
         ranks=shown.to_dicts(),
         left_out=ranks.height - shown.height,

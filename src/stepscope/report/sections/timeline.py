@@ -19,6 +19,18 @@ from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
 from stepscope.model.units import about
 from stepscope.report.asker import Asker
+from stepscope.report.lanes import (
+    GROUPS,
+    HOST_LANES,
+    KINDS,
+    MARKS,
+    PART_LANE,
+    PARTS,
+    RANGE_LANES,
+    STREAMS,
+    THREAD,
+    Labels,
+)
 from stepscope.report.pack import Columns
 from stepscope.report.part import Part, part
 from stepscope.report.scale import drawn, scales
@@ -27,10 +39,6 @@ from stepscope.report.thin import shares, thin
 TITLE = "Timeline"
 #: Marks that a page still opens and redraws smoothly with.
 MOST_OPS, MOST_RANGES, MOST_PARTS, MOST_HOST = 200_000, 40_000, 60_000, 60_000
-#: Kinds of marks, numbered as the page knows them.
-KINDS = ("compute", "comm", "copy", "range", "part_compute", "part_comm", "part_copy", "part_idle", "call")
-_RANGE, _CALL = KINDS.index("range"), KINDS.index("call")
-_PARTS = {"compute": 4, "comm_exposed": 5, "copy_exposed": 6, "idle": 7}
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def make(asker: Asker) -> Timeline:
         *_kept(_host_marks(cut, origin, texts), MOST_HOST, _LANE, "host ranges and calls"),
     ]
     said = [note for _, note in marks if note]
-    block, lanes, columns = _packed([frame for frame, _ in marks])
+    block, lanes, columns = _packed([frame for frame, _ in marks], Labels(asker, cut))
     made = part(
         "timeline",
         TITLE,
@@ -87,8 +95,6 @@ def make(asker: Asker) -> Timeline:
         ],
         ops=ops.rows.height,
         left_out=said,
-        purposes=_purposes(asker),
-        threads=_threads(cut),
     )
     first = {w["rank"]: w["gpu_start_ns"] for w in ops.window if w["gpu_start_ns"] is not None}
     if any(by_rank[rank].own < start for rank, start in first.items() if rank in by_rank):
@@ -116,11 +122,8 @@ class _Texts:
         return out
 
 
-#: Lanes are numbered by rank, then what they hold, then depth of ranges, or stream.
+#: Lanes are in order of rank, then what they hold, then depth of ranges, or stream.
 _LANE = ("rank", "group", "level")
-_PART_LANE, _HOST_LANES, _RANGE_LANES, _STREAMS = range(4)
-#: Host lanes hold one thread each: its place among the rank's threads times this, plus the depth; calls are deepest.
-THREAD = 100
 
 
 def _frame(rows: pl.DataFrame, origin: int, group: int, **columns: Any) -> pl.DataFrame:
@@ -140,9 +143,9 @@ def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
     return _frame(
         rows,
         origin,
-        _STREAMS,
+        STREAMS,
         level=rows["stream"],
-        kind=rows["role"].replace_strict({k: i for i, k in enumerate(KINDS[:3])}, return_dtype=pl.Int64),
+        kind=rows["role"].replace_strict({k: i for i, k in enumerate(MARKS[:3])}, return_dtype=pl.Int64),
         name=texts.ids(rows["name"]),
         range=texts.ids(rows["range"]),
         stage=texts.ids(rows["stage"]),
@@ -154,13 +157,14 @@ def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
 def _range_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
     if rows.height == 0:
         return pl.DataFrame()
-    kind, name = _all(rows, _RANGE), texts.ids(rows["range"])
-    return _frame(rows, origin, _RANGE_LANES, level=rows["depth"], kind=kind, name=name, **_no(rows))
+    kind, name = _all(rows, MARKS.index("range")), texts.ids(rows["range"])
+    return _frame(rows, origin, RANGE_LANES, level=rows["depth"], kind=kind, name=name, **_no(rows))
 
 
 def _part_marks(rows: pl.DataFrame, origin: int) -> pl.DataFrame:
-    kind = rows["part"].replace_strict(_PARTS, return_dtype=pl.Int64)
-    return _frame(rows, origin, _PART_LANE, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
+    number = {part: len(MARKS) + k for k, part in enumerate(PARTS)}
+    kind = rows["part"].replace_strict(number, return_dtype=pl.Int64)
+    return _frame(rows, origin, PART_LANE, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
 
 
 def _host_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
@@ -170,8 +174,10 @@ def _host_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
     deep = pl.when(pl.Series(call)).then(THREAD - 1).otherwise(pl.col("depth").clip(0, THREAD - 2))
     place = (pl.col("tid").rank("dense").over("rank") - 1).cast(pl.Int64)
     level = rows.select((place * THREAD + deep).cast(pl.Int64).alias("level"))["level"]
-    kind = call.cast(pl.Int64) * (_CALL - _RANGE) + _RANGE
-    return _frame(rows, origin, _HOST_LANES, level=level, kind=kind, name=texts.ids(rows["name"]), **_no(rows))
+    kind = pl.select(
+        pl.when(pl.Series(call)).then(MARKS.index("call")).otherwise(MARKS.index("range")).cast(pl.Int64).alias("kind")
+    )["kind"]
+    return _frame(rows, origin, HOST_LANES, level=level, kind=kind, name=texts.ids(rows["name"]), **_no(rows))
 
 
 def _all(rows: pl.DataFrame, value: int) -> pl.Series:
@@ -198,7 +204,7 @@ def _kept(marks: pl.DataFrame, most: int, by: tuple[str, ...], what: str) -> lis
     return [(kept, note)]
 
 
-def _packed(frames: list[pl.DataFrame]) -> tuple[str, list[dict[str, int]], dict[str, Any]]:
+def _packed(frames: list[pl.DataFrame], labels: Labels) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
     """All marks by lane and start, as one block; where each lane begins; where each column lies."""
     names = [*_LANE, "start", "end", "kind", "name", "range", "stage", "outside", "n"]
     marks = pl.concat([f.select(names) for f in frames]).sort(*_LANE, "start", "end", maintain_order=True)
@@ -214,7 +220,14 @@ def _packed(frames: list[pl.DataFrame]) -> tuple[str, list[dict[str, int]], dict
         **{c: block.add(marks[c].to_numpy()) for c in ("kind", "name", "range", "stage", "outside", "n")},
     }
     rows = [
-        {"rank": rank, "group": group, "level": level, "first": at, "n": n}
+        {
+            "rank": rank,
+            "group": GROUPS[group],
+            "level": level,
+            "label": labels.of(rank, group, level),
+            "first": at,
+            "n": n,
+        }
         for (rank, group, level, n), at in zip(lanes.iter_rows(), first, strict=True)
     ]
     return block.text(), rows, columns
@@ -247,16 +260,3 @@ def _cut(host: Result, parts: pl.DataFrame, by_rank: dict[int, Line], origin: in
     )
     placed = drawn(rows.filter(pl.col("dur_ns") >= 0), by_rank, "common_start_ns")
     return placed.with_columns(pl.col("common_start_ns") + origin)
-
-
-def _threads(rows: pl.DataFrame) -> dict[str, list[int]]:
-    """By rank, the threads of its host lanes, in order."""
-    if rows.height == 0:
-        return {}
-    found = rows.group_by("rank").agg(pl.col("tid").unique().sort()).sort("rank")
-    return {str(rank): tids for rank, tids in found.iter_rows()}
-
-
-def _purposes(asker: Asker) -> list[dict[str, Any]]:
-    """What each stream is for, beside its number."""
-    return asker.ask("streams").rows.select("rank", "stream", "kind", "purpose").to_dicts()
