@@ -84,8 +84,8 @@ def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: 
 
 def interval(base: F64, new: F64, design: Design) -> tuple[float, float] | None:
     """The interval of the difference of two medians, new less base; None where the samples are too few for one."""
-    found = median_change(base[:, None], new[:, None], base, new, design)
-    return None if found.low is None or found.high is None else (float(found.low[0]), float(found.high[0]))
+    change = median_change(base[:, None], new[:, None], base, new, design)
+    return None if change.low is None or change.high is None else (float(change.low[0]), float(change.high[0]))
 
 
 def median_weights(total: F64) -> F64:
@@ -127,13 +127,13 @@ def _draws(columns: F64, total: F64, seed: int) -> F64:
     draws = max(_FEWEST_DRAWS, min(_DRAWS, _MOST_SAMPLES // n))
     # Some draws at a time: the memory stays small however long the run is.
     block = max(1, min(draws, _BLOCK // n))
-    found = []
+    drawn = []
     for first in range(0, draws, block):
         size = min(block, draws - first)
         place = random.integers(0, n, (size, n), dtype=np.int32) + np.arange(size)[:, None] * n
         counts = np.bincount(place.ravel(), minlength=size * n).reshape(size, n)
-        found.append(_weights(total, counts) @ columns)
-    return np.concatenate(found)
+        drawn.append(_weights(total, counts) @ columns)
+    return np.concatenate(drawn)
 
 
 def _memory(sides: list[F64]) -> F64:

@@ -59,11 +59,11 @@ def iterations(
         spans = [w for w in chosen.of(data.rank) if w.cpu_start_ns is not None and w.cpu_end_ns is not None]
         cpu = np.array([(w.cpu_end_ns or 0) - (w.cpu_start_ns or 0) for w in spans], np.int64)
         gpu = [None if w.gpu_start_ns is None else w.gpu_ns for w in spans]
-        known = np.array([g for g in gpu if g is not None], np.int64)
+        busy = np.array([g for g in gpu if g is not None], np.int64)
         starts = [w.gpu_start_ns for w in spans]
         period = [None if a is None or b is None else b - a for a, b in zip(starts, [*starts[1:], None], strict=False)]
         paced = np.array([p for p in period if p is not None], np.int64)
-        flags = _outliers(known if len(known) == len(spans) else cpu)
+        flags = _outliers(busy if len(busy) == len(spans) else cpu)
         flags[[i for i, p in enumerate(period) if p is not None]] |= _outliers(paced)
         for i, w in enumerate(spans):
             table.append(
@@ -79,7 +79,7 @@ def iterations(
                     "period_ns": period[i],
                 }
             )
-        pace = {**_percentiles("cpu", cpu), **_percentiles("gpu", known), **_percentiles("period", paced)}
+        pace = {**_percentiles("cpu", cpu), **_percentiles("gpu", busy), **_percentiles("period", paced)}
         summary.append({"rank": data.rank, "n": len(spans), **pace})
     return Result(rows(COLUMNS, table), chosen.rows(), {"pace": summary, "plot": plot}, chosen.notes)
 

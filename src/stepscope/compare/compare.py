@@ -77,12 +77,12 @@ def matched(base: Side, new: Side) -> tuple[Side, Side, Design]:
 def step_change(base: Side, new: Side, design: Design) -> Step:
     """The change of the whole step, with its interval."""
     totals = [side.samples("part", ["step"], design is RUNS)[2] for side in (base, new)]
-    found = median_change(totals[0][:, None], totals[1][:, None], totals[0], totals[1], design)
-    low, high = (None if v is None else float(v[0]) for v in (found.low, found.high))
+    change = median_change(totals[0][:, None], totals[1][:, None], totals[0], totals[1], design)
+    low, high = (None if v is None else float(v[0]) for v in (change.low, change.high))
     kind = base.runs[0].kind
     unit = "run" if design is RUNS else "capture" if kind == "whole" else kind
     return Step(
-        round(float(found.base[0])), round(float(found.new[0])), low, high, len(totals[0]), len(totals[1]), unit
+        round(float(change.base[0])), round(float(change.new[0])), low, high, len(totals[0]), len(totals[1]), unit
     )
 
 
@@ -97,7 +97,7 @@ def _rows(by: By, base: Side, new: Side, step: Step, design: Design) -> list[dic
         a, b, keys = a.transpose(0, 2, 1), b.transpose(0, 2, 1), list(PARTS)
         a_n = b_n = np.zeros((1, len(keys)))
     lengths = [side.sum(axis=2) for side in (a, b)]
-    found = median_change(lengths[0], lengths[1], a_total, b_total, design, len(keys))
+    change = median_change(lengths[0], lengths[1], a_total, b_total, design, len(keys))
     count = a.shape[2]
     split = [median_weights(total) @ side.reshape(len(side), -1) for side, total in ((a, a_total), (b, b_total))]
     if by == "rank":
@@ -111,7 +111,7 @@ def _rows(by: By, base: Side, new: Side, step: Step, design: Design) -> list[dic
             _exact(side, total).reshape(-1, count)
             for side, total in zip(split, (step.base_ns, step.new_ns), strict=True)
         ]
-    return [_row(by, key, i, exact, found, (a_n, b_n), step, base, new) for i, key in enumerate(keys)]
+    return [_row(by, key, i, exact, change, (a_n, b_n), step, base, new) for i, key in enumerate(keys)]
 
 
 def _row(
@@ -119,14 +119,14 @@ def _row(
     key: str,
     i: int,
     exact: list[I64],
-    found: MedianChange,
+    change: MedianChange,
     counts: tuple[F64, F64],
     step: Step,
     base: Side,
     new: Side,
 ) -> dict[str, Any]:
     before, after = (int(side[i].sum()) for side in exact)
-    low, high = (None if v is None else round(float(v[i])) for v in (found.low, found.high))
+    low, high = (None if v is None else round(float(v[i])) for v in (change.low, change.high))
     n = [float(np.median(side[:, i])) for side in counts]
     row: dict[str, Any] = {
         ("name" if by == "kernel" else by): int(key) if by == "rank" else key,
@@ -217,16 +217,16 @@ def _both_have_stages(base: Side, new: Side) -> None:
 
 
 def _windows(base: Side, new: Side) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for name, side in (("base", base), ("new", new)):
         for k, run in enumerate(side.runs):
             which = f"{name}, run {k + 1} of {len(side.runs)}" if len(side.runs) > 1 else name
             for w in run.window:
                 count = f" ({w['steps']} {run.kind}{'s' * (w['steps'] != 1)})" if run.kind != "whole" else ""
-                found.append(
+                rows.append(
                     {"side": name, "run": k, **w, "label": f"{which}: {w['label']}{count}", "index": 0, "count": 1}
                 )
-    return found
+    return rows
 
 
 def _shown(d: Difference) -> dict[str, str]:

@@ -32,9 +32,9 @@ class Given:
         recorded = max(p.ranks.height for p in self.profiles)  # of these ranks or not: it is a job of so many
         profiles = self.profiles if ranks is None else [p.view(ranks) for p in self.profiles]
         runs = [measure(p, spec) for p in profiles]
-        found = [about.facts_of(p, *_rule(r), r.graphs, recorded) for p, r in zip(profiles, runs, strict=True)]
+        facts = [about.facts_of(p, *_rule(r), r.graphs, recorded) for p, r in zip(profiles, runs, strict=True)]
         notes = _notes(profiles, runs)
-        if other := about.within(found):
+        if other := about.within(facts):
             notes.append(
                 Note(
                     "runs-differ",
@@ -43,7 +43,7 @@ class Given:
                 )
             )
         sources = [s for p in profiles for s in p.sources]
-        return Side(runs, found[0], about.manifest_of(self.paths), sources, notes, self.said)
+        return Side(runs, facts[0], about.manifest_of(self.paths), sources, notes, self.said)
 
 
 def _rule(run: Run) -> tuple[str, str]:
@@ -92,10 +92,10 @@ def _kinds(sides: Sides) -> set[str]:
 
 
 def _sides(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None) -> Sides:
-    found = []
+    sides = []
     for name, given in (("base", base), ("new", new)):
         try:
-            found.append(given.side(spec, ranks))
+            sides.append(given.side(spec, ranks))
         except CannotAnswer as error:
             raise CannotAnswer(f"{name}: {error.message}", error.hint) from None
-    return found[0], found[1]
+    return sides[0], sides[1]

@@ -93,15 +93,15 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
     if not profile.has("ops"):
         raise no_gpu_activity()
     parts = profile.map(_measure_part, spec)
-    found = sorted((r for part in parts for r in part), key=lambda r: r.rank)
-    if not found:
+    ranks = sorted((r for part in parts for r in part), key=lambda r: r.rank)
+    if not ranks:
         raise _without_steps(spec)
     notes = []
-    if absent := sorted(set(profile.rank_ids()) - {r.rank for r in found}):
+    if absent := sorted(set(profile.rank_ids()) - {r.rank for r in ranks}):
         notes.append(
             Note("ranks-left-out", f"{some_ranks(absent)}: no step with GPU work, left out", severity="warning")
         )
-    kept, labels = _common(found, notes)
+    kept, labels = _common(ranks, notes)
     split = pl.concat(
         r.split.with_columns(
             pl.col("step").replace_strict(
@@ -109,25 +109,25 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
             ),
             pl.lit(str(r.rank)).alias("rank"),
         ).drop_nulls("step")
-        for r, rows in zip(found, kept, strict=True)
+        for r, rows in zip(ranks, kept, strict=True)
     )
-    count = len(found)
+    count = len(ranks)
     tables: dict[str, Table] = {
         key: _table(split, key, len(labels), 1 if key == "rank" else count)
         for key in ("part", "stage", "rank", "family", "kernel")
     }
-    known = split.select("kernel", "family").unique(maintain_order=True)
-    graphs = {r.graphs for r in found if r.graphs}
+    families = split.select("kernel", "family").unique(maintain_order=True)
+    graphs = {r.graphs for r in ranks if r.graphs}
     return Run(
         labels,
-        found[0].kind,
-        found[0].period,
-        [r.rank for r in found],
+        ranks[0].kind,
+        ranks[0].period,
+        [r.rank for r in ranks],
         tables,
-        [_window(r, rows) for r, rows in zip(found, kept, strict=True)],
+        [_window(r, rows) for r, rows in zip(ranks, kept, strict=True)],
         notes,
         " and ".join(sorted(graphs)) or None,
-        dict(zip(known["kernel"].to_list(), known["family"].to_list(), strict=True)),
+        dict(zip(families["kernel"].to_list(), families["family"].to_list(), strict=True)),
     )
 
 
@@ -143,14 +143,14 @@ def _without_steps(spec: StepSpec) -> CannotAnswer:
 
 
 def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
-    found = []
+    ranks = []
     for data in ranks_of(part):
         steps = steps_of(data, spec)
         if steps is not None:
             split = _named(part, _split(data, steps.start, steps.end))
             where = (steps.kind, steps.period, steps.label, steps.start, steps.end)
-            found.append(_Rank(data.rank, data.pid, *where, split, _graphs(data)))
-    return found
+            ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data)))
+    return ranks
 
 
 def _split(data: RankData, start: I64, end: I64) -> pl.DataFrame:
@@ -171,7 +171,7 @@ def _split(data: RankData, start: I64, end: I64) -> pl.DataFrame:
 
 
 def _frame(data: RankData, stage: pl.Series, step: I64, part: I64 | int, op: I64, ns: I64, n: int) -> pl.DataFrame:
-    known = pl.Series(op != NONE)
+    of_op = pl.Series(op != NONE)
     at = np.maximum(op, 0)
     frame = pl.DataFrame(
         {
@@ -184,7 +184,7 @@ def _frame(data: RankData, stage: pl.Series, step: I64, part: I64 | int, op: I64
             "n": np.full(len(step), n, np.int64),
         }
     )
-    return frame.with_columns(pl.when(known).then("stage").otherwise(pl.lit(NO_STAGE)).alias("stage"))
+    return frame.with_columns(pl.when(of_op).then("stage").otherwise(pl.lit(NO_STAGE)).alias("stage"))
 
 
 def _inside(at: I64, start: I64, end: I64) -> tuple[I64, I64]:

@@ -79,11 +79,11 @@ def two_stages(profile: Profile) -> TwoStage:
     table = table.sort("rank", "start_ns").with_columns(
         pl.coalesce(said, pl.int_range(pl.len()).over("rank", "text")).cast(pl.Int64).alias("k")
     )
-    found = TwoStage(pl.DataFrame(), int(depth[0]) if len(depth) else None)
-    first = _process(table.filter((pl.col("stage") == 0) | pl.col("emit")), "first stage", found.notes)
-    second = _process(table.filter(pl.col("stage") == 1), "second stage", found.notes)
-    found.chunks = _chunks(first, second, found.notes)
-    return found
+    run = TwoStage(pl.DataFrame(), int(depth[0]) if len(depth) else None)
+    first = _process(table.filter((pl.col("stage") == 0) | pl.col("emit")), "first stage", run.notes)
+    second = _process(table.filter(pl.col("stage") == 1), "second stage", run.notes)
+    run.chunks = _chunks(first, second, run.notes)
+    return run
 
 
 def _process(table: pl.DataFrame, what: str, notes: list[Note]) -> pl.DataFrame:
@@ -146,17 +146,17 @@ def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.
     return table.select([c.name for c in COLUMNS])
 
 
-def figures(found: TwoStage, warmup: int) -> dict[str, Any]:
+def figures(run: TwoStage, warmup: int) -> dict[str, Any]:
     """Quantiles after warm-up, the score of the run, and what the period says."""
-    kept = _judged(found, warmup)
+    kept = _judged(run, warmup)
     if kept.height == 0:
         raise CannotAnswer(
             f"no chunk has both stages and a period after --warmup {warmup}",
             "log tA0, tA1, tRecv, tDecode, tEmit and tB0, tB1 of consecutive chunks",
         )
     summary: dict[str, Any] = {"chunks": kept.height, "warmup": warmup}
-    if found.queue_depth is not None:
-        summary["queue_depth"] = found.queue_depth
+    if run.queue_depth is not None:
+        summary["queue_depth"] = run.queue_depth
     for q in (50, 90, 99):
         at: dict[str, Any] = {
             n: _quantile(kept[n], q / 100) for n in ("period_ns", "stage0_ns", "stage1_ns", "hidden_ns")
@@ -192,19 +192,19 @@ def verdict(summary: dict[str, Any]) -> str:
     return f"partly overlapped: {text}"
 
 
-def against(mine: TwoStage, other: TwoStage, warmup: int) -> dict[str, Any]:
+def against(run: TwoStage, other: TwoStage, warmup: int) -> dict[str, Any]:
     """The other run's figures beside this one's, and whether their difference is more than noise."""
-    a, b = figures(mine, warmup), figures(other, warmup)
+    a, b = figures(run, warmup), figures(other, warmup)
     runs = {
-        run: {
+        side: {
             **{k: s.get(k) for k in ("queue_depth", "chunks")},
             **{f"{q}_period_ns": s[q]["period_ns"] for q in ("p50", "p90", "p99")},
             "overlap_score": s["overlap_score"],
         }
-        for run, s in (("this", a), ("against", b))
+        for side, s in (("this", a), ("against", b))
     }
     # Chunks of one run each: another run may differ by more.
-    periods = [_judged(run, warmup)["period_ns"].cast(pl.Float64).to_numpy() for run in (other, mine)]
+    periods = [_judged(r, warmup)["period_ns"].cast(pl.Float64).to_numpy() for r in (other, run)]
     noise = interval(periods[0], periods[1], STEPS)
     before = b["p50"]["period_ns"]
     change = a["p50"]["period_ns"] - before
@@ -232,14 +232,14 @@ def blocks(profile: Profile) -> pl.DataFrame:
     """`BLOCKS`: the share of each block, longest first."""
     table = profile.table("timers")
     table = table.with_columns(profile.names.gather(table["name"]).alias("block"))
-    found = table.group_by("block").agg(
+    shares = table.group_by("block").agg(
         pl.len().cast(pl.Int64).alias("n"),
         pl.col("dur_ns").sum().alias("total_ns"),
         pl.col("dur_ns").mean().round().cast(pl.Int64).alias("mean_ns"),
         pl.col("synchronized").any(),
     )
-    found = found.with_columns(
+    shares = shares.with_columns(
         (100.0 * pl.col("total_ns") / pl.col("total_ns").sum()).alias("share_pct"),
         pl.when("synchronized").then(pl.lit(ATTRIBUTION)).otherwise(pl.lit(TIMING)).alias("use"),
     )
-    return found.sort(["total_ns", "block"], descending=[True, False]).select([c.name for c in BLOCKS])
+    return shares.sort(["total_ns", "block"], descending=[True, False]).select([c.name for c in BLOCKS])

@@ -14,17 +14,17 @@ from stepscope.model.units import about
 
 def between_notes(profile: Profile, chosen: Windows) -> list[Note]:
     """A note where less than half of the steps' periods lies in their windows; none where windows are periods."""
-    found = [
+    short = [
         (span, period)
         for data in ranks_of(profile)
         for span, period in _periods(data, chosen)
         if 2 * span.gpu_ns < period
     ]
-    if not found:
+    if not short:
         return []
-    window, period = (sum(ns) / len(found) for ns in zip(*((w.gpu_ns, p) for w, p in found), strict=True))
-    ranks = some_ranks(sorted({w.rank for w, _ in found}))
-    means = f", means of {len(found)} windows" if len(found) > 1 else ""
+    window, period = (sum(ns) / len(short) for ns in zip(*((w.gpu_ns, p) for w, p in short), strict=True))
+    ranks = some_ranks(sorted({w.rank for w, _ in short}))
+    means = f", means of {len(short)} windows" if len(short) > 1 else ""
     return [
         Note(
             "window-is-part-of-period",

@@ -63,10 +63,10 @@ class Windows:
 
     @cached_property
     def _of_rank(self) -> dict[int, list[Window]]:
-        found: dict[int, list[Window]] = {}
+        by_rank: dict[int, list[Window]] = {}
         for w in self.spans:
-            found.setdefault(w.rank, []).append(w)
-        return found
+            by_rank.setdefault(w.rank, []).append(w)
+        return by_rank
 
 
 def by_launch(data: RankData, anchors: Anchors, k: int, period: bool) -> Window:
@@ -89,10 +89,10 @@ def _by_period(data: RankData, anchors: Anchors, k: int) -> Window:
 
 
 def whole_capture(data: RankData) -> Window:
-    every = np.arange(len(data.start), dtype=np.int64)
+    ops = np.arange(len(data.start), dtype=np.int64)
     lo, hi = data.host_span()
-    gpu = (int(data.start.min()), int(data.end.max())) if len(every) else (None, None)
-    return Window(data.rank, data.pid, WHOLE, 0, 1, lo, hi, gpu[0], gpu[1], every)
+    gpu = (int(data.start.min()), int(data.end.max())) if len(ops) else (None, None)
+    return Window(data.rank, data.pid, WHOLE, 0, 1, lo, hi, gpu[0], gpu[1], ops)
 
 
 def by_gpu_time(data: RankData, start: int, end: int) -> Window:
