@@ -77,7 +77,9 @@ function Notes({ report }: { report: Report }) {
     <section id="notes">
       <header><h2>What it rests on</h2></header>
       <ul>
-        {report.notes.map((note) => <li><Prose text={note} /></li>)}
+        {report.notes.map(({ code, severity, text }) => (
+          <li title={code}>{severity !== "info" && <b class="focus">{severity}: </b>}<Prose text={text} /></li>
+        ))}
         {report.missing.map(({ title, why }) => <li><b>{title}</b> is not in this report: <Prose text={why} /></li>)}
       </ul>
       <Command text={report.command} />

@@ -186,6 +186,14 @@ export interface Rank {
   place: string;
 }
 
+/** What a reader must know beside the figures: src/stepscope/model/note.py. */
+export interface Note {
+  code: string;
+  severity: "info" | "warning" | "loss";
+  origin: "recording" | "import" | "analysis";
+  text: string;
+}
+
 export interface Report {
   source: string;
   command: string;
@@ -201,5 +209,5 @@ export interface Report {
   };
   timeline: TimelineData | null;
   missing: { title: string; why: string }[];
-  notes: string[];
+  notes: Note[];
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from stepscope.model.note import Note
 from stepscope.render.json import plain
 from stepscope.report.gather import Report
 from stepscope.report.part import Part
@@ -44,6 +45,11 @@ def to_html(report: Report) -> str:
     )
 
 
+def _weight(note: Note) -> int:
+    """What was lost first, then what qualifies figures."""
+    return ("loss", "warning", "info").index(note.severity)
+
+
 @cache
 def _bundled(name: str) -> str:
     """A file of the bundle, which `make page` builds from page/."""
@@ -72,7 +78,7 @@ def _data(report: Report) -> dict[str, Any]:
         "parts": {p.id: _part(p) for p in (report.breakdown, *report.parts)},
         "timeline": _part(report.timeline.part) if report.timeline is not None else None,
         "missing": [{"title": m.title, "why": m.why} for m in report.missing],
-        "notes": list(map(str, report.notes)),
+        "notes": [n.data() for n in sorted(report.notes, key=_weight)],
     }
 
 
