@@ -78,7 +78,7 @@ function Notes({ report }: { report: Report }) {
       <header><h2>What it rests on</h2></header>
       <ul>
         {report.notes.map(({ code, severity, text }) => (
-          <li title={code}>{severity !== "info" && <b class="focus">{severity}: </b>}<Prose text={text} /></li>
+          <li title={code}>{severity !== "info" && <b class="focus">{severity}:{"\u00a0"}</b>}<Prose text={text} /></li>
         ))}
         {report.missing.map(({ title, why }) => <li><b>{title}</b> is not in this report: <Prose text={why} /></li>)}
       </ul>

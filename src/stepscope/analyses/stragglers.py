@@ -92,7 +92,9 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     if lone := sum(c.alone for c in compared.values()):
         notes.append(
             Note(
-                "no-peer", f"{lone} ranks have no peer that does the same work: compared by the names of their kernels"
+                "no-peer",
+                f"{lone} {'ranks have' if lone > 1 else 'rank has'} no peer that does the same work: compared by "
+                "the names of kernels",
             )
         )
     summary = {
