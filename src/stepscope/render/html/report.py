@@ -1,7 +1,7 @@
-"""The report as one page: the built bundle, the data as JSON, and the timeline's numbers. It asks no network anything.
+"""The report as one page: the built bundle, the data as JSON, and the timeline's numbers.
 
-The page's own policy (`Content-Security-Policy`) forbids every request, so that even a mistake could not make one. Data
-never becomes markup: JSON is read by the bundle, which makes text nodes of texts, and no `<` of it reaches the parser.
+Data never becomes markup: JSON is read by the bundle, which makes text nodes of texts, and no `<` of it reaches the
+parser.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from stepscope.model.note import Note
+from stepscope.render.html.shell import page
 from stepscope.render.json import plain
 from stepscope.report.gather import Report
 from stepscope.report.part import Part
 
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 #: For a browser's window, and whoever reads the file without one.
 _NO_SCRIPT = (
     "This page draws itself with JavaScript, which is turned off here. `stepscope report … -o report.md` writes the "
@@ -28,21 +28,15 @@ _NO_SCRIPT = (
 
 def to_html(report: Report) -> str:
     """The page."""
-    title = f"{report.source} · stepscope"
     block = report.timeline.block if report.timeline is not None else ""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        f'<meta name="generator" content="stepscope {escape(report.version, quote=True)}">\n'
-        f"<title>{escape(title)}</title>\n"
-        f"<style>{_bundled('report.css')}</style>\n</head>\n<body>\n"
+    body = (
         f'<div id="page"><noscript><p>{escape(_statement(report) or "")}</p>'
         f"<p>{escape(_NO_SCRIPT)}</p></noscript></div>\n"
         f'<script type="application/json" id="report">{_json(_data(report))}</script>\n'
         f'<script type="text/plain" id="block">{block}</script>\n'
-        f"<script>{_bundled('report.js')}</script>\n</body>\n</html>\n"
+        f"<script>{_bundled('report.js')}</script>"
     )
+    return page(report.source, _bundled("report.css"), body, scripts=True)
 
 
 def _weight(note: Note) -> int:

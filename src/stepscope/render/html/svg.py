@@ -1,4 +1,4 @@
-"""Pictures as SVG text: heat maps, lines, bars, histograms, trees. Colours are CSS variables of the page."""
+"""Pictures as SVG text: heat maps, lines, bars, histograms, trees. Colours are those of the palette."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from html import escape
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.units import duration, header, show
 from stepscope.nsys.recipes.picture import Bars, HeatMap, Histogram, Lines, Picture, Tree
+from stepscope.render.html.palette import SERIES
 
 WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 40
@@ -19,7 +20,7 @@ _LETTERS = 44
 #: `500.0 ms` on an axis is `500 ms`.
 _ROUND = re.compile(r"\.0+ ")
 #: More series than colours share them.
-_COLOURS = 8
+_COLOURS = len(SERIES)
 
 
 def draw(picture: Picture) -> str:
