@@ -15,8 +15,9 @@ ROOT = Path(stepscope.__file__).parent
 #: From left to right. A package may import those of the layers before its own, and itself.
 LAYERS = (
     {"errors", "progress"},
-    {"model"},
-    {"annotate", "capture", "sources", "store", "intervals", "simulate", "statistics"},
+    {"intervals"},
+    {"model", "statistics"},
+    {"annotate", "capture", "sources", "store", "simulate"},
     {"derive"},
     {"analyses"},
     {"findings", "compare", "verify", "nsys"},
@@ -44,7 +45,7 @@ ROOMS = {
 FORBIDDEN = {
     "derive": {"annotate", "capture", "sources", "store", "simulate"},
     "analyses": {"annotate", "capture", "sources", "store", "simulate"},
-    "annotate": {"model"},
+    "annotate": {"intervals", "model"},
 }
 #: Packages whose files are one thing each, and do not import each other.
 APART = ("analyses", "findings.detectors")

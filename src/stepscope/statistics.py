@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
-F64 = npt.NDArray[np.float64]
+from stepscope.intervals.arrays import F64, I64
 
 LEVEL = 0.95
 #: With fewer samples than this on a side a bootstrap of medians draws from too few values: Student's interval instead.
@@ -94,7 +93,7 @@ def median_weights(total: F64) -> F64:
     return weights
 
 
-def _weights(total: F64, counts: npt.NDArray[np.int64] | None = None) -> F64:
+def _weights(total: F64, counts: I64 | None = None) -> F64:
     """Weights of the samples, one row per set of `counts`, under which columns give the parts of the median sample."""
     n = len(total)
     if counts is None:
@@ -111,7 +110,7 @@ def _weights(total: F64, counts: npt.NDArray[np.int64] | None = None) -> F64:
     return weights
 
 
-def _share(before: npt.NDArray[np.int64], upto: npt.NDArray[np.int64], first: float, last: float) -> F64:
+def _share(before: I64, upto: I64, first: float, last: float) -> F64:
     """How much of the sorted places [first, last) each sample takes."""
     taken: F64 = np.maximum(np.minimum(upto, last) - np.maximum(before, first), 0.0) / (last - first)
     return taken

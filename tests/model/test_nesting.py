@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.model.nesting import NONE, Nesting, nest
+from stepscope.intervals.arrays import NONE
+from stepscope.model.nesting import Nesting, nest
 
 Interval = tuple[int, int, int]  # group, start, end
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import QUEUE, TAIL, UNLINKED, causes
@@ -32,12 +31,10 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
-
-I64 = npt.NDArray[np.int64]
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
@@ -290,8 +287,8 @@ def _region(
     name: str,
     figures: dict[str, int],
     length: I64,
-    launched: npt.NDArray[np.bool_],
-    graph: npt.NDArray[np.bool_],
+    launched: Mask,
+    graph: Mask,
 ) -> dict[str, Any]:
     gpu = {"compiled_ns": int(length[launched & graph].sum()), "other_ns": int(length[launched & ~graph].sum())}
     return {"rank": data.rank, "pid": data.pid, "region": name, **figures, **gpu}

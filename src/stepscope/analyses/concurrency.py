@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.partition import partition
@@ -32,13 +31,12 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, gaps, intersect, union
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.kernel_names import shorten
-from stepscope.model.nesting import NONE
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
-I64 = npt.NDArray[np.int64]
 BUSY = "busy"
 _NOTHING = Waits(*(np.empty(0, np.int64) for _ in range(5)))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
@@ -21,11 +20,9 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import covered, gaps, union
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
-
-I64 = npt.NDArray[np.int64]
 
 COLUMNS = (
     Col("rank", "rank of the process"),

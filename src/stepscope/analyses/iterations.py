@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -88,16 +88,16 @@ def _fold(label: str) -> str:
     return re.sub(r"#?\d+", "#", label)
 
 
-def _outliers(times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _outliers(times: I64) -> Mask:
     if len(times) < _FEWEST:
         return np.zeros(len(times), dtype=bool)
     low, high = np.percentile(times, [25, 75])
     fence = 3 * (high - low)
-    beyond: npt.NDArray[np.bool_] = (times < low - fence) | (times > high + fence)
+    beyond: Mask = (times < low - fence) | (times > high + fence)
     return beyond
 
 
-def _percentiles(what: str, times: npt.NDArray[np.int64]) -> dict[str, int | None]:
+def _percentiles(what: str, times: I64) -> dict[str, int | None]:
     marks = (50, 90, 99)
     if len(times) == 0:
         return {f"{what}_p{m}_ns": None for m in marks}

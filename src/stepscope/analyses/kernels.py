@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
@@ -22,6 +21,7 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
@@ -105,7 +105,7 @@ class _Names:
             }
         )
 
-    def of(self, data: RankData, ops: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> pl.DataFrame:
+    def of(self, data: RankData, ops: I64, length: I64) -> pl.DataFrame:
         """One row per op: its name's id, what the name says, and the op's time."""
         frame = pl.DataFrame({"id": data.name[ops], "comm": data.role[ops] == COMM, "ns": length})
         # A peer copy is communication by what it does, not by its name.
@@ -153,7 +153,7 @@ def _total(span: Window, frame: pl.DataFrame, shown: pl.DataFrame) -> dict[str, 
     }
 
 
-def _wanted(data: RankData, ops: npt.NDArray[np.int64], stage: str | None, range: str | None) -> npt.NDArray[np.bool_]:
+def _wanted(data: RankData, ops: I64, stage: str | None, range: str | None) -> Mask:
     wanted = np.ones(len(ops), dtype=bool)
     if stage is not None:
         wanted &= data.stage_of(ops).str.contains(stage).to_numpy()
@@ -162,10 +162,10 @@ def _wanted(data: RankData, ops: npt.NDArray[np.int64], stage: str | None, range
     return wanted
 
 
-def _lengths(data: RankData, span: Window, ops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _lengths(data: RankData, span: Window, ops: I64) -> I64:
     if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
         return data.lengths(span.gpu_start_ns, span.gpu_end_ns)[ops]
-    length: npt.NDArray[np.int64] = data.end[ops] - data.start[ops]
+    length: I64 = data.end[ops] - data.start[ops]
     return length
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.host.bound import verdict
@@ -26,13 +25,12 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.intervals import Spans, covered, union
+from stepscope.intervals.arrays import NONE, Mask
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
-from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
-I64 = npt.NDArray[np.int64]
 GRAPH = "[graph launch]"
 SLICES = 20
 
@@ -188,7 +186,7 @@ class _Queue:
         streams = np.unique(e.stream[in_window])
         return [{"stream": int(s), **self._row(e.stream == s, lo, hi, in_window)} for s in streams]
 
-    def _row(self, mine: npt.NDArray[np.bool_], lo: int, hi: int, in_window: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    def _row(self, mine: Mask, lo: int, hi: int, in_window: Mask) -> dict[str, Any]:
         depth = depth_of(self._entries, mine)
         length, pending = depth.between(lo, hi)
         full = depth.at_least(self._limit).clip(lo, hi) if self._limit else None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.flame import write_flame
@@ -27,11 +26,10 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
-I64 = npt.NDArray[np.int64]
 SEPARATOR = " > "
 #: What torch.autograd.profiler.emit_nvtx adds to the name of every op.
 _TORCH_IDS = r", (seq = \d+|op_id = \d+|sizes = .*|input_op_ids = .*).*$"
@@ -158,7 +156,7 @@ def _gpu(figures: Gpu, mine: I64, prefix: str) -> dict[str, I64]:
     }
 
 
-def _outside(data: RankData, ops: I64, start: I64, end: I64, outside: npt.NDArray[np.bool_]) -> pl.DataFrame:
+def _outside(data: RankData, ops: I64, start: I64, end: I64, outside: Mask) -> pl.DataFrame:
     if not outside.any():
         return pl.DataFrame()
     length, role = (end - start)[outside], data.role[ops[outside]]

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.pytorch import nsys_stacks as _chains
@@ -30,13 +29,11 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.kernel_names import short_names
-from stepscope.model.nesting import NONE
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
-
-I64 = npt.NDArray[np.int64]
 
 NO_FRAME = "(no frame)"
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.purpose import purpose_of, unanimous
@@ -19,11 +18,11 @@ from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
-I64 = npt.NDArray[np.int64]
 ROLES = (COMPUTE, COMM, COPY)
 
 COLUMNS = (

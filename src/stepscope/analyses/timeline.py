@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.partition import partition
@@ -30,11 +29,9 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.intervals import Spans
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
-
-I64 = npt.NDArray[np.int64]
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _WHEN = (
@@ -122,7 +119,7 @@ def _from_host(w: Window) -> Window:
     return replace(w, gpu_start_ns=min(w.cpu_start_ns, w.gpu_start_ns))
 
 
-def _shown(data: RankData, spans: list[Window]) -> tuple[I64, npt.NDArray[np.bool_]]:
+def _shown(data: RankData, spans: list[Window]) -> tuple[I64, Mask]:
     """Ops that run in a window, and which of them were launched in one."""
     runs = np.zeros(len(data.start), dtype=bool)
     inside = np.zeros(len(data.start), dtype=bool)

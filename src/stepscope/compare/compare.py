@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.compare import facts as about
 from stepscope.compare.columns import VARIANTS
@@ -16,12 +15,10 @@ from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
 from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.note import Note
 from stepscope.model.result import Result, rows
 from stepscope.statistics import PAIRS, RUNS, STEPS, Design, MedianChange, median_change, median_weights
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 MARGIN_PCT = 3.0
 TOP = 20

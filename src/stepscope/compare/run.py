@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.compare.steps import Kind, StepSpec, steps_of
@@ -20,15 +19,13 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
 from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
-from stepscope.model.nesting import NONE
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 from stepscope.model.taxonomy import COMMUNICATION
 
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 By = Literal["part", "stage", "rank", "family", "kernel"]
 
 PARTS = ("compute", "comm_exposed", "copy_exposed", "idle")

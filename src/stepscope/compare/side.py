@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.compare.facts import Facts
 from stepscope.compare.run import PARTS, Run
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import F64
 from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
 from stepscope.statistics import median_weights
-
-F64 = npt.NDArray[np.float64]
 
 
 @dataclass

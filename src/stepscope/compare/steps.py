@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import Anchors, is_chunk, marks_of, matching, recurring
 from stepscope.derive.windows.window import WHOLE, by_launch
 from stepscope.errors import BadInput
+from stepscope.intervals.arrays import I64
 
-I64 = npt.NDArray[np.int64]
 Kind = Literal["step", "chunk", "whole"]
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, Mask
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,12 @@ class Spans:
         measured: I64 = before[k] - overshoot
         return measured
 
-    def contains(self, t: I64) -> npt.NDArray[np.bool_]:
+    def contains(self, t: I64) -> Mask:
         """Whether each t lies in the set."""
         if len(self) == 0:
             return np.zeros(len(t), dtype=bool)
         k = np.searchsorted(self.start, t, side="right")
-        inside: npt.NDArray[np.bool_] = (k > 0) & (self.end[np.maximum(k - 1, 0)] > t)
+        inside: Mask = (k > 0) & (self.end[np.maximum(k - 1, 0)] > t)
         return inside
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.columns import Table
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 #: Sums and differences of two such times fit 64 bits.
 _FARTHEST = 1 << 62
@@ -28,7 +25,7 @@ _IDENTITY = {
 }
 
 
-def flaws(frame: pl.DataFrame, table: Table, processes: int, capture_ns: int | None) -> Iterator[tuple[Bools, str]]:
+def flaws(frame: pl.DataFrame, table: Table, processes: int, capture_ns: int | None) -> Iterator[tuple[Mask, str]]:
     """Rows that cannot be, and why not. A row may come more than once."""
     proc = frame["proc"]
     if frame.height and (proc.null_count() or proc.min() < 0 or proc.max() >= processes):  # type: ignore[operator]
@@ -45,7 +42,7 @@ def flaws(frame: pl.DataFrame, table: Table, processes: int, capture_ns: int | N
         yield from misplaced(start, end, limit)
 
 
-def misplaced(start: Ints, end: Ints, capture_ns: int | None) -> Iterator[tuple[Bools, str]]:
+def misplaced(start: I64, end: I64, capture_ns: int | None) -> Iterator[tuple[Mask, str]]:
     """Rows whose times cannot be."""
     far = None
     if min(start.min(), end.min()) <= -_FARTHEST or max(start.max(), end.max()) >= _FARTHEST:
@@ -66,7 +63,7 @@ def misplaced(start: Ints, end: Ints, capture_ns: int | None) -> Iterator[tuple[
         yield length > most, "whose length is more than the capture's"
 
 
-def _longest(length: Ints, capture_ns: int | None) -> int:
+def _longest(length: I64, capture_ns: int | None) -> int:
     """How long an event can be. A stated length that most events contradict is itself what is wrong."""
     if capture_ns is None or capture_ns <= 0:
         return _DAY_NS
@@ -74,7 +71,7 @@ def _longest(length: Ints, capture_ns: int | None) -> int:
     return _DAY_NS if np.count_nonzero(length > most) * 2 > len(length) else most
 
 
-def repeated(frame: pl.DataFrame, table: str) -> Bools | None:
+def repeated(frame: pl.DataFrame, table: str) -> Mask | None:
     """Rows that repeat the one before them (rows are in order), None where there are none.
 
     A launch has an id of its own, so an op or a call that is the same in all is the same. Ops of one graph share the id
@@ -102,6 +99,6 @@ def repeated(frame: pl.DataFrame, table: str) -> Bools | None:
     return mask
 
 
-def _times(column: pl.Series) -> Ints:
+def _times(column: pl.Series) -> I64:
     """As an array; rows without a time are told apart already."""
     return (column.fill_null(0) if column.null_count() else column).to_numpy()

@@ -26,7 +26,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.admission import Bools, Ints, flaws, repeated
+from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.admission import flaws, repeated
 from stepscope.model.columns import NO_NAME, Dtype, Part, Table
 from stepscope.model.labels import no_axes
 from stepscope.model.note import Note
@@ -49,7 +50,7 @@ class Door:
         self._source = source
         self._processes: pl.DataFrame | None = None
         #: by table: rows delivered, and which of them are admitted, in order (None: all, as they stand)
-        self._rows: dict[str, tuple[int, Ints | None]] = {}
+        self._rows: dict[str, tuple[int, I64 | None]] = {}
 
     @property
     def info(self) -> SourceInfo:
@@ -179,9 +180,9 @@ class Door:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _admissible(self, frame: pl.DataFrame, spec: Table) -> Ints | None:
+    def _admissible(self, frame: pl.DataFrame, spec: Table) -> I64 | None:
         """Rows that are admitted, in order; None where all are, as they stand."""
-        bad: Bools | None = None
+        bad: Mask | None = None
         for rows, why in flaws(frame, spec, self.processes().height, self.info.capture_ns):
             fresh = rows if bad is None else rows & ~bad
             self._left_out(spec, int(np.count_nonzero(fresh)), why)

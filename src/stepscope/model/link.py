@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.intervals.arrays import I64, Mask
+
 #: A lookup table costs 4 bytes per possible id: used while ids are this dense, else a sort.
 _DENSE = 8
 
@@ -18,7 +20,7 @@ _FEW = 0.1
 NO_CALL = np.uint32(0xFFFFFFFF)
 
 
-def link(op_correlation: npt.NDArray[np.int64], call_correlation: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+def link(op_correlation: I64, call_correlation: I64) -> npt.NDArray[np.uint32]:
     """Row of the call that launched each op of one process, `NO_CALL` where there is none.
 
     Ids are positive; zero or less means the profiler gave none. Of several calls with one id (a runtime call that
@@ -46,9 +48,7 @@ def link(op_correlation: npt.NDArray[np.int64], call_correlation: npt.NDArray[np
     return found
 
 
-def without_early(
-    launch: npt.NDArray[np.uint32], op_start: npt.NDArray[np.int64], call_start: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint32], int]:
+def without_early(launch: npt.NDArray[np.uint32], op_start: I64, call_start: I64) -> tuple[npt.NDArray[np.uint32], int]:
     """Launches of one process without those that began after their op did, and how many those are."""
     linked = launch != NO_CALL
     if not linked.any():
@@ -61,6 +61,6 @@ def without_early(
     return np.where(early, NO_CALL, launch), count
 
 
-def _rows(wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp] | slice:
+def _rows(wanted: Mask) -> npt.NDArray[np.intp] | slice:
     """The rows that are wanted; a slice where all are, as is usual: nothing is copied then."""
     return slice(None) if wanted.all() else np.flatnonzero(wanted)

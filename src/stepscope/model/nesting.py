@@ -14,12 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-I64 = npt.NDArray[np.int64]
-
-#: `parent` and `enclosing` of what lies in nothing.
-NONE = -1
+from stepscope.intervals.arrays import I64, NONE
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.intervals.arrays import NONE
 from stepscope.model import door, link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
 from stepscope.model.memo import Memo
@@ -247,7 +248,7 @@ class Profile:
 
     def _with_parent(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """Nest push/pop ranges per thread; start/end ranges may cross threads, and stay off the stack."""
-        parent = np.full(ranges.height, nesting.NONE, dtype=np.int64)
+        parent = np.full(ranges.height, NONE, dtype=np.int64)
         depth = np.zeros(ranges.height, dtype=np.int64)
         stacked = (ranges["kind"] == "pushpop").to_numpy()
         tid, start, end = (ranges[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
@@ -255,12 +256,12 @@ class Profile:
             rows = np.flatnonzero(stacked[first:last])
             at = first + rows
             found = nesting.nest(tid[at], start[at], end[at])
-            inside = found.parent != nesting.NONE
+            inside = found.parent != NONE
             parent[at[inside]] = rows[found.parent[inside]]
             depth[at] = found.depth()
         column = pl.Series("parent", parent)
         return ranges.with_columns(
-            pl.when(column != nesting.NONE).then(column).cast(pl.UInt32).alias("parent"),
+            pl.when(column != NONE).then(column).cast(pl.UInt32).alias("parent"),
             pl.Series("depth", depth).cast(pl.UInt16),
         )
 

@@ -8,12 +8,10 @@ marks of at least a bin's length than bins (streams may run several at once, but
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.intervals.spans import distinct
-
-I64 = npt.NDArray[np.int64]
 
 
 def thin(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[pl.DataFrame, int]:
@@ -50,7 +48,7 @@ def shares(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[pl.Data
     return pl.concat([marks.filter(pl.Series(~short)), small.select(marks.columns)]), bin_ns
 
 
-def _groups(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[npt.NDArray[np.bool_], I64, int]:
+def _groups(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[Mask, I64, int]:
     """Which marks are short, the group of each of those, and the bin: the shortest that leaves few enough."""
     start, length = marks["start"].to_numpy(), (marks["end"] - marks["start"]).to_numpy()
     of = np.zeros(marks.height, np.int64)
@@ -67,7 +65,7 @@ def _groups(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[npt.ND
         bin_ns *= 2
 
 
-def _merged(marks: pl.DataFrame, short: npt.NDArray[np.bool_], group: I64, length: I64) -> pl.DataFrame:
+def _merged(marks: pl.DataFrame, short: Mask, group: I64, length: I64) -> pl.DataFrame:
     """Long marks as they are, and one mark for each group of short ones."""
     if len(group) == 0:
         return marks

@@ -7,8 +7,8 @@ from pathlib import Path
 from stepscope.capture import watch
 from stepscope.capture.size import show_size
 from stepscope.derive.rank.data import RankData
+from stepscope.intervals.arrays import NONE
 from stepscope.model.link import EARLY_NS
-from stepscope.model.nesting import NONE
 from stepscope.model.ranks import ranks_text
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 

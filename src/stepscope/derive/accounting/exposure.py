@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.derive.windows.window import Window
 from stepscope.intervals import Spans, covered
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, Mask
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class CommOps:
     end: I64
     exposed: I64  # |c \ K|
     compute: Spans  # K, as far as these ops reach
-    barrier: npt.NDArray[np.bool_]  # in order with compute on its own stream: cannot overlap by construction
+    barrier: Mask  # in order with compute on its own stream: cannot overlap by construction
 
     @property
     def length(self) -> I64:

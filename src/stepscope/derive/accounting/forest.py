@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
 from stepscope.intervals import distinct
-from stepscope.model.nesting import NONE, nest
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.nesting import nest
 
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -77,7 +75,7 @@ class Forest:
             table += [(int(a), int(n)) for a, n in pairs.T]
         return path, table
 
-    def outermost(self) -> npt.NDArray[np.bool_]:
+    def outermost(self) -> Mask:
         """Ranges that lie in no range of the same text."""
         found = np.ones(len(self.rows), dtype=bool)
         above = self.parent.copy()
@@ -113,7 +111,7 @@ def forest(data: RankData) -> Forest:
     return Forest(rows, parent, depth, frame["name"].cast(pl.Int64).to_numpy(), start, end, self_ns)
 
 
-def launched(data: RankData, tree: Forest, ops: I64, start: I64, end: I64) -> tuple[Gpu, npt.NDArray[np.bool_]]:
+def launched(data: RankData, tree: Forest, ops: I64, start: I64, end: I64) -> tuple[Gpu, Mask]:
     """Figures of the ops that each range launched itself, and which of `ops` no range launched."""
     index = np.full(data.ranges.height, NONE, dtype=np.int64)
     index[tree.rows] = np.arange(len(tree.rows))

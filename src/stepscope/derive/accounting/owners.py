@@ -7,14 +7,12 @@ what was waited for.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.accounting.partition import Partition
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
 from stepscope.intervals import Spans, distinct
-from stepscope.model.nesting import NONE, nest
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.nesting import nest
 
 _NOWHERE = np.empty(0, np.int64)
 

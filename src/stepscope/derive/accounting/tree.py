@@ -9,17 +9,14 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import Partition
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
-
-I64 = npt.NDArray[np.int64]
 
 TREE_COLUMNS = (
     Col("rank", "rank of the process"),

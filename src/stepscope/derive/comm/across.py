@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.clock_fit import Clocks, align
@@ -21,12 +20,11 @@ from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.matching import Matched, match
 from stepscope.derive.rank.needs import no_communication
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
-
-I64 = npt.NDArray[np.int64]
 
 Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
 

@@ -10,15 +10,13 @@ An op is one row per *side*: a collective has one, a batch of sends and receives
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.kinds import ALL_TO_ALL, PARTED, RECV, SEND, SEND_RECV, kinds
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.model.nesting import NONE, nest
+from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 #: One row per side. Texts, not ids: these frames travel between processes.
 SIDES: dict[str, pl.DataType | type[pl.DataType]] = {

@@ -13,13 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.kinds import SEND_RECV, TOGETHER
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+from stepscope.intervals.arrays import F64, I64, Mask
 
 #: GPU timestamps of two processes are not comparable more finely than this.
 FLOOR_NS = 1000.0
@@ -206,7 +203,7 @@ def _solve(ends: _Ends, same: I64, component: I64) -> _Fit:
     )
 
 
-def _step(ends: _Ends, clock: I64, h: int, weight: F64, x: F64, free: npt.NDArray[np.bool_]) -> tuple[F64, F64, F64]:
+def _step(ends: _Ends, clock: I64, h: int, weight: F64, x: F64, free: Mask) -> tuple[F64, F64, F64]:
     """One weighted least-squares solution for offsets and slopes, the common ends eliminated; and its normal matrix."""
     shape = (ends.count, h)
     flat = ends.of * h + clock

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.comm.across import Across, across
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.derive.comm.communicators import Communicator, communicators
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
+from stepscope.intervals.arrays import I64
 from stepscope.model.labels import label_groups, setups
 from stepscope.model.note import Note
 from stepscope.model.ranks import ranks_text, some_ranks
-
-I64 = npt.NDArray[np.int64]
 
 _UNKNOWN = "unknown"
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.derive.rank.data import COMM, STAGE, RankData
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.labels import parse_setup
-from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 UNKNOWN, MIXED = "unknown", "mixed"
 _PIPELINE = r"pipeline send/recv"

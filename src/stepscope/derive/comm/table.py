@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
@@ -14,10 +13,9 @@ from stepscope.derive.comm.kinds import ALL_TO_ALL, bus_factors
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
+from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
-
-I64 = npt.NDArray[np.int64]
 
 
 def table_of(a: Across) -> pl.DataFrame:

@@ -10,15 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.graph.dependencies import Dependencies
 from stepscope.derive.host.idle_causes import CAUSES, TAIL, UNLINKED, Calls
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE
 
 REASONS = (*CAUSES, "stream", "event", "unknown")
 STREAM, EVENT, UNKNOWN = range(len(CAUSES), len(REASONS))

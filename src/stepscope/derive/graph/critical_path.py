@@ -25,11 +25,9 @@ from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 #: Of each communication op of a rank, the one before it on its way back, NONE without.
 _LINKS: dict[str, pl.DataType | type[pl.DataType]] = {

@@ -11,14 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import record_of
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE, Mask
 
 _OP, _RECORD, _WAIT = range(3)
 
@@ -32,13 +29,13 @@ class Dependencies:
     #: waits for events whose record is not in the trace
     unresolved: int
 
-    def latest(self, end: I64) -> tuple[I64, npt.NDArray[np.bool_]]:
+    def latest(self, end: I64) -> tuple[I64, Mask]:
         """The one of the two that ends last (NONE without either), and whether that is the event's."""
         none = np.iinfo(np.int64).min
         last = [
             np.where(d != NONE, end[np.maximum(d, 0)] if len(end) else none, none) for d in (self.stream, self.event)
         ]
-        by_event: npt.NDArray[np.bool_] = (self.event != NONE) & (last[1] > last[0])
+        by_event: Mask = (self.event != NONE) & (last[1] > last[0])
         return np.where(by_event, self.event, self.stream), by_event
 
 

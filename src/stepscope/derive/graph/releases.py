@@ -20,11 +20,8 @@ import polars as pl
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.note import Note
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
 _NEVER = np.iinfo(np.int64).min // 4

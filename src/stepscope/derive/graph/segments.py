@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.graph.releases import BY_LAUNCH, BY_NOTHING, Releases, releases
 from stepscope.derive.rank.data import COMM, COPY, RankData, ranks_of
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 KINDS = ("compute", "comm", "copy", "queue", "launch", "host", "sync")
 _COMPUTE, _COMM, _COPY, _QUEUE, _LAUNCH, _HOST, _SYNC = range(len(KINDS))

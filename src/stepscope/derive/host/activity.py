@@ -11,7 +11,8 @@ import polars as pl
 
 from stepscope.derive.host.idle_causes import HOST, Pieces
 from stepscope.derive.rank.data import RankData
-from stepscope.model.nesting import NONE, nest
+from stepscope.intervals.arrays import NONE
+from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
 #: Where nsys (`--trace=python-gil`) records the interpreter's lock, and what waiting for it is called.

@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, union
-from stepscope.model.nesting import NONE, nest
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.nesting import nest
 
 CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked")
 SYNC, ALLOC, LOAD, API, HOST, QUEUE, TAIL, UNLINKED = range(len(CAUSES))
@@ -85,7 +83,7 @@ def _plain(
     call: I64,
     tid: I64,
     next_op: I64,
-    rows: npt.NDArray[np.bool_],
+    rows: Mask,
 ) -> Pieces:
     """Pieces that need no cutting: some `rows` of the gaps.
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, intersect, union
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE, Mask
 
 #: Pending launches of a stream, the one being launched included, at which its call waits for one to start: measured on
 #: an H200 (decision 0016). Real traces agree: on an A100 (a100_lm2.7b_nvtx) 1,700 launches return just after the start
@@ -107,7 +104,7 @@ def held_up(data: RankData) -> tuple[I64, I64]:
     return call[order][final], op[order][final]
 
 
-def depth_of(found: Entries, mine: npt.NDArray[np.bool_]) -> Depth:
+def depth_of(found: Entries, mine: Mask) -> Depth:
     """Pending launches over time, of the entries that `mine` marks."""
     mine = mine & (found.started > found.called)
     edges = distinct(found.called[mine], found.started[mine])
@@ -117,7 +114,7 @@ def depth_of(found: Entries, mine: npt.NDArray[np.bool_]) -> Depth:
     return Depth(edges, np.cumsum(change)[:-1] if len(edges) else change)
 
 
-def blocked(launched: Entries, chosen: npt.NDArray[np.bool_], full: Spans, busy: Spans) -> int:
+def blocked(launched: Entries, chosen: Mask, full: Spans, busy: Spans) -> int:
     """Time in launch calls while the queue was full and the GPU at work: waiting for room, not for anything else."""
     full = intersect(full, busy)
     if len(full) == 0:

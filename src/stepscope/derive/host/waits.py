@@ -9,17 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.host.launch_queue import held_up
 from stepscope.derive.rank.cuda_calls import WAITING, Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import record_of
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from stepscope.intervals.arrays import I64, NONE, Mask
 
 #: What a call waits for: its stream or event, all of the device, or the copy that it makes.
 _ONE = (Family.STREAM_SYNC, Family.EVENT_SYNC)

@@ -12,13 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.ending import ending_sides
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,14 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.peers.thresholds import ALIKE, ALL_BUT, BEYOND_CHANCE, RECORDED_WHOLE, WORTH_A_NAME
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 #: Compute kernels of a stretch, per rank and name; `variance` is that of one kernel's time.
 KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {

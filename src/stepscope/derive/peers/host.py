@@ -15,10 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.peers.thresholds import HOST_LEAST, HOST_MUCH, HOST_SPREADS, HOST_TIMES, WORTH_A_NAME
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from stepscope.intervals.arrays import F64, Mask
 
 
 def host_excess(own: pl.DataFrame, groups: Mapping[int, str], whole: set[int], span_ns: float) -> pl.DataFrame:

@@ -9,7 +9,6 @@ before the next copy from the host.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.graph.releases import nearest_comm
@@ -17,10 +16,8 @@ from stepscope.derive.peers.compute import communications_of, kernels_of
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import NONE
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 #: Ranges around getting a batch.
 DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"

@@ -14,15 +14,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS, SLOW_LINK, WORTH_A_NAME
+from stepscope.intervals.arrays import Mask
 from stepscope.model.note import Note
-
-I64 = npt.NDArray[np.int64]
 
 #: What makes links similar.
 SIMILAR = ["kind", "bytes", "size", "hosts"]
@@ -40,7 +38,7 @@ class SlowLinks:
     host: str | None
 
 
-def transfers(a: Across, inside: npt.NDArray[np.bool_] | None = None) -> pl.DataFrame:
+def transfers(a: Across, inside: Mask | None = None) -> pl.DataFrame:
     """Whole transfers (of sides `inside`, where given): meeting, kind, bytes, size, hosts, clocks, link, took_ns."""
     source = a.matched.sides["source"].cast(pl.Int64).to_numpy()
     hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), "host")
@@ -58,7 +56,7 @@ def transfers(a: Across, inside: npt.NDArray[np.bool_] | None = None) -> pl.Data
     return table.select("meeting", *SIMILAR, "clocks", "link", "took_ns")
 
 
-def slow_links(a: Across, stretch_ns: float, inside: npt.NDArray[np.bool_] | None = None) -> SlowLinks | None:
+def slow_links(a: Across, stretch_ns: float, inside: Mask | None = None) -> SlowLinks | None:
     """The slow links of a stretch, where they cost a share of it that is worth a name."""
     table = transfers(a, inside)
     slow = _beyond(table, a.clocks.residual)

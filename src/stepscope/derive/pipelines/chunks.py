@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.purpose import purpose_of
@@ -22,11 +21,9 @@ from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, gaps, union
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.labels import parse_setup
-from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 PIPELINE = "pp_p2p"
 PHASES = ("before", "warm-up", "steady", "drain", "after")

@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, subtract, union
-from stepscope.model.nesting import NONE, Nesting, nest
+from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.nesting import Nesting, nest
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 REGION = r"^Torch-Compiled Region(?:: (\d+)/(\d+))?"
 _CALL = r"^## Call CompiledFxGraph"
@@ -58,7 +55,7 @@ class Marks:
         mine = self.tid == tid
         return union(self.start[mine], self.end[mine])
 
-    def begun(self, lo: int, hi: int) -> Bools:
+    def begun(self, lo: int, hi: int) -> Mask:
         return (self.start >= lo) & (self.start < hi)
 
 
@@ -81,7 +78,7 @@ class Compiled:
         return len(self.regions) + len(self.graphs) > 0
 
     @cached_property
-    def breaks(self) -> Bools:
+    def breaks(self) -> Mask:
         """Regions that ran another region inside.
 
         A frame runs one graph; at a graph break it goes on in Python, and what of the rest is compiled runs as regions

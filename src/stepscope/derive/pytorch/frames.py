@@ -11,9 +11,9 @@ import re
 import sys
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
+
+from stepscope.intervals.arrays import I64, Mask
 
 #: Up to here a path says where things are installed, not what they are.
 _INSTALLED = r"^.*/(?:site|dist)-packages/|^.*/lib/python3(?:\.\d+)?/"
@@ -33,8 +33,6 @@ _OP = r"^at::_ops::(\w+?)::call\b"
 _NODE = r"^torch::autograd::(?:generated::)?(\w+?(?:Backward\d*|AccumulateGrad))::apply\b"
 _ENGINE = r"^torch::autograd::Engine::evaluate_function\b"
 
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 PHASES = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZE, OTHER = range(len(PHASES))
@@ -48,7 +46,7 @@ class Callers:
     module: pl.Series  # the innermost nn.Module
     op: pl.Series  # the outermost torch op, or the backward node
     phase: I64
-    credited: Bools  # backward, by the forward op that made it
+    credited: Mask  # backward, by the forward op that made it
     stack: pl.Series | None  # all frames, outermost first, joined by `;`
 
 
@@ -57,12 +55,12 @@ def relative(files: pl.Series) -> pl.Series:
     return files.str.replace(_INSTALLED, "")
 
 
-def is_user(frames: pl.Series) -> Bools:
+def is_user(frames: pl.Series) -> Mask:
     """Whether `file(line): function` (or a relative file) is the user's code."""
     return (~frames.str.contains(_LIBRARY)).fill_null(False).to_numpy()
 
 
-def is_user_native(modules: pl.Series) -> Bools:
+def is_user_native(modules: pl.Series) -> Mask:
     return (~modules.str.contains(_NATIVE_LIBRARY)).fill_null(False).to_numpy()
 
 
@@ -72,6 +70,6 @@ def native_op(symbols: pl.Series) -> pl.Series:
     return pl.select(pl.coalesce(symbols.str.extract(_NODE), "aten::" + op)).to_series()
 
 
-def is_engine(symbols: pl.Series) -> Bools:
+def is_engine(symbols: pl.Series) -> Mask:
     """Whether the autograd engine is running a backward node here."""
     return symbols.str.contains(_ENGINE).fill_null(False).to_numpy()

@@ -7,7 +7,6 @@ Stacks of a thread of the autograd engine have no Python frames: their backward 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.pytorch.frames import (
@@ -24,9 +23,7 @@ from stepscope.derive.pytorch.frames import (
     relative,
 )
 from stepscope.derive.rank.data import RankData
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE
 
 _CALL_OF_MODULE = "torch/nn/modules/module.py"
 

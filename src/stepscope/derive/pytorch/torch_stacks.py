@@ -15,10 +15,8 @@ import polars as pl
 
 from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, MODULE, OPTIMIZE, OPTIMIZER, OTHER, Callers, is_user
 from stepscope.derive.rank.data import RankData
-from stepscope.model.nesting import NONE, nest
-
-I64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.nesting import nest
 
 _ENGINE = "autograd::engine::evaluate_function: "
 #: Host ops that wrap others and say nothing of the work.
@@ -37,12 +35,12 @@ class _Rows:
         self.nesting = nest(self.tid, self.start, end)
         self.parent = self.nesting.parent
 
-    def are(self, of_names: Bools) -> Bools:
+    def are(self, of_names: Mask) -> Mask:
         """What is true of each row's name."""
-        found: Bools = of_names[self.name] if len(self.name) else np.zeros(0, dtype=bool)
+        found: Mask = of_names[self.name] if len(self.name) else np.zeros(0, dtype=bool)
         return found
 
-    def climb(self, rows: I64, wanted: Bools) -> I64:
+    def climb(self, rows: I64, wanted: Mask) -> I64:
         """From each row to the first, itself included, that is wanted; NONE where there is none."""
         at = rows.copy()
         live = np.flatnonzero(at != NONE)
@@ -143,7 +141,7 @@ def _launch(data: RankData, ops: I64, external: I64, torch: _Rows) -> tuple[I64,
     return tid, at
 
 
-def _forward_of(torch: _Rows, nodes: Bools) -> I64:
+def _forward_of(torch: _Rows, nodes: Mask) -> I64:
     """The forward op of each row that is a backward node: the latest before it with its number, on its forward thread.
 
     An op that makes no node shares its sequence number with the next one that does: the latest is the maker. torch

@@ -9,13 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from stepscope.intervals.arrays import I64, Mask
 
 
 class Family(IntEnum):

@@ -11,11 +11,9 @@ import polars as pl
 
 from stepscope.derive.rank.ranges import RankRanges
 from stepscope.intervals import Spans, union
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.columns import ROLE
-from stepscope.model.nesting import NONE
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 #: What the trainer's stage ranges are called.
 STAGE = r"stage([1-5])_([fbw])"
@@ -63,7 +61,7 @@ class RankData(RankRanges):
         return self.ops["role"].to_physical().to_numpy()
 
     @cached_property
-    def is_kernel(self) -> npt.NDArray[np.bool_]:
+    def is_kernel(self) -> Mask:
         """Kernels and graphs, as against copies and memsets."""
         return self.ops["kind"].is_in(["kernel", "graph"]).to_numpy()
 
@@ -147,12 +145,12 @@ class RankData(RankRanges):
         tid[linked] = self.calls["tid"].cast(pl.Int64).to_numpy()[self.launch[ops[linked]]]
         return self.range_at(tid, self.launched_at[ops])
 
-    def within(self, ops: I64, pattern: str) -> npt.NDArray[np.bool_]:
+    def within(self, ops: I64, pattern: str) -> Mask:
         """Whether each op was launched within a range, at any depth, whose text matches."""
         if self.ranges.height == 0:
             return np.zeros(len(ops), dtype=bool)
         named = self.own_ranges_named(pattern)
-        inside: npt.NDArray[np.bool_] = self.ancestors_until(self.enclosing(ops), named) != NONE
+        inside: Mask = self.ancestors_until(self.enclosing(ops), named) != NONE
         return inside
 
     def stage_of(self, ops: I64, pattern: str = STAGE) -> pl.Series:
@@ -167,7 +165,7 @@ class RankData(RankRanges):
         ).to_series()
 
 
-def _stages(data: RankData, pattern: str, names: int) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+def _stages(data: RankData, pattern: str, names: int) -> tuple[pl.Series, Mask]:
     """The stage that each name of the string table speaks of, and which ranges speak of any."""
     stages = data.profile.names.str.extract_all(pattern).list.last()
     return stages, stages.is_not_null().to_numpy()[data.ranges["name"].to_numpy()]

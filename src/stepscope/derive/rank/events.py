@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE
 
 
 def record_of(syncs: pl.DataFrame) -> I64:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import NONE, Mask
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
@@ -55,7 +55,7 @@ def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[Note]:
     return notes
 
 
-def graph_launch(data: RankData) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def graph_launch(data: RankData) -> Mask:
     """Ops that a graph launch started."""
     linked = data.launch != NONE
     replayed = np.zeros(len(linked), dtype=bool)

@@ -9,11 +9,9 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.tables import RankTables
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import SETUP_PATTERN
-from stepscope.model.nesting import NONE, Nesting, nest
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from stepscope.model.nesting import Nesting, nest
 
 #: Domains of NCCL and of the profiler's own injections: their ranges say nothing about the program's structure.
 TOOL_DOMAINS = r"(?i)^(nccl|gil trace|python backtrace.*)$"

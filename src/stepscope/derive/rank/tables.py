@@ -6,14 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64
 from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile
 
-I64 = npt.NDArray[np.int64]
 P = ParamSpec("P")
 T = TypeVar("T")
 Self = TypeVar("Self", bound="RankTables")

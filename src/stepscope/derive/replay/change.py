@@ -11,12 +11,10 @@ from operator import mul
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.intervals import Spans, union
+from stepscope.intervals.arrays import F64, I64
 
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 K = TypeVar("K")
 V = TypeVar("V")
 _NOTHING: I64 = np.empty(0, np.int64)
@@ -41,7 +39,7 @@ class Change:
     host_start_earlier_ns: Mapping[int, int] = field(default_factory=dict)
     #: durations of kernels: factor by rank and name, and by rank and op
     kernel_factor: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    op_factor: Mapping[int, tuple[I64, npt.NDArray[np.float64]]] = field(default_factory=dict)
+    op_factor: Mapping[int, tuple[I64, F64]] = field(default_factory=dict)
     #: ops that follow the one before them on their stream without a gap: as if they were one
     ops_fused: Mapping[int, I64] = field(default_factory=dict)
     #: transfers take no time; with `hidden_stage`, only those of that stage

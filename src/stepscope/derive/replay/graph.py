@@ -13,18 +13,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.graph.releases import BY_ORDER, Releases, releases
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.host import Waits
 from stepscope.derive.replay.rewire import rewired
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import F64, I64, NONE, Mask
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Step(NamedTuple):
@@ -47,15 +43,15 @@ class Runs:
     event: I64  # run behind the event that it waited for
     event_lag: I64
     epoch: I64  # the host's last wait before its launches, NONE: since the beginning
-    ready: npt.NDArray[np.float64]  # from that wait's return to the end, were the launches all that matters
-    work: npt.NDArray[np.float64]
+    ready: F64  # from that wait's return to the end, were the launches all that matters
+    work: F64
     comm: I64  # the op, for communication; NONE for all other runs
     dur: I64  # of a communication, as recorded
     hidden: Mask
     wait_return: I64
     wait_for: I64  # run
     wait_lag: I64
-    wait_gap: npt.NDArray[np.float64]  # host time since the wait before it (or the beginning)
+    wait_gap: F64  # host time since the wait before it (or the beginning)
     final: I64  # runs that nothing of the step follows: it is over when all of them are
 
 
@@ -158,7 +154,7 @@ def _first(data: RankData, ops: I64, inner: tuple[I64, I64], epoch: I64, marked:
     return first
 
 
-def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> npt.NDArray[np.float64]:
+def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> F64:
     """How much longer each kernel takes."""
     factors = np.ones(len(ops))
     by_name = change.kernel_factor.get(data.rank)

@@ -7,17 +7,13 @@ launches that a full queue held up is no time of the host's: in a replay the que
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.graph.releases import Releases, wait_of
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.replay.change import Change
 from stepscope.intervals import Spans, union
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+from stepscope.intervals.arrays import F64, I64, NONE
 
 
 def _all_waits(data: RankData) -> tuple[HostWaits, I64]:

@@ -13,16 +13,12 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.graph.critical_path import Path
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.graph import Runs
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+from stepscope.intervals.arrays import F64, I64, NONE
 
 #: Nodes that are Python numbers at a time.
 _BLOCK = 1 << 16

@@ -7,7 +7,6 @@ for it, by an event recorded behind it, still does. Nothing else waits: that is 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.graph.dependencies import dependencies
@@ -15,9 +14,8 @@ from stepscope.derive.graph.releases import Releases
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import record_of
 from stepscope.derive.replay.change import Change
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE
 
-I64 = npt.NDArray[np.int64]
 _NOTHING: I64 = np.empty(0, np.int64)
 
 

@@ -20,13 +20,12 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import union
+from stepscope.intervals.arrays import I64
 
-I64 = npt.NDArray[np.int64]
 #: What a question is about by default: `chunk` where there are chunks, else the step; `step`; or `pace`, what recurs.
 Unit = Literal["chunk", "step", "pace"]
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.steps import Anchors
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 
 #: Label of a window that is all that was captured.
@@ -31,7 +31,7 @@ class Window:
     gpu_start_ns: int | None
     gpu_end_ns: int | None
     #: rows, within the rank's ops, of the ops that belong to it
-    ops: npt.NDArray[np.int64] = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
+    ops: I64 = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
     clipped: bool = False  # a --start/--end window: ops are cut at its edges
 
     @property

@@ -6,9 +6,6 @@ once it is warm. What it could give back is the step replayed with those calls n
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from stepscope.derive.host.idle_causes import ALLOC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -16,9 +13,8 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
+from stepscope.intervals.arrays import I64
 from stepscope.model.units import about
-
-I64 = npt.NDArray[np.int64]
 
 ID = "allocator-churn"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import COMPUTE, RankData
@@ -20,11 +19,10 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import CLOCK_LOW
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.units import about
 
 ID = "clock-throttling"
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 _CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"
 

@@ -13,7 +13,6 @@ from functools import reduce
 from operator import and_
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.host.idle_causes import SYNC
@@ -26,11 +25,10 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.units import about
 
 ID = "host-sync"
-I64 = npt.NDArray[np.int64]
 
 ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
 _KINDS = (

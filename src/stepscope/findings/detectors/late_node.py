@@ -14,7 +14,6 @@ from functools import reduce
 from operator import and_
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.peers.lateness import DATA
@@ -28,12 +27,11 @@ from stepscope.findings.evidence.peers import stages
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, gaps, subtract, union
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.units import about
 
 ID = "late-node"
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
     )
 
 
-def _input(data: RankData, call: I64) -> npt.NDArray[np.bool_]:
+def _input(data: RankData, call: I64) -> Mask:
     """Whether the next op launched from this call on is a copy from the host."""
     linked = np.flatnonzero(data.launch != NONE)
     order = linked[np.argsort(data.launch[linked], kind="stable")]

@@ -7,7 +7,6 @@ half as well as they could. It is an upper bound of a kind: whether the work can
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import COMPUTE
@@ -19,12 +18,11 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
 from stepscope.intervals import covered, union
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.kernel_names import short_names
 from stepscope.model.units import about
 
 ID = "low-occupancy"
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 #: Multiprocessors (AMD: compute units) by the name of the GPU; the first that matches.
 _UNITS = (

@@ -6,9 +6,6 @@ the warm-up. What it could give back is the step replayed with those calls takin
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from stepscope.derive.host.idle_causes import LOAD
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -16,10 +13,10 @@ from stepscope.findings.evidence.hosts import guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
+from stepscope.intervals.arrays import I64
 from stepscope.model.units import about
 
 ID = "module-loading"
-I64 = npt.NDArray[np.int64]
 
 
 def _loading(case: Case) -> dict[int, I64]:

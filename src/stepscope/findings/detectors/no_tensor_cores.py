@@ -8,7 +8,6 @@ paper, but what a product gains depends on its shape, so that this is a careful 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.rank.data import COMPUTE
@@ -18,11 +17,11 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import TENSOR_CORES_GAIN
+from stepscope.intervals.arrays import I64
 from stepscope.model.kernel_names import short_names
 from stepscope.model.units import about
 
 ID = "no-tensor-cores"
-I64 = npt.NDArray[np.int64]
 
 #: GPUs without tensor (or matrix) cores.
 _WITHOUT = r"(?i)\b(tesla )?(k\d0|m\d0|p4|p40|p100|gtx|titan xp?)\b|quadro [mp]"

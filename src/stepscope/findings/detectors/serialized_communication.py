@@ -17,7 +17,6 @@ The pipeline's send/recv is not counted there, since a stage needs what it recei
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.rank.data import NO_STAGE, RankData
@@ -34,7 +33,6 @@ from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.units import about
 
 ID = "serialized-communication"
-I64 = npt.NDArray[np.int64]
 
 
 def remedy(case: Case) -> Change:

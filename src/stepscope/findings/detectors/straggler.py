@@ -20,8 +20,8 @@ from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
 from stepscope.intervals import Spans, union
+from stepscope.intervals.arrays import NONE
 from stepscope.model.kernel_names import shorten
-from stepscope.model.nesting import NONE
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 

@@ -10,7 +10,6 @@ takes long per launch, are another fault (launch-bound).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -20,10 +19,10 @@ from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import TINY, TINY_PATTERN, TINY_REPEATS
 from stepscope.intervals import Spans, union
+from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.units import about
 
 ID = "tiny-kernels"
-I64 = npt.NDArray[np.int64]
 
 
 class _Stretches:
@@ -63,7 +62,7 @@ class _Stretches:
         return [Place(rank, int(self._begin[i]), int(self._end[i]), stream) for i in order.tolist()]
 
 
-def _repeated(name: I64, stretch: I64, period: int) -> npt.NDArray[np.bool_]:
+def _repeated(name: I64, stretch: I64, period: int) -> Mask:
     """Kernels that are as the one `period` before them in their stretch, many in a row."""
     same = np.zeros(len(name), dtype=bool)
     same[period:] = (name[period:] == name[:-period]) & (stretch[period:] == stretch[:-period])
@@ -73,11 +72,11 @@ def _repeated(name: I64, stretch: I64, period: int) -> npt.NDArray[np.bool_]:
     long = length >= TINY_REPEATS.value * period
     changes[edges[::2][long]] += 1
     changes[edges[1::2][long]] -= 1
-    inside: npt.NDArray[np.bool_] = np.cumsum(changes)[:-1] > 0
+    inside: Mask = np.cumsum(changes)[:-1] > 0
     return inside
 
 
-def _means(dur: I64, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def _means(dur: I64, first: Mask) -> F64:
     """By kernel: the mean of the stretch that it is in."""
     at = np.flatnonzero(first)
     count = np.diff(np.r_[at, len(dur)])

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.partition import partition
@@ -25,11 +24,8 @@ from stepscope.findings.evidence.places import places
 from stepscope.findings.finding import Confidence, Place
 from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, union
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 #: Calls that keep launches before and after them apart, beside those that wait or allocate.
 _APART = (Family.EVENT_RECORD, Family.STREAM_WAIT, Family.GRAPH_LAUNCH, Family.CAPTURE)

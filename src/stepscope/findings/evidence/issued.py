@@ -24,11 +24,8 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.evidence.parts import parts
 from stepscope.findings.thresholds import MOSTLY_EXPOSED, WAITED_AT_ONCE
-from stepscope.model.nesting import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

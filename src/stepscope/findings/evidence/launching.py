@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -22,8 +21,7 @@ from stepscope.findings.thresholds import (
     USUAL_CALL,
     USUAL_PACE,
 )
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64
 
 
 @dataclass(frozen=True)

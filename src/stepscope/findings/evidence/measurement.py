@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.rank.cuda_calls import Family
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
 from stepscope.findings.thresholds import MEASURED_COMPUTE, MEASURED_RANGES, MEASURING_SYNCS
-from stepscope.model.nesting import NONE
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, NONE
 
 
 @dataclass(frozen=True)

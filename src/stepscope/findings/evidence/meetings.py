@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import Mask
 
 
 def met(case: Case) -> Across:
@@ -24,7 +22,7 @@ def met(case: Case) -> Across:
     return across
 
 
-def in_step(case: Case) -> npt.NDArray[np.bool_]:
+def in_step(case: Case) -> Mask:
     """Which sides of the matched communication are in the step."""
     a = met(case)
     inside = np.zeros(len(a.rank), dtype=bool)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.accounting.exposure import comm_ops
@@ -22,9 +21,8 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.thresholds import UNWAITED_TRANSFERS
 from stepscope.intervals import subtract, union
+from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
-
-I64 = npt.NDArray[np.int64]
 
 WORDS = {
     "ep_a2a": "the experts' all-to-all",

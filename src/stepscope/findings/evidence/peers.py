@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.peers.compute import (
@@ -19,9 +18,8 @@ from stepscope.derive.peers.compute import (
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.intervals.arrays import I64
 from stepscope.model.labels import setups
-
-I64 = npt.NDArray[np.int64]
 
 
 def stages(case: Case) -> dict[int, str]:

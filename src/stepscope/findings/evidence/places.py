@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from stepscope.derive.rank.data import ranks_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Place
-
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64
 
 #: Moments to look at, per finding.
 PLACES = 10

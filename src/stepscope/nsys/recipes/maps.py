@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import union
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
@@ -19,8 +19,6 @@ from stepscope.nsys.recipes.spec import Mapping_, Outcome, Recipe, per_source, w
 from stepscope.nsys.reports.spec import Args, Argument
 from stepscope.nsys.reports.statistics import round1
 from stepscope.nsys.reports.view import View
-
-I64 = npt.NDArray[np.int64]
 
 BINS = Argument("bins", int, "how many bins to cut the time into", 30)
 _CUMULATIVE = Argument("cumulative", bool, "add up operations that run side by side, which can pass 100 %", False)

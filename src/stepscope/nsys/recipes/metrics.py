@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
@@ -20,8 +20,6 @@ from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, with_pid
 from stepscope.nsys.recipes.stats import counted, extremes, statistics
 from stepscope.nsys.reports.spec import Args, Argument, Rows
 from stepscope.nsys.reports.view import View
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

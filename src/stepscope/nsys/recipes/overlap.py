@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.calls import sides_of
 from stepscope.derive.rank.data import COMM, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered, union
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Bars
@@ -17,7 +17,6 @@ from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, with_pid
 from stepscope.nsys.reports.spec import Args
 from stepscope.nsys.reports.view import View
 
-I64 = npt.NDArray[np.int64]
 _TRACE = (
     *("rank", "name", "operation", "communicator", "bytes", "stream", "start_ns", "dur_ns"),
     *("compute_ns", "comm_ns", "exposed_ns", "alone_ns"),

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.ranks import ranks_text
 from stepscope.nsys.reports.statistics import round1
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
 
 #: What a quartile is: a value that occurred, or the mean of two (nsys's recipes on CUDA and the OS runtime), or
 #: interpolated between neighbours (its other ones).

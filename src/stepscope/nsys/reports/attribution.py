@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model import nesting
 from stepscope.nsys.reports.view import View, ints
-
-I64 = npt.NDArray[np.int64]
-NONE = nesting.NONE
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64
 from stepscope.nsys.reports.statistics import round1
 from stepscope.nsys.reports.view import View, ints
-
-I64 = npt.NDArray[np.int64]
 
 #: What the profiler did that kept the program from launching, under the names that nsys 2023.4 knows.
 _OVERHEAD = ("CUDA profiling data flush overhead", "CUDA profiling stop overhead", "CUDA profiling overhead")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.nsys.reports.attribution import NONE
+from stepscope.intervals.arrays import NONE
 from stepscope.nsys.reports.spec import Args, Rows
 from stepscope.nsys.reports.view import View, coded
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.intervals.arrays import NONE
 from stepscope.model import nesting
 from stepscope.nsys.reports.attribution import threads
 from stepscope.nsys.reports.cuda import times
 from stepscope.nsys.reports.spec import Args, Report, Rows, columns
 from stepscope.nsys.reports.statistics import Source, time_sum
-from stepscope.nsys.reports.tree import NONE, tree
+from stepscope.nsys.reports.tree import tree
 from stepscope.nsys.reports.view import View, ints
 
 STYLES = {"pushpop": "PushPop", "startend": "StartEnd"}

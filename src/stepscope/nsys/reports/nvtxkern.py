@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.columns import RANGE_KIND
-from stepscope.nsys.reports.attribution import I64, NONE, Attribution
+from stepscope.nsys.reports.attribution import Attribution
 from stepscope.nsys.reports.kernels import kernels
 from stepscope.nsys.reports.nvtx import STYLES
 from stepscope.nsys.reports.spec import BASE, MANGLED, Args, Report, Rows, columns

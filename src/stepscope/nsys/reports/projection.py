@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stepscope.nsys.reports.attribution import NONE, Attribution
+from stepscope.intervals.arrays import I64, NONE
+from stepscope.nsys.reports.attribution import Attribution
 from stepscope.nsys.reports.nvtx import STYLES
 from stepscope.nsys.reports.spec import Args, Report, Rows, columns
 from stepscope.nsys.reports.statistics import five, moments, round1
 from stepscope.nsys.reports.tree import Tree, tree
 from stepscope.nsys.reports.view import View, ints
 
-I64 = npt.NDArray[np.int64]
 _NEVER = np.iinfo(np.int64).max
 
 

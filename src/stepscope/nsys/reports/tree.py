@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model import nesting
-
-I64 = npt.NDArray[np.int64]
-NONE = nesting.NONE
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Tree:
         found = pl.Series(number[self.parent.clip(0)] if len(self.parent) else number)
         return found.set(pl.Series(self.parent == NONE), None)
 
-    def children(self, of: npt.NDArray[np.bool_] | None = None) -> I64:
+    def children(self, of: Mask | None = None) -> I64:
         """How many children each range has, of those in the mask."""
         up = self.parent if of is None else self.parent[of]
         return np.bincount(up[up != NONE], minlength=len(self.parent)).astype(np.int64)

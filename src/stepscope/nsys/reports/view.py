@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part
 
@@ -126,7 +126,7 @@ class View:
         pairs = pairs.with_columns(label=codes)
         return ranges.join(pairs, on=["domain", "name"], how="left", nulls_equal=True, maintain_order="left")
 
-    def range_numbers(self, ranges: pl.DataFrame) -> npt.NDArray[np.int64]:
+    def range_numbers(self, ranges: pl.DataFrame) -> I64:
         """What nsys calls these ranges: the number of their record; counted afresh where the source has none."""
         numbers = self.profile.table("ranges", detail=True)["row"].gather(ranges["position"])
         if numbers.null_count():
@@ -166,5 +166,5 @@ def coded(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     return distinct, found["code"]
 
 
-def ints(frame: pl.DataFrame, *columns: str) -> list[npt.NDArray[np.int64]]:
+def ints(frame: pl.DataFrame, *columns: str) -> list[I64]:
     return [frame[c].cast(pl.Int64).to_numpy() for c in columns]

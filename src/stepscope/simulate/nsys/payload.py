@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.simulate.trace.trace import I32, I64, SimGroup
+from stepscope.intervals.arrays import I64
+from stepscope.simulate.trace.trace import I32, SimGroup
 
 #: Ids that a library registers itself start here; NCCL adds its own number of the call.
 FIRST_SCHEMA = 1 << 24

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.simulate.trace.trace import I32, I64, SimCalls, SimOps
+from stepscope.intervals.arrays import I64
+from stepscope.simulate.trace.trace import I32, SimCalls, SimOps
 
 Rows = npt.NDArray[np.intp]
 

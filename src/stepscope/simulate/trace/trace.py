@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-I64 = npt.NDArray[np.int64]
+from stepscope.intervals.arrays import I64, Mask
+
 I32 = npt.NDArray[np.int32]
 
 #: Values of `SimOps.kind`.
@@ -75,7 +76,7 @@ class SimCalls:
     start: I64
     end: I64
     correlation: I64
-    driver: npt.NDArray[np.bool_]  # a driver call (cuLaunchKernelEx, as NCCL launches) rather than a runtime call
+    driver: Mask  # a driver call (cuLaunchKernelEx, as NCCL launches) rather than a runtime call
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.simulate.trace.trace import I64
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.simulate.truth.facts import Facts
 
 WHOLE = "(whole capture)"
@@ -124,9 +124,9 @@ def iteration_rows(f: Facts) -> list[dict[str, Any]]:
     return rows
 
 
-def _beyond(ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _beyond(ns: I64) -> Mask:
     """Beyond Tukey's outer fences."""
     low, high = np.percentile(ns, [25, 75]) if len(ns) >= _FEWEST else (-np.inf, np.inf)
     fence = 3 * (high - low)
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (ns < low - fence) | (ns > high + fence)
+    found: Mask = (ns < low - fence) | (ns > high + fence)
     return found

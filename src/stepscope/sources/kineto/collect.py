@@ -10,13 +10,14 @@ from operator import attrgetter
 import numpy as np
 import polars as pl
 
+from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.sources.kineto import comms, gpu, host, samples
 from stepscope.sources.kineto.categories import Kind, Kinds
 from stepscope.sources.kineto.decoding import decode_times
 from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import Rows
-from stepscope.sources.kineto.times import Bools, Floats, Ints, exact_nanoseconds, nanoseconds, needs_text
+from stepscope.sources.kineto.times import exact_nanoseconds, nanoseconds, needs_text
 
 _ts, _dur, _phase_and_category = attrgetter("ts"), attrgetter("dur"), attrgetter("ph", "cat")
 #: What rows are collected under until the file has been read.
@@ -145,7 +146,7 @@ def _concat(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
 
 
-def _times(ts: Floats, dur: Floats, text: bytes, kept: Bools, endless: Bools) -> tuple[Ints, Ints, Bools]:
+def _times(ts: F64, dur: F64, text: bytes, kept: Mask, endless: Mask) -> tuple[I64, I64, Mask]:
     """Times of the `kept` events of a chunk; those that are `endless` have no duration of their own."""
     if needs_text(ts, text):
         pairs = decode_times(text)

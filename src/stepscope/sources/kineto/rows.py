@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.intervals.arrays import I64
 from stepscope.sources.kineto.events import Args, Event
-from stepscope.sources.kineto.times import Ints
 
 _NO_ARGS = Args()
 _pid, _tid, _name = attrgetter("pid"), attrgetter("tid"), attrgetter("name")
@@ -23,7 +23,7 @@ _NOT_INTEGERS = (TypeError, OverflowError, pl.exceptions.PolarsError)
 class Rows:
     """Events of one kind with their times: the columns of a table are taken from here."""
 
-    def __init__(self, events: list[Event], start: Ints, end: Ints) -> None:
+    def __init__(self, events: list[Event], start: I64, end: I64) -> None:
         self.events = events
         self.args = [e.args or _NO_ARGS for e in events]
         self.start, self.end = start, end

@@ -13,11 +13,8 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from stepscope.intervals.arrays import F64, I64, Mask
 
 _EXACT_BELOW = float(2**43)
 #: Below this a float64 holds a picosecond: more decimals than three do no harm.
@@ -31,7 +28,7 @@ _MANY_DECIMALS = re.compile(rb'"ts"\s*+:\s*+"?+-?+\d++(?:\.\d{3}\d|\.?+\d*+[eE])
 _SAMPLE_BYTES = 1 << 13
 
 
-def nanoseconds(ts: Floats, dur: Floats) -> tuple[Ints, Ints, Bools]:
+def nanoseconds(ts: F64, dur: F64) -> tuple[I64, I64, Mask]:
     """Start and end in nanoseconds, and which rows are sane: finite, not negative in length, shorter than a year."""
     sane = np.isfinite(ts) & np.isfinite(dur) & (np.abs(ts) < _LATEST) & (np.abs(dur) <= _YEAR_NS / 1000)
     ts, dur = np.where(sane, ts, 0.0), np.where(sane, dur, 0.0)
@@ -43,7 +40,7 @@ def nanoseconds(ts: Floats, dur: Floats) -> tuple[Ints, Ints, Bools]:
     return start, end, sane & (dur >= 0)
 
 
-def needs_text(ts: Floats, text: bytes) -> bool:
+def needs_text(ts: F64, text: bytes) -> bool:
     """Whether float64 may have lost a nanosecond of these times, so that `exact_nanoseconds` is needed."""
     finite = ts[np.isfinite(ts)]
     if not finite.size:
@@ -63,7 +60,7 @@ def _has_many_decimals(text: bytes) -> bool:
     return _MANY_DECIMALS.search(text, 0, _SAMPLE_BYTES) is not None
 
 
-def exact_nanoseconds(pairs: list[tuple[Any, Any]]) -> tuple[Ints, Ints, Bools]:
+def exact_nanoseconds(pairs: list[tuple[Any, Any]]) -> tuple[I64, I64, Mask]:
     """`nanoseconds` of times given as decimals (or texts of them): slow, and exact at any size."""
     start, end = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
     sane = np.zeros(len(pairs), np.bool_)

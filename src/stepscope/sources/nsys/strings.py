@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope.intervals.arrays import I64
 from stepscope.sources.nsys.tables import Tables, decode, field
 
 #: Above this id a look-up array would waste memory (cut files keep the ids of the whole capture).
@@ -64,7 +65,7 @@ class Names:
         return frame.join(unique, on="text", how="left", maintain_order="left")["id"].alias(texts.name)
 
 
-def _translate(raw: npt.NDArray[np.int64], name: Callable[[int], int]) -> npt.NDArray[np.uint32]:
+def _translate(raw: I64, name: Callable[[int], int]) -> npt.NDArray[np.uint32]:
     """`name` of every value, called once per distinct value."""
     if len(raw) == 0:
         return np.empty(0, dtype=np.uint32)

@@ -1,0 +1,36 @@
+"""Arrays as all packages use them: what they are called, rows that may be none, and two integers in one."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
+
+#: The row of what is not there: the parent of a top-level range, the launch of an op that none is recorded of.
+NONE = -1
+_HALF = 1 << 31
+
+
+def take(values: npt.NDArray[T], rows: I64, default: Any) -> npt.NDArray[T]:
+    """`values[rows]`, and `default` (a value, or one for each row) where a row is NONE."""
+    there = rows != NONE
+    if len(values) == 0:  # then no row is there
+        return np.where(there, 0, default).astype(values.dtype)
+    return np.where(there, values[np.where(there, rows, 0)], default).astype(values.dtype, copy=False)
+
+
+def packed(high: npt.NDArray[np.integer[Any]] | int, low: npt.NDArray[np.integer[Any]] | int) -> I64:
+    """Two integers of 32 bits as one of 64, which sorts as the pair does: to look pairs up, or to tell them apart."""
+    key: I64 = (np.asarray(high, np.int64) << 32) + (np.asarray(low, np.int64) + _HALF)
+    return key
+
+
+def unpacked(key: I64) -> tuple[I64, I64]:
+    """The two integers."""
+    return key >> 32, (key & 0xFFFFFFFF) - _HALF
