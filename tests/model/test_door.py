@@ -95,7 +95,7 @@ def test_a_table_without_a_usable_row_is_refused() -> None:
     with pytest.raises(BadInput) as refused:
         Profile([FakeSource({"ops": [op(30, 20), op(50, 40)]})]).table("ops")
     assert str(refused.value) == (
-        "fake.sqlite: ops has no usable row among 2, but rows whose end is before the start; export or record it again"
+        "fake.sqlite: ops: none of 2 rows is usable (rows whose end is before the start); export or record it again"
     )
 
 
@@ -169,7 +169,10 @@ def test_repeated_ops_and_calls_are_left_out() -> None:
     assert behind.read("ops").frame["correlation"].to_list() == [1, 2, None, None]
     assert behind.read("calls").frame["correlation"].to_list() == [1, None]
     assert behind.read("ops", "detail").frame.height == 4
-    assert behind.quality.notes == ["ops: left out 1 row there twice", "calls: left out 1 row there twice"]
+    assert behind.quality.notes == [
+        "ops: left out 1 row that repeats another",
+        "calls: left out 1 row that repeats another",
+    ]
 
 
 def test_alike_nodes_of_one_graph_are_no_repetition() -> None:

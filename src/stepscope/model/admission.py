@@ -55,20 +55,14 @@ def misplaced(start: I64, end: I64, capture_ns: int | None) -> Iterator[tuple[Ma
     if far is not None:
         yield far, "at an impossible time (over a year from the others)"
     length = end - start
-    longest = length.max()
     if length.min() < 0:
         yield length < 0, "whose end is before the start"
-    most = _longest(length, capture_ns)
-    if longest > most:
+    most = min(2 * capture_ns + _SLACK_NS, _DAY_NS) if capture_ns else _DAY_NS
+    if length.max() > most:
+        # A stated length that most events contradict is itself what is wrong.
+        longer = length > most
+        most = most if np.count_nonzero(longer) * 2 <= len(longer) else _DAY_NS
         yield length > most, "whose length is more than the capture's"
-
-
-def _longest(length: I64, capture_ns: int | None) -> int:
-    """How long an event can be. A stated length that most events contradict is itself what is wrong."""
-    if capture_ns is None or capture_ns <= 0:
-        return _DAY_NS
-    most = min(2 * capture_ns + _SLACK_NS, _DAY_NS)
-    return _DAY_NS if np.count_nonzero(length > most) * 2 > len(length) else most
 
 
 def repeated(frame: pl.DataFrame, table: str) -> Mask | None:

@@ -188,14 +188,15 @@ class Door:
             self._left_out(spec, int(np.count_nonzero(fresh)), why)
             bad = rows if bad is None else bad | rows
             if bad.all():
-                raise BadInput(f"{self.path}: {spec.name} has no usable row among {len(bad)}, but rows {why}", _AGAIN)
+                raise BadInput(f"{self.path}: {spec.name}: none of {len(bad)} rows is usable (rows {why})", _AGAIN)
         kept = None if bad is None else np.flatnonzero(~bad)
         if (order := order_of(frame if kept is None else frame[kept], spec.name)) is not None:
             kept = order if kept is None else kept[order]
         again = repeated(frame if kept is None else frame[kept], spec.name)
         if again is None:
             return kept
-        self._left_out(spec, int(np.count_nonzero(again)), "there twice")
+        count = int(np.count_nonzero(again))
+        self._left_out(spec, count, "that repeat others" if count > 1 else "that repeats another")
         return np.flatnonzero(~again) if kept is None else kept[~again]
 
     def _left_out(self, spec: Table, count: int, why: str) -> None:

@@ -164,7 +164,7 @@ def test_ops_without_names_are_said(tmp_path: Path) -> None:
 
 def test_a_kernel_table_that_no_nsys_wrote_is_refused_in_one_line(tmp_path: Path) -> None:
     path = one_kernel(tmp_path / "a.sqlite", "yesterday", 2, 0, 7, 16777216, 5)
-    with pytest.raises(BadInput, match=r"a\.sqlite: ops has no usable row among 1, but rows without a time; export"):
+    with pytest.raises(BadInput, match=r"a\.sqlite: ops: none of 1 rows is usable \(rows without a time\); export"):
         Profile([open_sqlite(path)]).table("ops")
 
 
