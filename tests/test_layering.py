@@ -46,6 +46,8 @@ FORBIDDEN = {
     "derive": {"annotate", "capture", "sources", "store", "simulate"},
     "analyses": {"annotate", "capture", "sources", "store", "simulate"},
     "annotate": {"intervals", "model"},
+    # The truth of a simulation shares no code with what is tested against it.
+    "simulate": {"intervals", "statistics"},
 }
 #: Packages whose files are one thing each, and do not import each other.
 APART = ("analyses", "findings.detectors")

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64, Mask
 from stepscope.simulate.kineto.comms import COLLECTIVES, ProcessGroups, call_of_kernel, dtype_of
 from stepscope.simulate.kineto.json import EventList, encoded
 from stepscope.simulate.trace.hostlinks import Rows, innermost, launches
 from stepscope.simulate.trace.rankview import RankView, plain_call, setup_range
-from stepscope.simulate.trace.trace import DOMAIN_NCCL, I32, SimTrace
+from stepscope.simulate.trace.trace import DOMAIN_NCCL, I32, I64, SimTrace
 
 #: Kineto prints CUPTI's number of the API call.
 _CBID = {
@@ -42,7 +41,7 @@ class HostRows:
     start: I64
     end: I64
     tid: I32
-    is_op: Mask  # an operator (`cpu_op`) rather than an annotation
+    is_op: npt.NDArray[np.bool_]  # an operator (`cpu_op`) rather than an annotation
     args: list[str]  # further JSON members, each text beginning with a comma
     launch: Rows  # per GPU op: the row of its call, or -1
     metadata: npt.NDArray[np.object_]  # per GPU op: JSON members about its collective, or ""

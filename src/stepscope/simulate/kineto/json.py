@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64
+from stepscope.simulate.trace.trace import I64
 
 _CHUNK = 1 << 14
 _THREE_DIGITS = np.array([f"{i:03d}" for i in range(1000)], dtype=object)

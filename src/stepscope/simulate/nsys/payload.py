@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64
-from stepscope.simulate.trace.trace import I32, SimGroup
+from stepscope.simulate.trace.trace import I32, I64, SimGroup
 
 #: Ids that a library registers itself start here; NCCL adds its own number of the call.
 FIRST_SCHEMA = 1 << 24

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64
 from stepscope.simulate.nsys.file import NsysFile, building
 from stepscope.simulate.nsys.payload import PAYLOADS, REDUCTION_ENUM, REDUCTIONS, communicator_ids, encode
 from stepscope.simulate.nsys.target import describe, global_pid, global_tid
@@ -24,6 +23,7 @@ from stepscope.simulate.trace.rankview import (
 )
 from stepscope.simulate.trace.trace import (
     DOMAIN_NCCL,
+    I64,
     KERNEL,
     MEMCPY,
     MEMSET,

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64
 from stepscope.simulate.engine.rank import RankSim
 from stepscope.simulate.job.kernels import STREAM_IDS
 from stepscope.simulate.job.mesh import autograd_tid
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.programs.execute import Job
-from stepscope.simulate.trace.trace import I32, SimCalls, SimEvents, SimOps, SimRanges, SimRank, SimSyncs, SimTrace
+from stepscope.simulate.trace.trace import I32, I64, SimCalls, SimEvents, SimOps, SimRanges, SimRank, SimSyncs, SimTrace
 
 #: UTC of t=0 on the true clock (2027-01-01).
 EPOCH_NS = 1_798_761_600_000_000_000

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64
-from stepscope.simulate.trace.trace import I32, SimCalls, SimOps
+from stepscope.simulate.trace.trace import I32, I64, SimCalls, SimOps
 
 Rows = npt.NDArray[np.intp]
 

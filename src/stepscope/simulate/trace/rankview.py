@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64
-from stepscope.simulate.trace.trace import I32, SimCalls, SimEvents, SimOps, SimRanges, SimRank, SimSyncs, SimTrace
+from stepscope.simulate.trace.trace import I32, I64, SimCalls, SimEvents, SimOps, SimRanges, SimRank, SimSyncs, SimTrace
 
 Table = TypeVar("Table", SimOps, SimCalls, SimRanges, SimSyncs, SimEvents)
 

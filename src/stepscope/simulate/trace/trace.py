@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64, Mask
-
+I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
 #: Values of `SimOps.kind`.
@@ -76,7 +75,7 @@ class SimCalls:
     start: I64
     end: I64
     correlation: I64
-    driver: Mask  # a driver call (cuLaunchKernelEx, as NCCL launches) rather than a runtime call
+    driver: npt.NDArray[np.bool_]  # a driver call (cuLaunchKernelEx, as NCCL launches) rather than a runtime call
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64
 from stepscope.simulate.engine.rank import RankSim
 from stepscope.simulate.programs.assemble import bytes_of, table
+from stepscope.simulate.trace.trace import I64
 
 
 def before_on_stream(sim: RankSim) -> I64:

@@ -12,15 +12,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.intervals.arrays import I64, Mask
 from stepscope.simulate.engine.record import MAIN
 from stepscope.simulate.job.kernels import STREAM_IDS
 from stepscope.simulate.programs.assemble import by_start, bytes_of, clock, ints, local, small, table
 from stepscope.simulate.programs.execute import Job
-from stepscope.simulate.trace.trace import DOMAIN_DEFAULT, KERNEL
+from stepscope.simulate.trace.trace import DOMAIN_DEFAULT, I64, KERNEL
 
 COMPUTE, COMM, COPY = 0, 1, 2
 NO_STAGE = "(no stage)"
+Mask = npt.NDArray[np.bool_]
 _STAGE = re.compile(r"stage[1-5]_[fbw]")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64
+from stepscope.simulate.trace.trace import I64
 from stepscope.simulate.truth.facts import Facts, edges_of
 from stepscope.simulate.truth.onerank import Partition
 

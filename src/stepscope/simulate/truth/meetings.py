@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64
 from stepscope.simulate.programs.assemble import ints, table
 from stepscope.simulate.programs.execute import Job
+from stepscope.simulate.trace.trace import I64
 
 #: Bytes that nccl-tests calls the size of the operation, per byte of NCCL's message, and its bus factor, for n ranks.
 _WHOLE = {"all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}

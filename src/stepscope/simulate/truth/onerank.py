@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64, Mask
-from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, counts, edges_of
+from stepscope.simulate.trace.trace import I64
+from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, Mask, counts, edges_of
 from stepscope.simulate.truth.windows import Span
 
 _BY_AXIS = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp"}

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64
 from stepscope.simulate.job.faults import Fault
 from stepscope.simulate.programs.execute import Job
+from stepscope.simulate.trace.trace import I64
 from stepscope.simulate.truth.meetings import Meetings
 
 #: What a planted fault does to the ranks it hits.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.simulate.trace.trace import I64
 from stepscope.simulate.truth.facts import Facts
 
 WHOLE = "(whole capture)"
@@ -124,9 +124,9 @@ def iteration_rows(f: Facts) -> list[dict[str, Any]]:
     return rows
 
 
-def _beyond(ns: I64) -> Mask:
+def _beyond(ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Beyond Tukey's outer fences."""
     low, high = np.percentile(ns, [25, 75]) if len(ns) >= _FEWEST else (-np.inf, np.inf)
     fence = 3 * (high - low)
-    found: Mask = (ns < low - fence) | (ns > high + fence)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (ns < low - fence) | (ns > high + fence)
     return found
