@@ -104,3 +104,13 @@ def test_what_the_manifest_says(healthy, tmp_path, capsys):
     capsys.readouterr()
     manifest.write(tmp_path, {"scenario": {**scenario, "traced": [0, 1, 7]}, "captured": {"step_ns": times}})
     assert verified(capsys, str(tmp_path))[1]["ranks"]["ranks"] == "7"
+
+
+def test_records_that_cannot_be(healthy, capsys, tmp_path):
+    file = tmp_path / "node0.sqlite"
+    file.write_bytes((healthy / "node0.sqlite").read_bytes())
+    with sqlite3.connect(file) as db:
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = end, end = start WHERE rowid % 100 = 0")
+    status, checks, said = verified(capsys, str(file))
+    assert status == 1 and checks["records"]["status"] == "failed"
+    assert "rows whose end is before the start" in checks["records"]["found"] and "records: ops: left out" in said

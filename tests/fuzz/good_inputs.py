@@ -6,8 +6,8 @@ import gzip
 import json
 import lzma
 import sqlite3
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +20,8 @@ _DATA = Path(__file__).resolve().parents[1] / "data"
 _JOB = Scenario(schedule="1f1b", pp=2, ep=1, dp=2, layers=2, micro_batches=2, steps=3)
 #: Communication by payloads and by order; CUDA events; a rank alone.
 _REAL = ("moe4/overlapped", "payloads/overlapped", "train/eager")
+#: Larger ones are no better at finding faults, and slower.
+_SMALL = 4 << 20
 _TORCH = ("torch2.11_h200_broken", "torch2.13_broken")
 
 
@@ -60,6 +62,24 @@ def make(folder: Path) -> Good:
         log=_log(folder / "run.jsonl"),
         capture=reference_captures.unpack("alloc", "nsys", folder),
     )
+
+
+def more(good: Good, traces: Path, folder: Path) -> Good:
+    """With the small exports and traces below `traces`, each an input of its own."""
+    folder.mkdir()
+    databases, kineto = list(good.sqlite), list(good.kineto)
+    for at, file in enumerate(sorted(traces.rglob("*"))):
+        if not file.is_file() or file.stat().st_size > _SMALL:
+            continue
+        if file.suffix == ".sqlite":
+            databases.append(_loosened(file, folder / f"{at}_{file.name}"))
+        elif file.name.endswith(".json.gz") and file.stat().st_size < _SMALL // 4:
+            plain = folder / f"{at}_{file.name.removesuffix('.gz')}"
+            plain.write_bytes(gzip.decompress(file.read_bytes()))
+            with suppress(ValueError):  # a trace that is broken already
+                json.loads(plain.read_bytes())
+                kineto.append([plain])
+    return replace(good, sqlite=databases, kineto=kineto)
 
 
 def _loosened(source: Path, target: Path) -> Path:

@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the first one; each has the next")
     parser.add_argument("--format", action="append", choices=FORMATS, help="only these formats")
+    parser.add_argument("--more", type=Path, metavar="DIR", help="mutate the small traces below this folder, too")
     parser.add_argument("--show", type=int, default=40, help="kinds of failure to list")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="stepscope-mutants-"))
@@ -37,7 +38,7 @@ def main() -> int:
     questions: Counter[str] = Counter()
     began = time.monotonic()
     try:
-        factory = Factory(folder, given.format or FORMATS)
+        factory = Factory(folder, given.format or FORMATS, given.more)
         for seed in range(given.seed, given.seed + given.count):
             kind, said, outcome = factory.run(random.Random(seed))
             ended[kind, outcome.kind] += 1

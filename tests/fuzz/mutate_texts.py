@@ -17,7 +17,9 @@ def mutate_kineto(r: random.Random, bases: list[Path], folder: Path) -> tuple[li
     path = r.choice(paths)
     if r.random() < 0.1:
         return paths, f"{path.name}: {_damage(r, path)}"
-    content = json.loads(path.read_text("utf-8"))
+    content = json.loads(path.read_text("utf-8", "replace"), strict=False)
+    if isinstance(content, list):
+        content = {"traceEvents": content}
     said = [_event_defect(r, content) for _ in range(r.choice((1, 1, 2, 3)))]
     path.write_text(encode(content), "utf-8", errors="surrogatepass")
     return paths, f"{path.name}: {'; '.join(said)}"

@@ -24,10 +24,14 @@ _LOG = ["info", "pipeline", "setup"]
 class Factory:
     """Makes mutants below a folder of its own."""
 
-    def __init__(self, folder: Path, formats: tuple[str, ...] | list[str] = FORMATS) -> None:
+    def __init__(
+        self, folder: Path, formats: tuple[str, ...] | list[str] = FORMATS, traces: Path | None = None
+    ) -> None:
         self._folder = folder / "mutant"
         self._formats = list(formats)
         self.good = good_inputs.make(folder / "good")
+        if traces is not None:
+            self.good = good_inputs.more(self.good, traces, folder / "more")
         self._cache = folder / "cache"
 
     def run(self, r: random.Random, asked: list[str] | None = None) -> tuple[str, str, Outcome]:

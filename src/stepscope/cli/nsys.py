@@ -119,6 +119,7 @@ def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], given: 
 def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: Callable[[Order, Answer], str]) -> None:
     """Make every report. What a profile cannot answer is skipped with a line on stderr; nothing at all is a failure."""
     from stepscope import api
+    from stepscope.model.note import LEFT_OUT
     from stepscope.nsys.reports import Asker
 
     if not paths:
@@ -144,9 +145,7 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
     if refused and len(refused) == len(asked):
         raise refused[0]
     for note in profile.notes:
-        if (
-            note.code == "rows-left-out"
-        ):  # rows that nsys counts; what it says of ranks and warnings is not of these reports
+        if note.code in LEFT_OUT:  # rows that nsys counts; what it says of ranks and warnings is not of these reports
             _say(given, note)
     for reason in refused:
         _say(given, f"skipped {reason}")

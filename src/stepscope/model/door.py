@@ -202,7 +202,7 @@ class Door:
     def _left_out(self, spec: Table, count: int, why: str) -> None:
         if count:
             self.quality.note(
-                Note("rows-left-out", f"{spec.name}: left out {_rows(count)} {why}", severity="loss", origin="import")
+                Note("rows-impossible", f"{spec.name}: left out {_rows(count)} {why}", severity="loss", origin="import")
             )
 
 

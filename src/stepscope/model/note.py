@@ -60,6 +60,11 @@ class Note(str):
 #: What the profiler itself warned of.
 PROFILER_WARNING = "profiler-warning"
 
+#: Records that are no part of the answer: of other processes or times, or impossible ones.
+LEFT_OUT = ("rows-left-out", "rows-impossible")
+#: Records that no profiler should have written.
+IMPOSSIBLE = ("rows-impossible", "values-unknown")
+
 
 def folded(notes: Iterable[Note]) -> list[Note]:
     """The profiler's own warnings as one line: they matter, but not before every answer."""

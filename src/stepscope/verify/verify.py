@@ -81,6 +81,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         whole.launches(ranks),
         whole.closed(ranks, profile),
         whole.warnings(profile),
+        whole.records(profile),
         content.clock(ranks),
         content.size(files, want.max_size),
         content.slowdown(want.times, want.plain_ns),

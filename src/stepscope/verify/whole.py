@@ -11,7 +11,7 @@ from stepscope.capture.spec import NVTX_TRIGGER
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.cut_off import cut_off
-from stepscope.model.note import PROFILER_WARNING
+from stepscope.model.note import IMPOSSIBLE, PROFILER_WARNING
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
@@ -87,3 +87,12 @@ def warnings(profile: Profile) -> Check:
         return Check("profiler's own warnings", OK, "", "none", "")
     more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""
     return Check("profiler's own warnings", WARNING, "", said[0] + more, "none")
+
+
+def records(profile: Profile) -> Check:
+    """Records that can be: times in order, names and threads that exist. Others were left out, or are unknown."""
+    said = [n for n in profile.notes if n.code in IMPOSSIBLE]
+    if not said:
+        return Check("records", OK, "", "all can be", "")
+    more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""
+    return Check("records", FAILED, "", said[0] + more, "none that cannot be", "export again; else capture again")

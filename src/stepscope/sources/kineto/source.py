@@ -151,7 +151,7 @@ class _Trace:
             )
 
     def _left_out(self, what: str) -> None:
-        self.quality.note(Note("rows-left-out", f"{what} left out", severity="loss", origin="import"))
+        self.quality.note(Note("rows-impossible", f"{what} left out", severity="loss", origin="import"))
 
 
 @contextmanager
