@@ -51,11 +51,13 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
     """The `ranks` table, sorted by rank, and notes on what was inferred."""
     frames = []
     for index, source in enumerate(sources):
-        found = source.processes()
-        if found.height == 1 and found["rank"][0] is None and (n := _rank_in_name(source.path)) is not None:
-            found = found.with_columns(pl.lit(n, pl.Int32).alias("rank"), pl.lit("file name").alias("rank_from"))
+        processes = source.processes()
+        if processes.height == 1 and processes["rank"][0] is None and (n := _rank_in_name(source.path)) is not None:
+            processes = processes.with_columns(
+                pl.lit(n, pl.Int32).alias("rank"), pl.lit("file name").alias("rank_from")
+            )
         frames.append(
-            found.with_columns(
+            processes.with_columns(
                 pl.lit(index, pl.Int32).alias("source"),
                 pl.col("host").fill_null(source.path.stem.split(".")[0]),
             )
@@ -90,18 +92,18 @@ def ranks_text(ranks: Iterable[int]) -> str:
 
 def some_ranks(ranks: Iterable[int]) -> str:
     """`rank 3`, `ranks 0-3,8`: ranks as notes name them."""
-    mine = set(ranks)
-    return f"rank{'s' * (len(mine) != 1)} {ranks_text(mine)}"
+    named = set(ranks)
+    return f"rank{'s' * (len(named) != 1)} {ranks_text(named)}"
 
 
 def _rank_in_name(path: Path) -> int | None:
-    found = _IN_FILE_NAME.findall(path.name)
-    return int(found[-1]) if found else None
+    numbers = _IN_FILE_NAME.findall(path.name)
+    return int(numbers[-1]) if numbers else None
 
 
 def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:
-    known = table.filter(pl.col("rank").is_not_null())
-    twins = known.filter(pl.col("rank").is_duplicated()).sort("rank", "source", "pid")
+    stated = table.filter(pl.col("rank").is_not_null())
+    twins = stated.filter(pl.col("rank").is_duplicated()).sort("rank", "source", "pid")
     if twins.height == 0:
         return
     rank = twins["rank"][0]

@@ -71,8 +71,8 @@ def to_junit(result: Result, *, allow_inconclusive: bool = False) -> bytes:
         map(_plain, [result.summary["statement"], *result.notes])
     )
     ElementTree.indent(root)
-    found: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-    return found + b"\n"
+    xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return xml + b"\n"
 
 
 def _plain(text: str) -> str:

@@ -22,8 +22,8 @@ def pace(rows: pl.DataFrame, width: int) -> list[str]:
     most = int(timed["took"].to_numpy().max())
     room = max(_LEAST_WIDTH, width - len("rank 0000  "))
     lines = [f"each bar is {_SHOWN[what]} of one instance, full height {duration(most)}"]
-    for (rank,), mine in timed.group_by(["rank"], maintain_order=True):
-        took = _squeezed(mine["took"].to_list(), room)
+    for (rank,), of_rank in timed.group_by(["rank"], maintain_order=True):
+        took = _squeezed(of_rank["took"].to_list(), room)
         lines.append(f"rank {rank!s:<5} {''.join(_bar(t, most) for t in took)}")
     if timed.group_by("rank").len()["len"].to_numpy().max() > room:
         lines[0] = f"each bar is {_SHOWN[what]} of the slowest of several instances, full height {duration(most)}"

@@ -64,11 +64,11 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     value = np.full(len(order), NONE, dtype=np.int64)
     value[is_op] = place[row[is_op]]
     behind = np.full(records.height, NONE, dtype=np.int64)
-    known = of_wait[row[is_wait]] != NONE
+    recorded_here = of_wait[row[is_wait]] != NONE
     while True:  # each round passes events on through one more stream
         reached = _running_max(value, segment)
         behind[row[is_record]] = reached[is_record]
-        passed = np.where(known, behind[of_wait[row[is_wait]]] if records.height else NONE, NONE)
+        passed = np.where(recorded_here, behind[of_wait[row[is_wait]]] if records.height else NONE, NONE)
         if np.array_equal(passed, value[is_wait]):
             break
         value[is_wait] = passed
@@ -77,15 +77,15 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     # Waits count from the op before them on: each op begins a stretch of its own.
     stretch = np.cumsum(np.r_[False, is_op[:-1]]) + segment * (len(order) + 1) if len(order) else segment
     waited = _running_max(np.where(is_wait, value, NONE), np.unique(stretch, return_inverse=True)[1].reshape(-1))
-    found = []
+    dependency = []
     for places in (before, waited):
         op = np.full(n, NONE, dtype=np.int64)
-        mine = places[is_op]
-        op[row[is_op]] = np.where(mine != NONE, by_end[np.maximum(mine, 0)] if n else NONE, NONE)
+        place_of_op = places[is_op]
+        op[row[is_op]] = np.where(place_of_op != NONE, by_end[np.maximum(place_of_op, 0)] if n else NONE, NONE)
         late = (op != NONE) & (data.end[np.maximum(op, 0)] > data.start) if n else op != NONE
         op[late] = NONE
-        found.append(op)
-    return Dependencies(found[0], found[1], int((of_wait == NONE).sum()))
+        dependency.append(op)
+    return Dependencies(dependency[0], dependency[1], int((of_wait == NONE).sum()))
 
 
 def _with_event(syncs: pl.DataFrame, kind: str) -> I64:

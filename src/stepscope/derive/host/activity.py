@@ -19,15 +19,15 @@ from stepscope.model.profile import Profile
 _GIL_DOMAIN, _GIL_WAIT = r"(?i)^gil trace$", r"(?i)^waiting"
 
 
-def doing(profile: Profile, data: RankData, found: Pieces) -> pl.Series:
+def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     """Innermost host record at the middle of each `host` stretch, as `kind: name`; null where nothing was recorded."""
-    asked = np.flatnonzero(found.cause == HOST)
+    asked = np.flatnonzero(pieces.cause == HOST)
     records = _records(profile, data)
-    texts: list[str | None] = [None] * len(found.start)
+    texts: list[str | None] = [None] * len(pieces.start)
     if records.height and len(asked):
         start, end, tid = (records[c].cast(pl.Int64).to_numpy() for c in ("start_ns", "end_ns", "tid"))
-        middle = (found.start + found.end)[asked] // 2
-        at = nest(tid, start, end).enclosing(found.tid[asked], middle)
+        middle = (pieces.start + pieces.end)[asked] // 2
+        at = nest(tid, start, end).enclosing(pieces.tid[asked], middle)
         hit = at != NONE
         named = records["doing"].gather(at[hit]).to_list()
         for row, text in zip(asked[hit].tolist(), named, strict=True):

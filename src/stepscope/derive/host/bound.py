@@ -39,9 +39,9 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
     if span.gpu_start_ns is None or span.gpu_end_ns is None or span.gpu_ns == 0:
         return None
     parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-    found = causes(data, parts.idle)
-    length = found.end - found.start
-    idle = {name: int(length[found.cause == k].sum()) for k, name in enumerate(CAUSES)}
+    pieces = causes(data, parts.idle)
+    length = pieces.end - pieces.start
+    idle = {name: int(length[pieces.cause == k].sum()) for k, name in enumerate(CAUSES)}
     sizes = {
         "compute": parts.compute.length(),
         "comm_exposed": parts.comm_exposed.length(),
@@ -50,8 +50,8 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
         **idle,
     }
     largest = max(sizes, key=lambda k: sizes[k])
-    where, where_ns = _where(data, found)
-    gaps, longest = _gaps(found)
+    where, where_ns = _where(data, pieces)
+    gaps, longest = _gaps(pieces)
     said = HOST_BOUND if largest == "starved" and 2 * longest > sizes["starved"] else VERDICT[largest]
     key = {"rank": data.rank, "index": span.index, "window_ns": span.gpu_ns}
     found_on = {
@@ -59,8 +59,8 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
         "verdict": said,
         "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
         "starved_ns": sizes["starved"],
-        "starved_host_ns": int(length[found.cause == HOST].sum()),
-        "starved_api_ns": int(length[found.cause == API].sum()),
+        "starved_host_ns": int(length[pieces.cause == HOST].sum()),
+        "starved_api_ns": int(length[pieces.cause == API].sum()),
         "starved_gaps": gaps,
         "starved_longest_ns": longest,
         "starved_range": where,
@@ -69,24 +69,24 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
     return found_on, key | {f"{k}_ns": v for k, v in sizes.items()}
 
 
-def _gaps(found: Pieces) -> tuple[int, int]:
+def _gaps(pieces: Pieces) -> tuple[int, int]:
     """In how many gaps the GPU starved, and for how long in the longest."""
-    rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
-    gap, which = np.unique(found.next_op[rows], return_inverse=True)
+    rows = np.flatnonzero(np.isin(pieces.cause, (HOST, API)))
+    gap, which = np.unique(pieces.next_op[rows], return_inverse=True)
     total = np.zeros(len(gap), np.int64)
-    np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
+    np.add.at(total, which.reshape(-1), (pieces.end - pieces.start)[rows])
     return len(gap), int(total.max(initial=0))
 
 
-def _where(data: RankData, found: Pieces) -> tuple[str | None, int]:
+def _where(data: RankData, pieces: Pieces) -> tuple[str | None, int]:
     """The range in which the launching threads were for most of the starved time; null where they were in none."""
-    rows = np.flatnonzero(np.isin(found.cause, (HOST, API)))
+    rows = np.flatnonzero(np.isin(pieces.cause, (HOST, API)))
     if len(rows) == 0:
         return None, 0
-    at, which = np.unique(found.within[rows], return_inverse=True)
+    at, which = np.unique(pieces.within[rows], return_inverse=True)
     text = data.text_of(at)
     total = np.zeros(len(at), np.int64)
-    np.add.at(total, which.reshape(-1), (found.end - found.start)[rows])
+    np.add.at(total, which.reshape(-1), (pieces.end - pieces.start)[rows])
     by_text: dict[str | None, int] = {}
     for t, ns in zip(text.to_list(), total.tolist(), strict=True):
         by_text[t] = by_text.get(t, 0) + ns

@@ -121,8 +121,8 @@ class Calls:
         """Cut disjoint stretches, each on a thread, at the edges of that thread's innermost calls."""
         parts: list[Pieces] = []
         for thread in np.unique(tid):
-            mine = tid == thread
-            parts.append(self._on_thread(int(thread), start[mine], end[mine], next_op[mine]))
+            here = tid == thread
+            parts.append(self._on_thread(int(thread), start[here], end[here], next_op[here]))
         if not parts:
             return _nothing()
         return Pieces(*(np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)))
@@ -138,9 +138,9 @@ class Calls:
         inside = wanted.contains(at)
         at, stop = at[inside], edges[1:][inside]
         zero = np.zeros(len(rows), np.int64)
-        found = nest(zero, self._start[rows], self._end[rows]).enclosing(np.zeros(len(at), np.int64), at)
+        innermost = nest(zero, self._start[rows], self._end[rows]).enclosing(np.zeros(len(at), np.int64), at)
         call = np.full(len(at), NONE, dtype=np.int64)
-        call[found != NONE] = rows[found[found != NONE]]
+        call[innermost != NONE] = rows[innermost[innermost != NONE]]
         cause = np.where(call != NONE, self._cause[np.maximum(call, 0)] if len(self._cause) else HOST, HOST)
         order = np.argsort(start, kind="stable")
         gap = order[np.searchsorted(start[order], at, side="right") - 1] if len(at) else np.empty(0, np.int64)

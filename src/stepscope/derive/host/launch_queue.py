@@ -104,13 +104,13 @@ def held_up(data: RankData) -> tuple[I64, I64]:
     return call[order][final], op[order][final]
 
 
-def depth_of(found: Entries, mine: Mask) -> Depth:
-    """Pending launches over time, of the entries that `mine` marks."""
-    mine = mine & (found.started > found.called)
-    edges = distinct(found.called[mine], found.started[mine])
+def depth_of(launched: Entries, chosen: Mask) -> Depth:
+    """Pending launches over time, of the `chosen` entries."""
+    chosen = chosen & (launched.started > launched.called)
+    edges = distinct(launched.called[chosen], launched.started[chosen])
     change = np.zeros(len(edges), np.int64)
-    np.add.at(change, np.searchsorted(edges, found.called[mine]), 1)
-    np.add.at(change, np.searchsorted(edges, found.started[mine]), -1)
+    np.add.at(change, np.searchsorted(edges, launched.called[chosen]), 1)
+    np.add.at(change, np.searchsorted(edges, launched.started[chosen]), -1)
     return Depth(edges, np.cumsum(change)[:-1] if len(edges) else change)
 
 

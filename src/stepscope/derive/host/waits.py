@@ -60,23 +60,23 @@ def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
     if len(calls) == 0:
         return nothing
     family = family[calls]
-    one, whole, own = np.isin(family, _ONE), np.isin(family, _ALL), family == Family.BLOCKING_COPY
+    one, whole, copies = np.isin(family, _ONE), np.isin(family, _ALL), family == Family.BLOCKING_COPY
     start, end = (data.calls[c].to_numpy()[calls] for c in ("start_ns", "end_ns"))
     stream, before = _covered(data, calls, start)
     before_all = _Latest(data, np.arange(len(data.start), dtype=np.int64))
     op = np.full(len(calls), NONE, dtype=np.int64)
     op[whole] = before_all.at(before[whole])
     for s in np.unique(stream[one & (stream != NONE)]).tolist():
-        mine = one & (stream == s)
-        op[mine] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[mine])
-    op[own] = _launched_by(data, calls[own])
+        here = one & (stream == s)
+        op[here] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[here])
+    op[copies] = _launched_by(data, calls[copies])
     if data.unlinked:  # launched before the capture, perhaps: they count if they end while the call waits
         late = _ended_in(data, start, end, data.launch == NONE)
-        known = (late != NONE) & ~own & (whole | (stream == data.stream[np.maximum(late, 0)]))
-        later = known & ((op == NONE) | (data.end[np.maximum(late, 0)] > data.end[np.maximum(op, 0)]))
+        candidate = (late != NONE) & ~copies & (whole | (stream == data.stream[np.maximum(late, 0)]))
+        later = candidate & ((op == NONE) | (data.end[np.maximum(late, 0)] > data.end[np.maximum(op, 0)]))
         op[later] = late[later]
     # Where the stream is not known, or what it should have waited for ran on: the op whose end let it go.
-    lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~own
+    lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~copies
     op[lost] = _ended_in(data, start[lost], end[lost])
     waited = (op != NONE) & (data.end[np.maximum(op, 0)] <= end)
     if held:
@@ -90,18 +90,18 @@ def _covered(data: RankData, calls: I64, start: I64) -> tuple[I64, I64]:
     syncs = data.syncs
     if syncs.height == 0:
         return stream, before
-    mine = pl.DataFrame({"correlation": data.calls["correlation"].gather(calls)}).with_row_index("at")
+    waiting = pl.DataFrame({"correlation": data.calls["correlation"].gather(calls)}).with_row_index("at")
     kinds = pl.col("kind").is_in(["stream_sync", "event_sync"])
-    told = mine.join(
+    told = waiting.join(
         syncs.with_row_index("row").filter(kinds).unique("correlation", keep="first"), on="correlation", how="inner"
     )
     at, row = told["at"].to_numpy(), told["row"].to_numpy().astype(np.int64)
     event = (told["kind"] == "event_sync").to_numpy()
     row[event] = record_of(syncs)[row[event]]  # an event stands for its record
     of = syncs["stream"].cast(pl.Int64).fill_null(NONE).to_numpy()[row]
-    known = (row != NONE) & (of != NONE)
-    stream[at[known]] = of[known]
-    event &= known
+    told_stream = (row != NONE) & (of != NONE)
+    stream[at[told_stream]] = of[told_stream]
+    event &= told_stream
     before[at[event]] = syncs["start_ns"].to_numpy()[row[event]]
     return stream, before
 
@@ -135,8 +135,8 @@ def _ended_in(data: RankData, start: I64, end: I64, only: Mask | None = None) ->
         live = live[~free[k[live]] & (data.launched_at[by_end[k[live]]] >= start[live])]
         k[live] -= 1
         live = live[k[live] >= 0]
-    found = (k >= 0) & (ends[np.maximum(k, 0)] > start) if len(ends) else np.zeros(len(k), dtype=bool)
-    return np.where(found, by_end[np.maximum(k, 0)] if len(by_end) else NONE, NONE)
+    ended = (k >= 0) & (ends[np.maximum(k, 0)] > start) if len(ends) else np.zeros(len(k), dtype=bool)
+    return np.where(ended, by_end[np.maximum(k, 0)] if len(by_end) else NONE, NONE)
 
 
 def _launched_by(data: RankData, calls: I64) -> I64:

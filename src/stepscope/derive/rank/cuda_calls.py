@@ -13,6 +13,7 @@ import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.api_names import SUFFIX
 
 
 class Family(IntEnum):
@@ -76,6 +77,6 @@ def families_of_names(names: pl.Series) -> I64:
     """The `Family` of each name."""
     family = pl.lit(int(Family.OTHER))
     for judged, stem in reversed(_TABLE):
-        pattern = rf"(?i)^(cuda|cu|hip)({stem})(_v\d+|_ptsz|_ptds)*$"
+        pattern = rf"(?i)^(cuda|cu|hip)({stem}){SUFFIX}$"
         family = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(int(judged))).otherwise(family)
     return pl.DataFrame({"name": names}).select(family.cast(pl.Int64).alias("family"))["family"].to_numpy()

@@ -25,8 +25,8 @@ def _graph_notes(profile: Profile) -> list[Note]:
 def graph_counts(data: RankData) -> tuple[int, int, int]:
     """Of one rank: graphs recorded as one op, ops that graph launches replayed, and those launches."""
     graphs = (data.ops["kind"] == "graph").to_numpy()
-    mine = graph_launch(data)
-    return int(graphs.sum()), int((mine & ~graphs).sum()), len(np.unique(data.launch[mine]))
+    replayed = graph_launch(data)
+    return int(graphs.sum()), int((replayed & ~graphs).sum()), len(np.unique(data.launch[replayed]))
 
 
 def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[Note]:

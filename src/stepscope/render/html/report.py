@@ -57,8 +57,8 @@ def _json(data: Any) -> str:
 
 
 def _statement(report: Report) -> str | None:
-    found = report.findings.data["statement"] if report.findings is not None else None
-    return str(found) if found else None
+    statement = report.findings.data["statement"] if report.findings is not None else None
+    return str(statement) if statement else None
 
 
 def _data(report: Report) -> dict[str, Any]:

@@ -117,10 +117,10 @@ def _heat_map(p: HeatMap) -> str:
     top = max((v for line in p.values for v in line if v is not None), default=0)
     most = max(100.0, float(top or 0)) if p.unit == "%" else float(top or 1)
     out = []
-    every = max(1, -(-14 // tall))
+    step = max(1, -(-14 // tall))
     for i, (label, line) in enumerate(zip(p.rows, p.values, strict=True)):
         y = _TOP + i * tall
-        if i % every == 0:
+        if i % step == 0:
             out.append(_text(left - 8, y + tall / 2 + 4, label, "end"))
         for k, value in enumerate(line):
             tip = f"{label}, from {duration(k * bin_ns)}: {'not sampled' if value is None else f'{value:g} {p.unit}'}"
@@ -155,12 +155,12 @@ def _lines(p: Lines) -> str:
     ]
     sx, sy = (right - left) / ((x1 - x0) or 1), (bottom - top - 4) / ((y1 - y0) or 1)
     for i, (label, x, y) in enumerate(p.series):
-        known = [(float(a), float(b)) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
-        points = [(left + (a - x0) * sx, bottom - (b - y0) * sy) for a, b in known]
+        values = [(float(a), float(b)) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
+        points = [(left + (a - x0) * sx, bottom - (b - y0) * sy) for a, b in values]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         out.append(f'<polyline points="{path}" class="line s{i % _COLOURS}"><title>{escape(label)}</title></polyline>')
         if len(points) <= 400:
-            for (a, b), (va, vb) in zip(points, known, strict=True):
+            for (a, b), (va, vb) in zip(points, values, strict=True):
                 tip = f"{label}: {header(p.x)} {_shown(p.x, va - base)}, {header(p.y)} {_shown(p.y, vb)}"
                 dot = f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.4" class="fill s{i % _COLOURS}">'
                 out.append(f"{dot}<title>{escape(tip)}</title></circle>")

@@ -33,16 +33,16 @@ CAUSE_NAMES = {
 
 
 def make(asker: Asker) -> Part:
-    found, options = _chosen(asker)
+    answer, options = _chosen(asker)
     causes, cause_command = _causes(asker, options)
-    rows = [{**row, "causes": causes.get(row["rank"], {})} for row in found.rows.to_dicts()]
+    rows = [{**row, "causes": causes.get(row["rank"], {})} for row in answer.rows.to_dicts()]
     made = part(
         "breakdown",
         TITLE,
         asker.command("breakdown", **options),
-        found,
+        answer,
         rows=rows,
-        summary=found.summary,
+        summary=answer.summary,
         causes=list(CAUSE_NAMES.items()),
         cause_command=cause_command,
     )
@@ -53,23 +53,23 @@ def make(asker: Asker) -> Part:
 
 def _chosen(asker: Asker) -> tuple[Result, dict[str, Any]]:
     """The window that was asked for; where none was, and most of the period lies outside it, the period."""
-    found = asker.ask("breakdown")
-    if asker.window or not any(w["count"] > 1 for w in found.window):
-        return found, {}
+    answer = asker.ask("breakdown")
+    if asker.window or not any(w["count"] > 1 for w in answer.window):
+        return answer, {}
     whole = asker.ask("breakdown", period=True)
-    if (whole.rows["window_ns"].sum() or 0) > 2 * (found.rows["window_ns"].sum() or 0):  # no GPU work: no rows
+    if (whole.rows["window_ns"].sum() or 0) > 2 * (answer.rows["window_ns"].sum() or 0):  # no GPU work: no rows
         return whole, {"period": True}
-    return found, {}
+    return answer, {}
 
 
 def _causes(asker: Asker, options: dict[str, Any]) -> tuple[dict[int, dict[str, int]], str | None]:
     """By rank, why the GPU was idle; nothing where the trace does not tell."""
     try:
-        found = asker.ask("idle", by="cause", **options)
+        answer = asker.ask("idle", by="cause", **options)
     except CannotAnswer:
         return {}, None
     causes: dict[int, dict[str, Any]] = {}
-    for row in found.rows.to_dicts():
-        mine = causes.setdefault(row["rank"], {})
-        mine[row["cause"]] = mine.get(row["cause"], 0) + row["total_ns"]
+    for row in answer.rows.to_dicts():
+        of_rank = causes.setdefault(row["rank"], {})
+        of_rank[row["cause"]] = of_rank.get(row["cause"], 0) + row["total_ns"]
     return causes, asker.command("idle", by="cause", **options)

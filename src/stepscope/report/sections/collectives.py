@@ -13,14 +13,14 @@ MOST = 12
 
 
 def make(asker: Asker) -> Part:
-    found = asker.ask("collectives", by="group")
-    rows = found.rows.sort(pl.col("wait_ns") + pl.col("transfer_ns"), descending=True, nulls_last=True)
+    answer = asker.ask("collectives", by="group")
+    rows = answer.rows.sort(pl.col("wait_ns") + pl.col("transfer_ns"), descending=True, nulls_last=True)
     return part(
         "collectives",
         TITLE,
         asker.command("collectives", by="group"),
-        found,
+        answer,
         rows=rows.head(MOST).to_dicts(),
         left_out=max(0, rows.height - MOST),
-        summary=found.summary,
+        summary=answer.summary,
     )

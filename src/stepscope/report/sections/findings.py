@@ -13,17 +13,17 @@ TITLE = "Findings"
 
 
 def make(asker: Asker) -> Part:
-    found = for_profile(asker.ask("diagnose"), asker.paths)
+    answer = for_profile(asker.ask("diagnose"), asker.paths)
     return part(
         "findings",
         TITLE,
         asker.command("diagnose"),
-        found,
-        rows=[_finding(row, found.window) for row in found.rows.to_dicts()],
-        statement=found.summary.get("statement"),
-        step_ns=found.summary.get("step_ns"),
-        clean=bool(found.summary.get("clean", not found.rows.height)),
-        skipped=found.summary.get("skipped", []),
+        answer,
+        rows=[_finding(row, answer.window) for row in answer.rows.to_dicts()],
+        statement=answer.summary.get("statement"),
+        step_ns=answer.summary.get("step_ns"),
+        clean=bool(answer.summary.get("clean", not answer.rows.height)),
+        skipped=answer.summary.get("skipped", []),
     )
 
 

@@ -14,19 +14,19 @@ TITLE = "Is communication hidden?"
 
 def make(asker: Asker) -> Part:
     by = "stage"
-    found = asker.ask("overlap")
-    if set(found.rows["stage"].to_list()) <= {NO_STAGE}:
+    answer = asker.ask("overlap")
+    if set(answer.rows["stage"].to_list()) <= {NO_STAGE}:
         by = "purpose"
-        found = asker.ask("overlap", by=by)
-    return part("overlap", TITLE, asker.command("overlap", by=by), found, by=by, rows=_over_ranks(found, by))
+        answer = asker.ask("overlap", by=by)
+    return part("overlap", TITLE, asker.command("overlap", by=by), answer, by=by, rows=_over_ranks(answer, by))
 
 
-def _over_ranks(found: Result, by: str) -> list[dict[str, object]]:
+def _over_ranks(answer: Result, by: str) -> list[dict[str, object]]:
     """The rows of all ranks as one per stage: sums, and the share that each rank hides."""
     sums = [pl.col(c).sum() for c in ("n", "comm_ns", "exposed_ns", "barrier_ns")]
     hidden = 100.0 * (1 - pl.col("exposed_ns") / pl.col("comm_ns"))
     table = (
-        found.rows.group_by(by, maintain_order=True)
+        answer.rows.group_by(by, maintain_order=True)
         .agg(*sums, pl.col("rank"), pl.col("overlap_pct").alias("each_pct"))
         .with_columns(pl.when(pl.col("comm_ns") > 0).then(hidden).alias("overlap_pct"))
         .rename({by: "key"})

@@ -24,13 +24,13 @@ KIND_NAMES = {
 
 def make(asker: Asker, by_rank: dict[int, Line]) -> Part:
     """`by_rank`: how the ranks' own times are drawn, so that chunks of different hosts line up."""
-    found = asker.ask("pipeline", by="chunk")
+    answer = asker.ask("pipeline", by="chunk")
     bubbles = asker.ask("pipeline", by="rank")
     ranks = bubbles.rows.sort("stage", "rank", nulls_last=True)
     shown = ranks
     if ranks.height > MOST_RANKS:
         shown = ranks.unique("stage", keep="first", maintain_order=True)
-    wanted = found.rows.filter(pl.col("rank").is_in(shown["rank"].implode()))
+    wanted = answer.rows.filter(pl.col("rank").is_in(shown["rank"].implode()))
     chunks = drawn(wanted, by_rank, "start_ns", "end_ns")
     kept = ("rank", "step", "kind", "mb", "part", "label", "start_ns", "end_ns", "bubble_ns", "before_ns")
     return part(

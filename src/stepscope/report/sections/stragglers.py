@@ -11,15 +11,15 @@ MOST = 32
 
 
 def make(asker: Asker) -> Part:
-    found = asker.ask("stragglers")
+    answer = asker.ask("stragglers")
     made = part(
         "stragglers",
         TITLE,
         asker.command("stragglers"),
-        found,
-        rows=found.rows.head(MOST).to_dicts(),
-        left_out=max(0, found.rows.height - MOST),
-        summary=found.summary,
+        answer,
+        rows=answer.rows.head(MOST).to_dicts(),
+        left_out=max(0, answer.rows.height - MOST),
+        summary=answer.summary,
     )
     made.windows.append("the whole capture: blame is followed over all its steps")
     return made

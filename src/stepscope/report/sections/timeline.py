@@ -238,12 +238,12 @@ def _scale(scale: Line) -> dict[str, Any]:
     return {"own": str(scale.own), "drawn": scale.common, "rate": scale.rate}
 
 
-def _windows(found: Result, rank: int, scale: Line) -> list[dict[str, Any]]:
+def _windows(measured: Result, rank: int, scale: Line) -> list[dict[str, Any]]:
     """The windows of the other figures on this rank, as they are drawn."""
-    mine = [w for w in found.window if w["rank"] == rank and w["gpu_start_ns"] is not None]
+    of_rank = [w for w in measured.window if w["rank"] == rank and w["gpu_start_ns"] is not None]
     return [
         {"start": scale.moment(w["gpu_start_ns"]), "end": scale.moment(w["gpu_end_ns"]), "label": w["label"]}
-        for w in mine
+        for w in of_rank
     ]
 
 

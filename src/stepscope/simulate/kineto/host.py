@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.model.api_names import api_name
 from stepscope.simulate.kineto.comms import COLLECTIVES, ProcessGroups, call_of_kernel, dtype_of
 from stepscope.simulate.kineto.json import EventList, encoded
 from stepscope.simulate.trace.hostlinks import Rows, innermost, launches
-from stepscope.simulate.trace.rankview import RankView, plain_call, setup_range
+from stepscope.simulate.trace.rankview import RankView, setup_range
 from stepscope.simulate.trace.trace import DOMAIN_NCCL, I32, I64, SimTrace
 
 #: Kineto prints CUPTI's number of the API call.
@@ -148,7 +149,7 @@ def write_host(events: EventList, names: list[str], one: RankView, rows: HostRow
     external = texts[inside]  # -1 is the empty text at the end
 
     used = np.unique(calls.name)
-    plain = [plain_call(n) for n in names]
+    plain = [api_name(n) for n in names]
     cbid = np.array([_CBID.get(n, 0) for n in plain])
     events.add(
         head + '{%s"cbid": %d, "correlation": %d}}',

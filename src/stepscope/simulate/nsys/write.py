@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.model.api_names import api_name
 from stepscope.simulate.nsys.file import NsysFile, building
 from stepscope.simulate.nsys.payload import PAYLOADS, REDUCTION_ENUM, REDUCTIONS, communicator_ids, encode
 from stepscope.simulate.nsys.target import describe, global_pid, global_tid
@@ -17,7 +18,6 @@ from stepscope.simulate.trace.rankview import (
     epoch_ns,
     event_ids,
     launch_of,
-    plain_call,
     setup_range,
     view,
 )
@@ -181,7 +181,7 @@ def _calls(file: NsysFile, one: RankView, names: list[str]) -> None:
 
 
 def _versioned(call: str) -> str:
-    if not call.startswith("cuda") or plain_call(call) != call:
+    if not call.startswith("cuda") or api_name(call) != call:
         return call
     return f"{call}_v{_CALL_VERSION.get(call, 3020)}"
 

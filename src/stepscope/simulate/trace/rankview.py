@@ -6,7 +6,6 @@ looks like), or the same job would answer differently from its nsys file and its
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import dataclass, fields
 from typing import NamedTuple, TypeVar
@@ -28,8 +27,6 @@ DEFAULT_EPOCH_NS = 1_798_761_600_000_000_000
 EVENT_POOL = 61
 #: The setup label is pushed this long before the first thing it encloses, and popped as long after the last.
 SETUP_MARGIN_NS = 1_000
-
-_API_VERSION = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
 
 
 @dataclass
@@ -101,11 +98,6 @@ def epoch_ns(trace: SimTrace, node: int) -> int:
 def event_ids(events: I32) -> I64:
     """CUDA event ids for ids of records: they recur, as those of a pool do."""
     return events.astype(np.int64) % EVENT_POOL + 1
-
-
-def plain_call(name: str) -> str:
-    """The name of an API call without the version that CUPTI appends: `cudaFree_v3020` is `cudaFree`."""
-    return _API_VERSION.sub("", name, count=1)
 
 
 def launch_of(kernel: str) -> Launch:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 
+from stepscope.model.api_names import api_name
 from stepscope.model.columns import API, HOST_KIND, RANGE_KIND
 from stepscope.sources.kineto.categories import Kind, host_kind
 from stepscope.sources.kineto.gpu import positive
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import Rows
 
-_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 #: Torch's annotation around each collective. Like NCCL's own NVTX domain, it says nothing about the model's code.
 NCCL_PREFIX = "nccl:"
 NCCL_DOMAIN = "NCCL"
@@ -21,7 +19,7 @@ NCCL_DOMAIN = "NCCL"
 def calls(rows: Rows, names: Names) -> pl.DataFrame:
     rows.take("rank", "external", "correlation")
     raw = rows.names()
-    plain = {name: _SUFFIX.sub("", name) for name in set(raw)}
+    plain = {name: api_name(name) for name in set(raw)}
     return pl.DataFrame(
         {
             **rows.base(),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import polars as pl
 
+from stepscope.model.api_names import api_name
 from stepscope.model.columns import OP_KIND, Part
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk
@@ -16,13 +16,6 @@ from stepscope.sources.nsys.processes import Gpus
 from stepscope.sources.nsys.stacks import python_chains
 from stepscope.sources.nsys.strings import Names
 from stepscope.sources.nsys.tables import field
-
-_SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
-
-
-def api_name(raw: str) -> str:
-    """The API's name without suffixes of version and default stream: `cudaLaunchKernel`, not `…_ptsz_v7000`."""
-    return _SUFFIX.sub("", raw)
 
 
 def read_ops(export: Export, part: Part) -> Chunk:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.model.api_names import api_name
 from stepscope.model.columns import SYNC_KIND, Part
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
 from stepscope.sources.nsys.mapping import RECORD, RUNTIME, SYNC
-from stepscope.sources.nsys.records import api_name
 from stepscope.sources.nsys.strings import Names
 
 #: By API name without its `cuda` or `cu`: nsys's own numbers changed their meaning three times.
