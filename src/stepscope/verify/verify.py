@@ -77,11 +77,11 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         about.steady(ranks),
         content.kernels(ranks, want.gpu),
         content.ranges(ranks),
+        whole.records(profile),  # before what lacks the records that were left out
         whole.cut(ranks),
         whole.launches(ranks),
         whole.closed(ranks, profile),
         whole.warnings(profile),
-        whole.records(profile),
         content.clock(ranks),
         content.size(files, want.max_size),
         content.slowdown(want.times, want.plain_ns),
