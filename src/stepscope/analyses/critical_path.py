@@ -155,6 +155,8 @@ def _notes(path: Path) -> list[Note]:
                 origin="recording",
             )
         )
+    if path.pieces.height == 0:  # a step of no length
+        return notes
     first = int(path.pieces["rank"][-1])
     own = path.begun.get(first, path.begin)
     if own - path.begin > _LATE * (path.end - path.begin):

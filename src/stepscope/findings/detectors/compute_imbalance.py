@@ -49,7 +49,7 @@ def _by_stage(case: Case) -> dict[int, list[int]]:
     """Ranks by their place in the pipeline, where all have one."""
     labels = setups(case.profile.ranks)
     stages: dict[int, list[int]] = {}
-    for rank in case.ranks if len(labels) == len(case.ranks) else ():
+    for rank in case.ranks if labels.keys() >= set(case.ranks) else ():
         stages.setdefault(labels[rank].at("pp"), []).append(rank)
     return stages
 
