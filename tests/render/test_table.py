@@ -67,8 +67,8 @@ def test_clocks_that_ran_long_are_counted_from_a_second():
 
 def test_kernel_names_lose_what_makes_them_long():
     name = "void at::native::(anonymous namespace)::fill<4, Functor<int>, std::array<char*, 1>>(int, Functor<int>)"
-    assert layout.kernel_base(name) == "fill<Functor>"
-    assert layout.kernel_base("forward chunk 4 (phase0)") == "forward chunk 4 (phase0)"
+    assert layout.bare_name(name) == "fill<Functor>"
+    assert layout.bare_name("forward chunk 4 (phase0)") == "forward chunk 4 (phase0)"
 
 
 def test_texts_that_differ_still_differ_when_cut():

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
+from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Result
 from stepscope.model.units import duration, instant
 
 #: More different windows than this are summed up.
 _MOST_LINES = 4
+#: Labels of chunks and comparisons name two ends: they get more room than a name within a sentence.
+_MOST_LABEL = 120
 
 
 def source_line(result: Result) -> str:
@@ -36,8 +39,8 @@ def window_lines(result: Result) -> list[str]:
         return [_group_line(members) for members in groups.values()]
     ranks = {w.get("rank") for w in result.window}
     return [
-        f"{len(result.window)} windows on {_ranks(ranks)}: {result.window[0].get('label')} … "
-        f"{result.window[-1].get('label')}{_gpu(result.window)}"
+        f"{len(result.window)} windows on {_ranks(ranks)}: {_label(result.window[0])} … "
+        f"{_label(result.window[-1])}{_gpu(result.window)}"
     ]
 
 
@@ -50,9 +53,13 @@ def numbers(text: str) -> set[int]:
 
 
 def _group_line(members: list[dict[str, Any]]) -> str:
-    label, index, count = (members[0].get(k) for k in ("label", "index", "count"))
+    label, index, count = _label(members[0]), *(members[0].get(k) for k in ("index", "count"))
     which = f" (#{index} of {count})" if count is not None and count > 1 else ""
     return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members)}"
+
+
+def _label(window: dict[str, Any]) -> str:
+    return short_range(str(window.get("label")), _MOST_LABEL)
 
 
 def _ranks(ranks: Iterable[int | None]) -> str:

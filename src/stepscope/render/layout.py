@@ -9,7 +9,7 @@ from functools import cached_property
 
 from rich.cells import cell_len
 
-from stepscope.model.kernel_names import kernel_base
+from stepscope.model.range_names import bare_name
 
 ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
@@ -76,7 +76,7 @@ def fit(columns: Sequence[Column], budget: int) -> int:
     for column in columns:
         column.broken = _gain(column) > 0
         if not column.number and total(columns, 2) > budget:
-            column.rename([kernel_base(c) for c in column.cells])
+            column.rename([bare_name(c) for c in column.cells])
     for gap, least in ((2, _ROOMY_TEXT), (1, LEAST_TEXT), (1, _LEAST_OF_ALL)):
         for column in columns:
             column.limit = None

@@ -22,6 +22,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import BATCH_HANDED_OVER
 from stepscope.intervals import Spans, intersect, union
+from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
 ID = "data-stall"
@@ -71,7 +72,7 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
     inside = _longest_range(host, spans) if named else None
-    said = f"most in `{inside}`" if inside else "before the copy of the next batch"
+    said = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
     what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
     return [
         Finding(

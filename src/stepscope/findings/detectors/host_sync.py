@@ -26,6 +26,7 @@ from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
 ID = "host-sync"
@@ -173,7 +174,7 @@ def _ranges(host: Host, calls: I64) -> str | None:
     if not len(texts):
         return None
     top = texts.value_counts().sort(["count", "text"], descending=[True, False])
-    return f"`{top['text'][0]}`"
+    return f"`{short_range(top['text'][0])}`"
 
 
 def _syncs(host: Host, measuring: I64 | None) -> _Syncs:

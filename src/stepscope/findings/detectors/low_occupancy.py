@@ -20,6 +20,7 @@ from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.kernel_names import short_names
+from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
 ID = "low-occupancy"
@@ -81,7 +82,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "low",
             f"they take {about(spent[worst] / case.steps)} of the step on rank {worst}, alone, with fewer blocks than "
-            f"half of its {_units(case, worst)} multiprocessors; most of it `{top}`",
+            f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}`",
             "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
             "small problems, or another stream beside them",
             ("kernels", f"--rank {worst}"),

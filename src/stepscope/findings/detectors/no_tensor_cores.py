@@ -19,6 +19,7 @@ from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import TENSOR_CORES_GAIN
 from stepscope.intervals.arrays import I64
 from stepscope.model.kernel_names import short_names
+from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
 ID = "no-tensor-cores"
@@ -53,7 +54,7 @@ def detect(case: Case) -> list[Finding]:
     host, ops = products[worst]
     by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
     by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
-    top = short_names(host.profile.names.gather(by_name["name"][:1]))[0]
+    top = short_range(short_names(host.profile.names.gather(by_name["name"][:1]))[0])
     return [
         Finding(
             ID,

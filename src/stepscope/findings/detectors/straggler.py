@@ -22,6 +22,7 @@ from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import NONE
 from stepscope.model.kernel_names import shorten
+from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
@@ -115,5 +116,5 @@ def _most(over: pl.DataFrame) -> str:
     texts = []
     for name, n, ns, like_n, like_ns in over.select("name", "n", "ns", "like_n", "like_ns").head(2).iter_rows():
         more = f"{n} launches, its peers {like_n:.0f}" if n > 1.02 * like_n else f"{ns / like_ns:.2f} times as long"
-        texts.append(f"{shorten(name)} {about(ns - like_ns)} ({more})")
+        texts.append(f"{short_range(shorten(name))} {about(ns - like_ns)} ({more})")
     return ", ".join(texts)

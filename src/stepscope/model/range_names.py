@@ -1,0 +1,33 @@
+"""Names of ranges as a sentence has them: `aten::stack`, not a screen of op ids and sizes.
+
+What torch writes behind the name of an op (`, seq = 4, op_id = 7, sizes = [[], …`) and around a compiled graph
+(`## Call CompiledFxGraph fjs2i… ##`) goes; what is still too long loses its middle. Rows keep the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stepscope.model.kernel_names import kernel_base
+
+#: Characters of a name that a sentence can bear.
+MOST = 60
+#: What `torch.autograd.profiler.emit_nvtx` appends to the name of an op, shapes included.
+_TORCH_SUFFIX = re.compile(r",\s*(?:seq|op_id|sizes|input_op_ids|input_sizes|thread)\s*=.*$", re.DOTALL)
+#: Inductor names a graph by a hash of 52 characters.
+_GRAPH = re.compile(r"^#*\s*(Call CompiledFxGraph) (\w{5})\w*\s*#*$")
+
+
+def bare_name(text: str) -> str:
+    """The text without what torch appends; a kernel's name as `kernels` has it. For cells of a table."""
+    found = _GRAPH.match(text)
+    return f"{found[1]} {found[2]}…" if found else kernel_base(_TORCH_SUFFIX.sub("", text))
+
+
+def short_range(text: str, most: int = MOST) -> str:
+    """The text on one line, and no longer than a sentence can bear: the middle goes."""
+    bare = bare_name(" ".join(text.split()))
+    if len(bare) <= most:
+        return bare
+    head = (most - 1) // 2
+    return f"{bare[:head].rstrip()}…{bare[len(bare) - (most - 1 - head) :].lstrip()}"
