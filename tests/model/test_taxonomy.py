@@ -44,9 +44,25 @@ COMM = {
         "void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, float*)",
         "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)",
         "void primus_turbo::deep_ep::intranode::dispatch<8, 1024>(int4*)",
+        "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*, bool const*)",
+        "void dpsk::ep::internode::cached_notify<false>(int, int, int, int, int*)",
+        "void dpsk::ep::internode::dispatch<false, 8, true, 8>(int4*, float*, long*)",
+        "void dpsk::ep::internode::notify_dispatch<false, 8>(int const*, long*, int)",
         "void hybrid_ep::dispatch_kernel<unsigned short>(hybrid_ep::dispatch_kernel_param_t)",
     ],
+    "mori": [
+        "void mori::moe::EpDispatchIntraNodeKernel<hip_bfloat16>(mori::moe::EpDispatchCombineArgs<hip_bfloat16>)",
+        "EpCombineInterNodeV1Kernel_bf16",
+    ],
+    "pplx": [
+        "void a2a_dispatch_send_kernel<true, 16, 8>(unsigned long, unsigned long)",
+        "void a2a_combine_recv_kernel<16, 8>(unsigned long)",
+    ],
     "custom all-reduce": [
+        "void quickreduce::allreduce_prototype_twoshot<quickreduce::AllReduceTwoshot<half>>(half const*)",
+        "void allreduce_prototype<AllReduceOneshot<half, 8>>(half const*, half*, int)",
+        "void aiter::allgather_lastdim<bf16, 8>(aiter::RankData*)",
+        "void (anonymous namespace)::multimem_all_gather_kernel<16>(char*)",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)",
         "void sglang::cross_device_reduce_2stage<__half, 4>(sglang::RankData*)",
         "void aiter::reduce_scatter_cross_device_store<bf16, 8>(aiter::RankData*)",
@@ -76,7 +92,15 @@ COMM = {
     ],
 }
 
+#: Compute that goes with communication.
+HELPERS = [
+    "void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*, int*, int*, int*, bool*, int, int)",
+    "void dpsk::ep::cuda::get_dispatch_layout<256, 32, 8>(long const*, int*, int*, int*, bool*, int, int)",
+    "void deep_ep::internode_ll::clean_low_latency_buffer<32>(int*, int)",
+]
+
 COMPUTE = [
+    *HELPERS,
     "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float> > >(float)",
     "void at::native::_scatter_gather_elementwise_kernel<128, 4, at::native::foo>(int)",
     "void at::native::vectorized_gather_kernel<(int)16, long long>(char *, char *)",
@@ -86,7 +110,6 @@ COMPUTE = [
     "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT",
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel",
     "void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2> > >(flash::Params)",
-    "void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*, int*, int*, int*, bool*, int, int)",
     "void deep_gemm::fp8_gemm_kernel<7168u, 4096u>(__nv_bfloat16*)",
     "void persistent_gemm_asyncCluster<128>(Params)",
     "void attention_funcCluster<64>(float*)",
@@ -114,9 +137,16 @@ def test_compute(name: str) -> None:
     assert taxonomy.load().library(pl.Series([name])).to_list() == [None]
 
 
+def test_helpers() -> None:
+    helper = taxonomy.load().is_helper
+    assert helper(pl.Series(HELPERS)).all()
+    assert not helper(pl.Series([name for name in COMPUTE if name not in HELPERS])).any()
+    assert not helper(pl.Series([name for names in COMM.values() for name in names])).any()
+
+
 def test_built_in_patterns_are_valid() -> None:
     rules = taxonomy.load()
-    for rule in rules.comm + rules.families + rules.tensor_cores:
+    for rule in rules.comm + rules.families + rules.tensor_cores + rules.helpers:
         pl.Series(["x"]).str.contains(rule.pattern)
 
 
@@ -128,10 +158,14 @@ def test_series_of_names() -> None:
 
 def test_own_rules_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "own.toml"
-    path.write_text("[[comm]]\npattern = '^my_ring'\nlibrary = 'mine'\n[[comm]]\npattern = 'AllReduce_Sum'\n")
+    path.write_text(
+        "[[comm]]\npattern = '^my_ring'\nlibrary = 'mine'\n"
+        "[[comm]]\npattern = 'AllReduce_Sum'\n[[helper]]\npattern = '^my_'\n"
+    )
     names = pl.Series(["my_ring_kernel", COMM["nccl"][0], COMM["nccl"][2], "gemm"])
     expected = ["mine", "custom", "nccl", None]
     assert taxonomy.load(path).library(names).to_list() == expected
+    assert taxonomy.load(path).is_helper(pl.Series(["my_layout", "my_ring", "gemm"])).to_list() == [True, False, False]
     monkeypatch.setenv("STEPSCOPE_TAXONOMY", str(path))
     assert taxonomy.load().library(names).to_list() == expected
 

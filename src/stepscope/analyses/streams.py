@@ -1,7 +1,8 @@
 """What each stream is for: compute, communication (and which), or copies.
 
-A stream is communication only if every kernel on it is: one compute kernel in order with the collectives makes them
-barriers, and a stream that mixes purposes is called `mixed`, not by its majority. Streams that are idle in the window
+A stream is communication if its kernels are, apart from helpers: the layout and copy kernels of its library, and few
+others (a tenth of its kernels and a hundredth of its time). More compute in order with the collectives makes them
+barriers. A stream that mixes purposes is called `mixed`, not by its majority. Streams that are idle in the window
 are judged by the whole capture, so that none goes missing.
 """
 
@@ -10,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from stepscope.derive.comm.purpose import purpose_of, unanimous
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.derive.rank.needs import need_ops
+from stepscope.derive.rank.streams import streams_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
@@ -22,8 +23,6 @@ from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
-
-ROLES = (COMPUTE, COMM, COPY)
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -35,7 +34,7 @@ COLUMNS = (
     Col("n_copy", "copies and memsets in the window"),
     Col("comm_ns", "sum of the communication ops' durations"),
     Col("comp_ns", "sum of the compute kernels' durations"),
-    Col("kind", "compute, comm (every kernel is communication) or copy"),
+    Col("kind", "compute, comm (its kernels are communication, apart from helpers) or copy"),
     Col("purpose", "what a comm stream serves: ep_a2a, cp_ring, ep_meta, pp_p2p, an axis, mixed or unknown"),
 )
 
@@ -67,19 +66,19 @@ class _Streams:
 
     def __init__(self, profile: Profile, data: RankData) -> None:
         self._data = data
-        device = data.ops["device"].cast(pl.Int64).to_numpy()
-        key = (device << 32) + (data.stream.astype(np.int64) + (1 << 31))
-        keys, of = np.unique(key, return_inverse=True)
-        self._of = of.reshape(-1)
-        self._names = [(k >> 32, (k & 0xFFFFFFFF) - (1 << 31)) for k in keys.tolist()]
+        self._streams = streams_of(data)
+        self._of = self._streams.of
+        self._names = list(zip(self._streams.device.tolist(), self._streams.stream.tolist(), strict=True))
         self._comm = np.flatnonzero(data.role == COMM)
         self._purpose = purpose_of(profile, data, self._comm)
-        self._whole = self._counts(np.arange(len(self._of)))
+        self._whole = self._kinds(np.arange(len(self._of)))
 
-    def _counts(self, ops: I64) -> I64:
-        """How many ops of each role each stream has."""
-        cell = self._of[ops] * len(ROLES) + self._data.role[ops]
-        return np.bincount(cell, minlength=len(self._names) * len(ROLES)).reshape(-1, len(ROLES))
+    def _kinds(self, ops: I64) -> list[str]:
+        """What each stream is for, by these ops."""
+        computes = self._streams.computes(self._data, ops)
+        carries = self._streams.counts(self._data, ops)[:, COMM] > 0
+        kinds: list[str] = np.where(computes, "compute", np.where(carries, "comm", "copy")).tolist()
+        return kinds
 
     def _purpose_of(self, ops: I64, stream: int) -> str:
         mine = ops[(self._of[ops] == stream) & (self._data.role[ops] == COMM)]
@@ -87,14 +86,14 @@ class _Streams:
 
     def rows(self, span: Window) -> tuple[list[dict[str, Any]], int]:
         """A row per stream, and how many of them are idle in the window."""
-        counts = self._counts(span.ops)
+        counts, kinds = self._streams.counts(self._data, span.ops), self._kinds(span.ops)
         total = np.zeros(counts.shape, dtype=np.int64)
         np.add.at(total, (self._of[span.ops], self._data.role[span.ops]), _lengths(self._data, span))
         table, idle = [], 0
         for k, (device, stream) in enumerate(self._names):
             used = bool(counts[k].any())
             idle += not used
-            kind = _kind(counts[k] if used else self._whole[k])
+            kind = (kinds if used else self._whole)[k]
             ops = span.ops if used else np.arange(len(self._of))
             table.append(
                 {
@@ -112,11 +111,6 @@ class _Streams:
                 }
             )
         return table, idle
-
-
-def _kind(counts: I64) -> str:
-    """By how many ops of each role there are."""
-    return "compute" if counts[COMPUTE] else "comm" if counts[COMM] else "copy"
 
 
 def _lengths(data: RankData, span: Window) -> I64:

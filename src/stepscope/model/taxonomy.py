@@ -41,6 +41,7 @@ class Taxonomy:
     comm: tuple[Rule, ...]
     families: tuple[Rule, ...] = ()
     tensor_cores: tuple[Rule, ...] = ()
+    helpers: tuple[Rule, ...] = ()
 
     def library(self, names: pl.Series) -> pl.Series:
         """The communication library of each name; null for compute."""
@@ -48,6 +49,10 @@ class Taxonomy:
 
     def is_comm(self, names: pl.Series) -> pl.Series:
         return self.library(names).is_not_null()
+
+    def is_helper(self, names: pl.Series) -> pl.Series:
+        """Compute that goes with communication: layouts and copies of its library."""
+        return _first_match(names, self.helpers).is_not_null() & ~self.is_comm(names)
 
     def family(self, names: pl.Series) -> pl.Series:
         """What sort of work each kernel does; communication by the rules above, `other` where no rule knows."""
@@ -70,7 +75,12 @@ def load(extra: Path | None = None) -> Taxonomy:
     if chosen is None:
         return builtin
     own = _user_rules(chosen)
-    return Taxonomy(own.comm + builtin.comm, own.families + builtin.families, own.tensor_cores + builtin.tensor_cores)
+    return Taxonomy(
+        own.comm + builtin.comm,
+        own.families + builtin.families,
+        own.tensor_cores + builtin.tensor_cores,
+        own.helpers + builtin.helpers,
+    )
 
 
 def _user_rules(path: Path) -> Taxonomy:
@@ -80,7 +90,7 @@ def _user_rules(path: Path) -> Taxonomy:
         raise BadInput(f"{path}: cannot read the taxonomy ({error.strerror})", "give an existing TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not valid TOML ({error})", "see docs/model.md for the form of a taxonomy") from None
-    for rule in own.comm + own.families + own.tensor_cores:
+    for rule in own.comm + own.families + own.tensor_cores + own.helpers:
         _check(rule.pattern, path)
     return own
 
@@ -100,6 +110,7 @@ def _taxonomy(data: dict[str, Any], where: str) -> Taxonomy:
         _rules(data, where, "comm", "library", "custom"),
         _rules(data, where, "family", "name", None),
         _rules(data, where, "tensor_core", "uses", None, ("yes", "no")),
+        _rules(data, where, "helper", "library", "custom"),
     )
 
 

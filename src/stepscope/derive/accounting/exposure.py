@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.derive.rank.data import COMM, RankData
+from stepscope.derive.rank.streams import in_order_with_compute
 from stepscope.derive.windows.window import Window
 from stepscope.intervals import Spans, covered
 from stepscope.intervals.arrays import I64, Mask
@@ -36,6 +37,5 @@ def comm_ops(data: RankData, span: Window) -> CommOps:
         start, end = np.maximum(start, span.gpu_start_ns), np.minimum(end, span.gpu_end_ns)
     near = data.compute.clip(int(start.min()), int(end.max())) if len(mine) else Spans.empty()
     exposed = (end - start) - covered(start, end, near)
-    computing = span.ops[data.role[span.ops] == COMPUTE]
-    barrier = np.isin(data.stream[mine], np.unique(data.stream[computing]))
+    barrier = in_order_with_compute(data, span.ops)[data.role[span.ops] == COMM]
     return CommOps(mine, start, end, exposed, near, barrier)

@@ -12,13 +12,17 @@ import polars as pl
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
 SEND, RECV, SEND_RECV, BARRIER = "send", "recv", "send_recv", "barrier"
 
+#: Libraries of expert parallelism: what they dispatch and combine are all-to-alls.
+_EXPERTS = r"deepep|dpsk::ep|hybridep|ucclep|\bmori::moe|\bep(dispatch|combine)(intra|inter)node|pplx::"
 #: The first pattern that a name contains, in lower case and without underscores, decides.
 _KINDS = (
-    ("crossdevicereduce|oneshot|twoshot|multimem", ALL_REDUCE),
+    (rf"({_EXPERTS}|shmem).*\bbarrier|shmem\w*barrier", BARRIER),
+    (rf"alltoall|a2a|{_EXPERTS}", ALL_TO_ALL),
     ("allreduce", ALL_REDUCE),
     ("allgather", ALL_GATHER),
     ("reducescatter", REDUCE_SCATTER),
-    ("alltoall|deepep|nvshmem", ALL_TO_ALL),
+    ("crossdevicereduce|quickreduce|oneshot|twoshot|multimem", ALL_REDUCE),
+    ("shmem", ALL_TO_ALL),
     ("broadcast", "broadcast"),
     ("barrier", BARRIER),
     ("sendrecv", SEND_RECV),
@@ -45,6 +49,11 @@ def kinds(names: pl.Series) -> pl.Series:
         found = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(kind)).otherwise(found)
     found = pl.when(pl.col("name").str.contains(_NO_OPERATION)).then(None).otherwise(found)
     return pl.DataFrame({"name": plain}).select(found.alias("kind"))["kind"]
+
+
+def of_experts(names: pl.Series) -> pl.Series:
+    """Whether each kernel is one of a library of expert parallelism."""
+    return names.str.to_lowercase().str.replace_all("_", "").str.contains(_EXPERTS)
 
 
 def bus_factor(kind: str, n: pl.Expr) -> pl.Expr:

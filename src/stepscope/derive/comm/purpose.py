@@ -1,4 +1,4 @@
-"""What a communication op is for: by the range that launched it, else by its process group (semantics §5)."""
+"""What a communication op is for: by the range that launched it, else by its group or library (semantics §5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 
 from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
-from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
+from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV, of_experts
 from stepscope.derive.rank.data import COMM, STAGE, RankData
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.labels import parse_setup
@@ -28,7 +28,8 @@ def _purposes(data: RankData) -> tuple[I64, pl.Series]:
     ops = np.flatnonzero(data.role == COMM).astype(np.int64)
     by_range = _by_range(data.profile, data, ops)
     by_group = _by_group(data.profile, data, ops)
-    return ops, pl.select(pl.coalesce(by_range, by_group, pl.lit(UNKNOWN)).alias("purpose")).to_series()
+    by_library = _by_library(data, ops)
+    return ops, pl.select(pl.coalesce(by_range, by_group, by_library, pl.lit(UNKNOWN)).alias("purpose")).to_series()
 
 
 def unanimous(purposes: pl.Series) -> str:
@@ -83,3 +84,10 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     told = told.select("op", pl.coalesce(by_name, by_operation).alias("purpose"))
     wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
     return wanted.join(told, on="op", how="left", maintain_order="left")["purpose"]
+
+
+def _by_library(data: RankData, ops: I64) -> pl.Series:
+    """Kernels of DeepEP and its kin move tokens between experts, whatever range launched them."""
+    names, of = np.unique(data.name[ops], return_inverse=True)
+    experts = of_experts(data.profile.names.gather(names)).gather(of.reshape(-1))
+    return pl.select(pl.when(experts).then(pl.lit("ep_a2a"))).to_series()

@@ -18,6 +18,7 @@ from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.derive.rank.events import record_of
+from stepscope.derive.rank.streams import in_order_with_compute
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -97,7 +98,7 @@ def _of_rank(data: RankData, window: Window, group: pl.DataFrame | None) -> Seri
     waits = waits.filter(pl.Series(inside[waits["op"].to_numpy()])) if waits.height else waits
     if waits.height == 0:
         return None
-    computing = np.unique(data.stream[window.ops[data.role[window.ops] == COMPUTE]])
+    computing = np.unique(data.stream[window.ops[in_order_with_compute(data, window.ops)]])
     waits = waits.filter(pl.col("by").is_in(computing.tolist()))
     op, by, of = (waits[c].to_numpy() for c in ("op", "by", "of"))
     launched = data.launched_at

@@ -1,0 +1,77 @@
+"""What streams are for: which of them compute, and which carry communication (semantics §2).
+
+A stream carries communication where its kernels are communication, apart from helpers: the layout and copy kernels of a
+communication library, by their names, and few and short others (a cast before what is sent).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
+from stepscope.intervals.arrays import I64, Mask
+
+#: Of a stream of communication, at most this part of its kernels may be others …
+OTHER_KERNELS = 10
+#: … and this part of the time in which it is busy.
+OTHER_TIME = 100
+
+ROLES = (COMPUTE, COMM, COPY)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of one rank, in order of device and id."""
+
+    device: I64
+    stream: I64
+    of: I64  # the stream of each op of the rank
+
+    def counts(self, data: RankData, ops: I64) -> I64:
+        """How many of these ops each stream has, by role."""
+        cells = self.of[ops] * len(ROLES) + data.role[ops]
+        return np.bincount(cells, minlength=len(self.stream) * len(ROLES)).reshape(-1, len(ROLES))
+
+    def computes(self, data: RankData, ops: I64) -> Mask:
+        """Streams that compute, judged by these ops: more than helpers of their communication."""
+        counts = self.counts(data, ops)
+        computes: Mask = counts[:, COMPUTE] > 0
+        both = computes & (counts[:, COMM] > 0)
+        if not both.any():
+            return computes
+        kernels = ops[both[self.of[ops]] & (data.role[ops] != COPY)]
+        other = kernels[data.role[kernels] == COMPUTE]
+        other = other[~_helpers(data, other)]
+        n, n_other = (np.bincount(self.of[rows], minlength=len(self.stream)) for rows in (kernels, other))
+        length = data.end - data.start
+        ns, other_ns = (np.bincount(self.of[rows], length[rows], len(self.stream)) for rows in (kernels, other))
+        return computes & ~(both & (n_other * OTHER_KERNELS <= n) & (other_ns * OTHER_TIME <= ns))
+
+
+def streams_of(data: RankData) -> Streams:
+    """The streams of the rank: ids are of one device, and two devices may have the same."""
+    return data.once(_streams)
+
+
+def in_order_with_compute(data: RankData, ops: I64) -> Mask:
+    """Of these ops, those on a stream that computes, as these ops have it."""
+    streams = streams_of(data)
+    found: Mask = streams.computes(data, ops)[streams.of[ops]]
+    return found
+
+
+def _streams(data: RankData) -> Streams:
+    device = data.ops["device"].cast(pl.Int64).to_numpy()
+    key = (device << 32) + (data.stream.astype(np.int64) + (1 << 31))
+    keys, of = np.unique(key, return_inverse=True)
+    return Streams(keys >> 32, (keys & 0xFFFFFFFF) - (1 << 31), of.reshape(-1).astype(np.int64))
+
+
+def _helpers(data: RankData, ops: I64) -> Mask:
+    """Which of these compute kernels go with communication, by name."""
+    names, of = np.unique(data.name[ops], return_inverse=True)
+    named: Mask = data.profile.taxonomy.is_helper(data.profile.names.gather(names)).to_numpy()
+    return named[of.reshape(-1)]
