@@ -46,7 +46,7 @@ ANSWERS = """
 | `profile` | the files with format and versions, and the number of ranks |
 | `window` | per rank: label, index, count, and the window on host and GPU; empty where the question has none |
 | `rows` | one object per row, with the columns below |
-| `summary` | figures over all rows: totals, percentiles, verdicts |
+| `summary` | figures over all rows: totals, percentiles, verdicts; `statement` is the sentence that closes the answer |
 | `notes` | what was inferred, cut, skipped or not attributable, with counts |
 | `note_details` | the same with `code`, `severity`, `origin` and `ranks`: [notes.md](notes.md) |
 

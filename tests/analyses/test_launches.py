@@ -69,7 +69,7 @@ def test_blocked_is_launch_time_under_a_full_queue_and_a_busy_gpu(monkeypatch: p
     assert row["blocked_ns"] == (19 - 10) + (21 - 19)
 
 
-def test_the_verdict_is_the_largest_part_and_the_parts_sum_to_the_window():
+def test_the_verdict_is_the_part_with_the_majority_and_the_parts_sum_to_the_window():
     p = make(
         ops=[op(10, 12, call=1), op(40, 42, call=2), op(70, 75, call=3)],
         calls=[call(5, 6, 1), call(35, 37, 2), call(64, 66, 3), call(50, 60, None, "cudaMalloc")],
@@ -190,11 +190,13 @@ def test_a_full_queue_blocks_the_host_on_a_real_trace(shared: Path):
     assert row["full_ns"] > 2_000_000_000 and row["blocked_ns"] > 0.99 * row["full_ns"]
 
 
-def test_eager_training_is_bound_by_overhead(shared: Path):
+def test_eager_training_is_bound_by_launches_and_compute_alike(shared: Path):
     profile = api.open(shared / "traces/h200/train/eager.sqlite", cache=False)
     summary = launches(profile, WHOLE).summary
     v: dict[str, Any] = summary["verdict"][0]
-    assert (v["verdict"], v["starved_ns"]) == ("overhead-bound", 6_061_569)
+    # 40.9 % against 40.7 % of compute: no majority, so neither is the verdict.
+    assert (v["verdict"], v["largest"], v["second"], v["starved_ns"]) == ("mixed", "starved", "compute", 6_061_569)
+    assert (round(v["largest_pct"], 1), round(v["second_pct"], 1)) == (40.9, 40.7)
     assert summary["parts"][0]["compute_ns"] == 6_027_252
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.accounting.tree import TREE_COLUMNS, tree_rows
 from stepscope.derive.rank.data import ranks_of
@@ -17,9 +18,11 @@ from stepscope.derive.rank.needs import bare_notes, need_ops
 from stepscope.derive.windows.between import between_notes
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import Window
+from stepscope.derive.windows.window import Window, Windows
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, percent, time_of
+from stepscope.model.units import about
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
@@ -37,6 +40,8 @@ _PARTS = (
 )
 
 COLUMNS = (*_WHO, *_PARTS)
+#: What a sentence calls the parts that are not compute.
+_OTHERS = {"comm_exposed": "exposed communication", "copy_exposed": "exposed copies", "idle": "idle time"}
 VARIANTS = {"by=step": (*_WHO, *_STEP, *_PARTS), "tree": TREE_COLUMNS}
 
 
@@ -50,20 +55,19 @@ def breakdown(
     need_ops(profile)
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
     table: list[dict[str, Any]] = []
+    split: list[dict[str, Any]] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
             parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-            if tree:
-                table += tree_rows(profile, data, span, parts)
-            else:
-                table.append(_row(span, parts))
+            split.append(_row(span, parts))
+            table += tree_rows(profile, data, span, parts) if tree else split[-1:]
     columns = TREE_COLUMNS if tree else VARIANTS["by=step"] if by == "step" else COLUMNS
     return Result(
         rows(columns, table),
         chosen.rows(),
-        summary=_summary(table, tree),
+        summary={**_summary([] if tree else split), STATEMENT: _statement(window, chosen, split)},
         notes=[*chosen.notes, *between_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)],
     )
 
@@ -87,12 +91,29 @@ def _row(span: Window, parts: Partition) -> dict[str, Any]:
     }
 
 
-def _summary(table: list[dict[str, Any]], tree: bool) -> dict[str, Any]:
+def _summary(table: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over ranks and steps, weighted by time: what a person quotes of the whole job."""
-    total = sum(r["window_ns"] for r in table) if not tree else 0
+    total = sum(r["window_ns"] for r in table)
     if not total:
         return {}
     return {
         f"{k}_pct": 100.0 * sum(r[f"{k}_ns"] for r in table) / total
         for k in ("compute", "comm_exposed", "copy_exposed", "idle")
     }
+
+
+def _statement(window: WindowSpec, chosen: Windows, table: list[dict[str, Any]]) -> str:
+    """The share of compute, and what takes the rest, largest first."""
+    total = sum(r["window_ns"] for r in table)
+    if not total:
+        return f"Nothing runs on the GPU in {about_window(window, chosen.spans)}."
+    sums = {name: sum(r[f"{key}_ns"] for r in table) for key, name in _OTHERS.items()}
+    rest = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
+    others = [
+        f"{name}{' takes' * (k == 0)} {about(sums[name])} ({percent(sums[name], total)})" for k, name in enumerate(rest)
+    ]
+    compute = sum(r["compute_ns"] for r in table)
+    ranks = len({r["rank"] for r in table})
+    time = about(compute) if len(table) == 1 else time_of(compute, total, ranks)
+    what = f"Compute fills {percent(compute, total)} of {sized_window(window, chosen.spans)}"
+    return f"{what}: {'; '.join([time, *filter(None, [', '.join(others)])])}."

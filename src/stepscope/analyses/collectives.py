@@ -13,12 +13,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
+from stepscope.derive.accounting.named_window import unit_of
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.comm.table import imbalance, inside, table_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, several, sum_over
+from stepscope.model.units import about
 
 By = Literal["collective", "group", "op", "size"]
 
@@ -75,7 +78,7 @@ def collectives(
     found = across(profile, align)
     table = table_of(found)
     shown, spans = inside(profile, window, found, table)
-    summary = _summary(found, shown, peak_gbps)
+    summary = _summary(found, shown, peak_gbps, f"the {unit_of(window, (w['label'] for w in spans))}")
     if by == "collective":
         return Result(rows(COLUMNS, shown), spans, summary, found.notes)
     columns = VARIANTS[f"by={by}"]
@@ -108,7 +111,7 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:
     return found.with_columns(share.alias("peak_pct")).sort(keys, nulls_last=True)
 
 
-def _summary(a: Across, table: pl.DataFrame, peak: float | None) -> dict[str, Any]:
+def _summary(a: Across, table: pl.DataFrame, peak: float | None, where: str) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "collectives": table.height,
         "wait_ns": _total(table["wait_ns"]),
@@ -119,7 +122,24 @@ def _summary(a: Across, table: pl.DataFrame, peak: float | None) -> dict[str, An
     }
     if peak:
         figures["peak_gbps"] = peak
+    figures[STATEMENT] = _statement(where, table, figures, a.ranks.height)
     return figures
+
+
+def _statement(where: str, table: pl.DataFrame, figures: dict[str, Any], ranks: int) -> str:
+    """How long ranks wait for each other, for whom most often, and how long transfers take."""
+    if not table.height:
+        return f"No collective lies in {where}."
+    count = several(table.height, "collective")
+    if figures["transfer_ns"] is None or figures["wait_ns"] is None:
+        return f"{count} in {where}, each recorded on one rank alone: who waited for whom is not known."
+    moved = f"transfers take {about(figures['transfer_ns'])}"
+    last = table.filter(pl.col("wait_ns") > 0)["last_rank"].drop_nulls().value_counts().sort("count", "last_rank")
+    if not figures["wait_ns"] or not last.height:
+        return f"Ranks wait for nobody in the {count} of {where}; {moved}."
+    rank, times = last.row(-1)
+    waited = f"Ranks wait {about(figures['wait_ns'])} for each other in {count} of {where}{sum_over(ranks)}"
+    return f"{waited}, most often for rank {rank} (last in {times:,}); {moved}."
 
 
 def _total(column: pl.Series) -> int | None:

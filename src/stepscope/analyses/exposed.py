@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
+from stepscope.derive.accounting.named_window import about_window
 from stepscope.derive.rank.data import COMPUTE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
@@ -23,6 +24,8 @@ from stepscope.intervals import covered, gaps, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, sum_over
+from stepscope.model.units import about
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -52,22 +55,35 @@ def exposed(
     need_communication(profile)
     chosen = windows(profile, window)
     frames = [
-        _rows(profile, data, comm_ops(data, span), top, stage)
-        for data in ranks_of(profile)
-        for span in chosen.of(data.rank)
+        _rows(profile, data, comm_ops(data, span), stage) for data in ranks_of(profile) for span in chosen.of(data.rank)
     ]
     table = pl.concat(frames).sort(
         ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
     )
+    said = _statement(about_window(window, chosen.spans), table)
     table = table.head(top) if top else table
-    return Result(
-        rows(COLUMNS, table), chosen.rows(), notes=[*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
-    )
+    notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
+    return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
 
 
-def _rows(profile: Profile, data: RankData, comm: CommOps, top: int, stage: str) -> pl.DataFrame:
-    """The worst ops of one window."""
-    order = np.argsort(-comm.exposed, kind="stable")[: top or None]
+def _statement(where: str, table: pl.DataFrame) -> str:
+    """How much is exposed, and what compute was doing instead: held, or not launched yet."""
+    sides = table.filter(~pl.col("barrier"))
+    bare, held, starved = (int(sides[c].sum()) for c in ("exposed_ns", "held_ns", "starved_ns"))
+    ranks = table["rank"].n_unique()
+    if not bare:
+        return f"No communication is exposed in {where}."
+    reasons = {
+        "the next kernel was launched and held back": held,
+        "the host had not launched it": starved,
+    }
+    why = [f"for {about(ns) if ns < bare else 'all'} of it {text}" for text, ns in reasons.items() if ns]
+    return f"{about(bare)} of communication are exposed in {where}{sum_over(ranks)}: {', '.join(why)}."
+
+
+def _rows(profile: Profile, data: RankData, comm: CommOps, stage: str) -> pl.DataFrame:
+    """The ops of one window, the worst first."""
+    order = np.argsort(-comm.exposed, kind="stable")
     ops, start, end = comm.ops[order], comm.start[order], comm.end[order]
     held, next_op = _instead(data, start, end)
     known = pl.Series(next_op != NONE)

@@ -7,11 +7,12 @@ idle time of `breakdown` to the nanosecond.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
 
+from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.activity import doing
 from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
@@ -21,8 +22,11 @@ from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.windows.between import between_notes
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Windows
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
+from stepscope.model.statement import STATEMENT, most_in, percent, time_of
+from stepscope.model.units import about
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _CAUSE = Col("cause", "sync, alloc, load, api, host, queue; tail: no op ends it; unlinked: the op has no launch record")
@@ -43,6 +47,17 @@ VARIANTS = {
     "by=cause": (*_WHO, _CAUSE, *_TOTALS),
     "by=range": (*_WHO, _RANGE, *_TOTALS),
 }
+#: What a sentence says of a cause. In a call or in none: before the launch the host is what the GPU waits for.
+_BECAUSE = {
+    "sync": "while the host waits for the GPU in a synchronizing call",
+    "alloc": "while the host allocates or frees memory",
+    "load": "while the host loads code",
+    "api": "because the host launches late",
+    "host": "because the host launches late",
+    "queue": "while launched work waits for an event or its stream",
+    "tail": "after the last op of all",
+    "unlinked": "for reasons that were not recorded",
+}
 
 
 def idle(
@@ -55,15 +70,16 @@ def idle(
     need_ops(profile)
     need_calls(profile, "why the GPU was idle", "; `stepscope breakdown` shows how long it was")
     chosen = windows(profile, window)
-    frames, by_cause = [], []
+    frames, by_cause, totals = [], [], []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
             parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
             frame = _rows(profile, data, causes(data, parts.idle))
+            totals.append(_totals(frame, "cause", span.gpu_ns))
             if by == "gap":  # hundreds of rows: their sum is what most people come for
-                by_cause.append(_totals(frame, "cause", span.gpu_ns))
+                by_cause.append(totals[-1])
             else:
                 frame = _totals(frame, by, span.gpu_ns)
             if top:
@@ -72,7 +88,8 @@ def idle(
             frames.append(frame)
     columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
     table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    summary = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
+    summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
+    summary[STATEMENT] = _statement(window, chosen, totals)
     notes = [*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)]
     return Result(table, chosen.rows(), summary, notes)
 
@@ -107,3 +124,24 @@ def _totals(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
         .with_columns((100.0 * pl.col("total_ns") / window_ns).alias("share_pct"))
         .sort(["total_ns", by], descending=[True, False])
     )
+
+
+def _statement(window: WindowSpec, chosen: Windows, totals: list[pl.DataFrame]) -> str:
+    """How long, of what, and what most of it is."""
+    spans = [w for w in chosen.spans if w.gpu_ns]
+    lengths, ranks = sum(w.gpu_ns for w in spans), len({w.rank for w in spans})
+    if not lengths:
+        return f"Nothing runs on the GPU in {about_window(window, chosen.spans)}."
+    sums: dict[str, int] = {}
+    for cause, ns in (row for frame in totals for row in frame.select("cause", "total_ns").iter_rows()):
+        sums[_BECAUSE[cause]] = sums.get(_BECAUSE[cause], 0) + ns
+    total = sum(sums.values())
+    gpu = "The GPU is" if ranks == 1 else "GPUs are"
+    if not total:
+        return f"{gpu} never idle in {sized_window(window, spans)}."
+    most = most_in(sums)
+    why = f"{most[1]}{' of it' * (most[1] == 'most')} {most[0]}" if most else f"all of it {next(iter(sums))}"
+    if len(spans) == 1:
+        return f"{gpu} idle for {about(total)} of {sized_window(window, spans)} ({percent(total, lengths)}), {why}."
+    of = f"{percent(total, lengths)} of {about_window(window, spans)}: {time_of(total, lengths, ranks)}"
+    return f"{gpu} idle for {of}, {why}."

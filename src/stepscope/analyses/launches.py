@@ -5,31 +5,35 @@ A row is the launches of one kernel name: time in the call, time in the queue (f
 depth of a queue is the number of launches called but not yet started; it is time-weighted, from the first launch of the
 window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending) and the GPU
 busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
-the largest part of the window's exact partition. Where that is idle time before a launch it is `host-bound` if most of
-it is one gap, else `overhead-bound`. (Time between steps is in the window with `--period`.)
+the part of the window's exact partition that takes more than half of it (`mixed` where none does). Where that is idle
+time before a launch it is `host-bound` if most of it is one gap, else `overhead-bound`. (Time between steps is in the
+window with `--period`.)
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
 
-from stepscope.derive.host.bound import verdict
+from stepscope.derive.accounting.named_window import sized_window
+from stepscope.derive.host.bound import MIXED, verdict
 from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries, limit_of
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_launch, graph_notes
 from stepscope.derive.rank.needs import need_launches
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import Window
+from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, union
 from stepscope.intervals.arrays import NONE, Mask
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
+from stepscope.model.statement import STATEMENT, listed, percent
 
 GRAPH = "[graph launch]"
 SLICES = 20
@@ -101,10 +105,49 @@ def launches(
                 frames.append(table.select(*who, pl.all()))
             if found := verdict(data, span):
                 verdicts.append(found)
-    summary = {"verdict": [v for v, _ in verdicts], "parts": [p for _, p in verdicts]}
+    summary = {
+        "verdict": [v for v, _ in verdicts],
+        "parts": [p for _, p in verdicts],
+        STATEMENT: _statement(window, chosen, [v for v, _ in verdicts], [p for _, p in verdicts]),
+    }
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS[f"by={by}"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)])
+
+
+#: What a sentence calls the parts of a window.
+_PARTS = {
+    "compute": "compute",
+    "comm_exposed": "exposed communication",
+    "copy_exposed": "exposed copies",
+    "starved": "waiting for the host to launch",
+    "sync": "synchronizing calls",
+    "alloc": "the allocator",
+    "load": "loading code",
+    "queue": "launched work that waits for its turn",
+    "tail": "idle time after the last op",
+    "unlinked": "idle time without a known cause",
+}
+
+
+def _statement(window: WindowSpec, chosen: Windows, verdicts: list[dict[str, Any]], parts: list[dict[str, Any]]) -> str:
+    """What bounds the windows, by the verdict of most of them, and what share their largest parts have."""
+    where = sized_window(window, chosen.spans)
+    if not verdicts:
+        return f"Nothing runs on the GPU in {where}."
+    said, times = Counter(v["verdict"] for v in verdicts).most_common(1)[0]
+    alike = [p for v, p in zip(verdicts, parts, strict=True) if v["verdict"] == said]
+    sums = {name: sum(p[f"{part}_ns"] for p in alike) for part, name in _PARTS.items()}
+    total = sum(sums.values())
+    largest = sorted(sums, key=lambda name: -sums[name])[: 2 if said == MIXED else 1]
+    shares = listed(f"{name} takes {percent(sums[name], total)}" for name in largest if sums[name])
+    ranks = len({v["rank"] for v in verdicts})
+    unit = "on {} of {} ranks" if ranks == len(verdicts) else "in {} of {} windows"
+    on = f" {unit.format(times, len(verdicts))}" if len(verdicts) > 1 else ""
+    half = ", nothing more than half" * (said == MIXED)
+    several_windows = len(verdicts) > ranks
+    text = f"{where} {'are' if several_windows else 'is'} {said}{on}: {shares}{half}."
+    return text[0].upper() + text[1:]
 
 
 def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.DataFrame:

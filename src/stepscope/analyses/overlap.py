@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
+from stepscope.derive.accounting.named_window import about_window
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.rank.data import NO_STAGE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
@@ -21,10 +22,14 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import subtract, union
+from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, most_in, percent, sum_over, time_of
+from stepscope.model.units import about
 
 By = Literal["stage", "range", "stream", "purpose", "op"]
 
@@ -83,7 +88,37 @@ def overlap(
                 f"no communication in the window of {len(silent)} of {len(totals)} windows ({some_ranks(silent)})",
             )
         )
-    return Result(result, chosen.rows(), summary={"total": totals}, notes=notes)
+    said = _statement(about_window(window, chosen.spans), totals, table, by)
+    return Result(result, chosen.rows(), summary={"total": totals, STATEMENT: said}, notes=notes)
+
+
+def _statement(where: str, totals: list[dict[str, Any]], table: list[dict[str, Any]], by: By) -> str:
+    """How much is hidden, and what exposes most of the rest."""
+    comm, bare, barrier = (sum(t[k] for t in totals) for k in ("comm_ns", "exposed_ns", "barrier_ns"))
+    ranks = len({t["rank"] for t in totals})
+    if comm == 0:
+        if barrier == 0:
+            return f"No communication runs in {where}."
+        what = f"All communication of {where}, {about(barrier)}{sum_over(ranks)}, is in order with compute"
+        return f"{what} on its own stream: none of it can be hidden."
+    beside = f"; {about(barrier)} more are in order with compute on their own stream" if barrier else ""
+    if bare == 0:
+        all_of_it = f"{about(comm)}{sum_over(ranks)}"
+        return f"Communication is 100 % hidden in {where}: compute runs beside all {all_of_it}{beside}."
+    parts: dict[str, int] = {}
+    for row in table:
+        parts[_said(by, row[by])] = parts.get(_said(by, row[by]), 0) + row["exposed_ns"]
+    most = most_in(parts)
+    place = f", {most[1]} in {most[0]}" if most else ""
+    figures = f"{time_of(bare, comm, ranks)} have no compute beside them{place}"
+    return f"Communication is {percent(comm - bare, comm)} hidden in {where}: {figures}{beside}."
+
+
+def _said(by: By, key: Any) -> str:
+    """A key as a sentence has it."""
+    if key == NO_STAGE:
+        return "no stage"
+    return f"stream {key}" if by == "stream" else short_range(shorten(str(key)) if by == "op" else str(key))
 
 
 def _keys(profile: Profile, data: RankData, comm: CommOps, by: By, stage: str) -> pl.Series:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 
+from stepscope.derive.accounting.named_window import about_window
 from stepscope.derive.pipelines import two_stages as _twostage
 from stepscope.derive.pipelines.chunks import CHUNKS, Work
 from stepscope.derive.pipelines.chunks import works as works_of
@@ -32,7 +33,9 @@ from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, percent, several, time_of
 from stepscope.model.units import about
 
 _WHO = (
@@ -123,6 +126,8 @@ def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Prof
     found = _twostage.two_stages(profile)
     summary = _twostage.figures(found, warmup)
     summary["verdict"] = _twostage.verdict(summary)
+    score = f"overlap score {summary['overlap_score']:.2f} over {several(summary['chunks'], 'chunk')}"
+    summary[STATEMENT] = f"{summary['verdict'][0].upper()}{summary['verdict'][1:]}; {score}."
     notes = list(found.notes)
     if any(s.format != "pipeline-log" for s in profile.sources):
         notes.append(
@@ -163,7 +168,10 @@ def _blocks(profile: Profile) -> Result:
         raise CannotAnswer("no block timers", 'log lines such as {"block": "attention", "ms": 1.2}')
     table = _twostage.blocks(profile)
     total = {"total_ns": int(table["total_ns"].sum()), "attribution_only": bool(table["synchronized"].any())}
-    return Result(table, summary=total, notes=_block_notes(table))
+    top = table.row(0, named=True)
+    took = f"{about(top['total_ns'])}, {percent(top['total_ns'], total['total_ns'])} of the time in timers"
+    said = f"Block {short_range(top['block'])} takes most: {took}."
+    return Result(table, summary={**total, STATEMENT: said}, notes=_block_notes(table))
 
 
 def _block_notes(table: pl.DataFrame) -> list[Note]:
@@ -222,7 +230,22 @@ def _micro_batches(
         "bubble_pct": 100.0 * sum(r["bubble_ns"] for r in ranks) / max(sum(r["step_ns"] for r in ranks), 1),
         "slowest": _slowest(chunks),
     }
-    return Result(table, [span.row() for span in spans], {k: v for k, v in summary.items() if v is not None}, notes)
+    known = {k: v for k, v in summary.items() if v is not None}
+    known[STATEMENT] = _statement(about_window(window, spans), ranks, shape, share)
+    return Result(table, [span.row() for span in spans], known, notes)
+
+
+def _statement(where: str, ranks: list[dict[str, Any]], shape: Shape, share: float | None) -> str:
+    """How large the bubble is, beside the one that the schedule cannot avoid."""
+    total, free = (sum(r[k] for r in ranks) for k in ("step_ns", "bubble_ns"))
+    if not total:
+        return f"Nothing runs on the GPU in {where}: there is no bubble to speak of."
+    what = f"The pipeline's bubble is {100.0 * free / total:.1f} % of {where}: {time_of(free, total, len(ranks))}"
+    if share is None:
+        return f"{what}; the schedule's ideal is not known."
+    over = 100.0 * (free / total - share)
+    beside = f"{abs(over):.1f} points {'more' if over > 0 else 'less'} than" if abs(over) >= 0.05 else "as much as"
+    return f"{what}; {beside} the {100.0 * share:.1f} % that {shape.schedule} leaves."
 
 
 def _row(w: Work, share: float | None) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, several
+from stepscope.model.units import about
 
 ACROSS = True
 COLUMNS = (
@@ -97,13 +99,41 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
                 "the names of kernels",
             )
         )
-    summary = {
+    summary: dict[str, Any] = {
         "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
         "slow_links": _link_rows(a, links),
         "late_ns": int(who.late.sum()),
         "residual_p95_ns": round(a.clocks.residual),
+        STATEMENT: _statement(table, named, len(a.ranks)),
     }
     return Result(rows(COLUMNS, table), summary=summary, notes=notes)
+
+
+#: What a sentence says of a cause.
+_CAUSES = {
+    "compute": "it computes longer",
+    "host": "its host starves it",
+    "data": "it is late in getting input",
+    "network": "its links are slow",
+}
+
+
+def _statement(table: list[dict[str, Any]], named: list[dict[str, Any]], ranks: int) -> str:
+    """Who makes the others wait, and why; or that nobody does."""
+    late, last = sum(r["late_ns"] for r in table), sum(r["times_last"] for r in table)
+    if not late and not named:
+        return f"No rank makes another wait: {several(ranks, 'rank')}, on time at every communication."
+    chief = named[0] if named else max(table, key=lambda r: r["late_ns"])
+    if not named and chief["share_pct"] <= _MOST:
+        spread = f"the {about(late)} for which ranks are waited for are the schedule's, or evenly spread"
+        return f"No rank takes longer than ranks that do the same work; {spread}."
+    times = f"is last in {chief['times_last']:,} of {several(last, 'collective')} and "
+    waits = f"makes the others wait {about(chief['late_ns'])}" if chief["late_ns"] else "takes longer than its peers"
+    why = _CAUSES[chief["cause"]] if named else "nothing recorded says why"
+    more = f" ({about(chief['excess_ns'])} more than its peers)" if named and chief["excess_ns"] else ""
+    others = [r["rank"] for r in named[1:]]
+    beside = f"; {some_ranks(others)} {'has' if len(others) == 1 else 'have'} a cause too" if others else ""
+    return f"Rank {chief['rank']} {times * bool(chief['times_last'])}{waits}; {why}{more}{beside}."
 
 
 def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.derive.comm.purpose import purpose_of, unanimous
+from stepscope.derive.accounting.named_window import about_window
+from stepscope.derive.comm.purpose import UNKNOWN, purpose_of, unanimous
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.streams import streams_of
@@ -23,6 +24,7 @@ from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, listed, several
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -58,7 +60,25 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
                 f"{idle} streams have nothing in the window: kind and purpose are those of the whole capture",
             )
         )
-    return Result(rows(COLUMNS, table), chosen.rows(), notes=notes)
+    said = _statement(about_window(window, chosen.spans), table)
+    return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
+
+
+def _statement(where: str, table: list[dict[str, Any]]) -> str:
+    """How many streams there are of each kind, and whether communication shares one with compute."""
+    streams = {(r["rank"], r["device"], r["stream"]): r for r in table}
+    if not streams:
+        return f"Nothing runs on the GPU in {where}."
+    names = {"compute": "compute", "comm": "communication", "copy": "copies"}
+    kinds = [r["kind"] for r in streams.values()]
+    purposes = listed(sorted({r["purpose"] for r in streams.values()} - {None, UNKNOWN}))
+    for_what = {"comm": f" ({purposes})"} if purposes else {}
+    of = [f"{kinds.count(k)} for {name}{for_what.get(k, '')}" for k, name in names.items() if k in kinds]
+    ranks = len({r["rank"] for r in table})
+    shared = sum(r["kind"] == "compute" and r["n_comm"] > 0 for r in table)
+    beside = f"; on {several(shared, 'of them', 'of them')} communication is in order with compute" if shared else ""
+    who = f"{several(ranks, 'rank')} {'has' if ranks == 1 else 'have'}"
+    return f"{who} {several(len(streams), 'stream')} in {where}: {listed(of)}{beside}."
 
 
 class _Streams:

@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.model import heading
 from stepscope.model.result import Result
-from stepscope.render.table import STATEMENT
+from stepscope.model.statement import STATEMENT
 
 
 def to_csv(result: Result) -> bytes:

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.model import heading
 from stepscope.model.result import Result
+from stepscope.model.statement import STATEMENT
 from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
 from stepscope.render import layout
 from stepscope.render.arrange import arrange
@@ -22,8 +23,6 @@ _NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s)\b|%)")
 
 #: A summary entry that asks for a picture, and is no figure itself.
 PLOT = "plot"
-#: The sentence that people quote: the last line.
-STATEMENT = "statement"
 
 #: Clocks that have run longer than this are counted from a round second instead.
 _FAR_NS = 100_000_000_000

@@ -1,10 +1,10 @@
-"""What bounds a window: the largest part of its exact partition, with idle time split by cause.
+"""What bounds a window: the part of its exact partition that has the majority, with idle time split by cause.
 
 Nothing here is a threshold, a count or an average: the parts are those of `breakdown` and `idle`, they sum to the
-window, and the verdict is the largest. Idle time before the launch of the op that ended it (`host`: no CUDA call,
-`api`: in one) starves the GPU: it waits because the host has not got there yet. Where more than half of that lies in
-one gap the host did one long thing (`host-bound`: a data loader, a checkpoint); else every launch comes late, a little
-each time (`overhead-bound`).
+window, and the verdict is the part that takes more than half of it; where none does, the window is `mixed`. Idle time
+before the launch of the op that ended it (`host`: no CUDA call, `api`: in one) starves the GPU: it waits because the
+host has not got there yet. Where more than half of that lies in one gap the host did one long thing (`host-bound`: a
+data loader, a checkpoint); else every launch comes late, a little each time (`overhead-bound`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from stepscope.derive.host.idle_causes import API, CAUSES, HOST, Pieces, causes
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
 
-HOST_BOUND, OVERHEAD = "host-bound", "overhead-bound"
-#: Verdict by the part that is largest.
+HOST_BOUND, OVERHEAD, MIXED = "host-bound", "overhead-bound", "mixed"
+#: Verdict by the part that has the majority.
 VERDICT = {
     "compute": "compute-bound",
     "comm_exposed": "communication-bound",
@@ -49,10 +49,12 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
         "starved": idle.pop("host") + idle.pop("api"),
         **idle,
     }
-    largest = max(sizes, key=lambda k: sizes[k])
+    largest, second = sorted(sizes, key=lambda k: -sizes[k])[:2]
     where, where_ns = _where(data, pieces)
     gaps, longest = _gaps(pieces)
     said = HOST_BOUND if largest == "starved" and 2 * longest > sizes["starved"] else VERDICT[largest]
+    if 2 * sizes[largest] <= span.gpu_ns:
+        said = MIXED
     key = {"rank": data.rank, "index": span.index, "window_ns": span.gpu_ns}
     found_on = {
         **key,
@@ -65,6 +67,10 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
         "starved_longest_ns": longest,
         "starved_range": where,
         "starved_range_ns": where_ns,
+        "largest": largest,
+        "largest_pct": 100.0 * sizes[largest] / span.gpu_ns,
+        "second": second if sizes[second] else None,
+        "second_pct": 100.0 * sizes[second] / span.gpu_ns,
     }
     return found_on, key | {f"{k}_ns": v for k, v in sizes.items()}
 
