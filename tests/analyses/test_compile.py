@@ -17,6 +17,8 @@ from stepscope import api
 from stepscope.analyses.compile import compile
 from stepscope.cli.main import run
 from stepscope.derive.pytorch.log import parse
+from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
 
@@ -124,6 +126,55 @@ def test_nvtx_ranges_say_the_same():
     spec = WindowSpec(anchor="^step", index=0)
     by_host, by_range = (compile(make(**t), spec).rows.to_dicts() for t in (BROKEN, ranges))
     assert by_host == by_range
+
+
+@pytest.mark.parametrize("marked", ["calls", "range"])
+def test_capturing_a_cuda_graph_is_no_break_and_no_compilation(marked):
+    """A region captures a graph for [20, 80), and the GPU waits: 60 of the 72 ns until the launch of the graph."""
+    begin, end = call(20, 21, None, "cudaStreamBeginCapture"), call(79, 80, None, "cudaStreamEndCapture")
+    launches = [call(30 + k, 31 + k, None) for k in range(0, 40, 2)]
+    tables = {
+        "host": [region(0, 100, "0/0"), graph(10, 95)],
+        "calls": [
+            call(12, 13, 1),
+            *launches,
+            call(90, 91, 2, "cudaGraphLaunch"),
+            *([begin, end] * (marked == "calls")),
+        ],
+        "ops": [op(14, 18, "a", call=1), op(92, 132, "b", call=2)],
+        "ranges": [nvtx(0, 200, "step 0"), nvtx(300, 301, "step 1")],
+    }
+    if marked == "range":
+        tables["ranges"].append(nvtx(20, 80, "CUDAGraphNode.record (dynamo_timed)"))
+    else:
+        tables["calls"] += [begin, end]
+    row = one(make(**tables))
+    assert (row["breaks"], row["compiles"], row["compiling_ns"], row["idle_compile_ns"]) == (0, 0, 0, 0)
+    assert (row["idle_capture_ns"], row["idle_graph_ns"]) == (60, (20 - 18) + (90 - 80))
+    parts = ("compile", "graph", "between", "eager", "capture", "other")
+    assert row["idle_ns"] == sum(row[f"idle_{k}_ns"] for k in parts) == 92 - 18
+    assert row["verdict"] == "whole"
+    found = api.analyse(make(**tables), "diagnose", index=0)
+    assert not {"graph-breaks", "launch-bound"} & set(found.rows["id"].to_list())
+    assert any(n.code == "graph-capture" and "60 ns of the step" in str(n) for n in found.notes)
+
+
+def test_a_capture_that_never_ends_lasts_to_the_end_of_the_trace():
+    calls = [
+        call(5, 6, None, "cudaStreamBeginCapture"),
+        call(50, 60, 1),
+        call(7, 9, None, "hipStreamBeginCapture", tid=2),
+    ]
+    profile = make(ops=[op(61, 70, call=1)], calls=[*calls, call(20, 22, None, "hipStreamEndCapture", tid=2)])
+    assert [a.tolist() for a in captures(next(iter(ranks_of(profile))))] == [[1, 2], [5, 7], [60, 22]]
+
+
+def test_flux_captures_a_graph(shared: Path):
+    """hipStreamBeginCapture at 669.311 ms, hipStreamEndCapture at 1,207.732: read off the file."""
+    profile = api.open(shared / "traces/public/tl_xdit_flux_capture.json.gz", cache=False)
+    _, start, end = captures(next(iter(ranks_of(profile))))
+    assert [int(e - s) for s, e in zip(start, end, strict=True)] == [4026146207732470 - 4026145669311143]
+    assert "graph-breaks" not in profile.diagnose().rows["id"].to_list()
 
 
 def test_kernel_names_are_the_stated_last_resort():

@@ -55,6 +55,7 @@ _FIGURES = (
     Col("idle_graph_ns", "while it was in a compiled graph"),
     Col("idle_between_ns", "while it was in a region, outside its graphs"),
     Col("idle_eager_ns", "while it was elsewhere"),
+    Col("idle_capture_ns", "while it captured a CUDA graph, which runs nothing; done once, and no break"),
     Col("idle_other_ns", "not for want of a launch: queued work, or an end that no op marks"),
     Col("verdict", "not compiled, whole, breaks hidden, breaks exposed or host-bound; null without GPU work"),
 )
@@ -214,7 +215,7 @@ def _idle(data: RankData, span: Window, marks: Compiled) -> dict[str, int]:
     idle = partition(data, span.gpu_start_ns, span.gpu_end_ns).idle
     pieces = causes(data, idle)
     hosts = ~np.isin(pieces.cause, (QUEUE, TAIL, UNLINKED))
-    parts = np.zeros(3, dtype=np.int64)
+    parts = np.zeros(4, dtype=np.int64)
     for tid in np.unique(pieces.tid[hosts]):
         mine = hosts & (pieces.tid == tid)
         start, end = pieces.start[mine], pieces.end[mine]
@@ -225,6 +226,7 @@ def _idle(data: RankData, span: Window, marks: Compiled) -> dict[str, int]:
         "idle_compile_ns": int(parts[0]),
         "idle_graph_ns": int(parts[1]),
         "idle_between_ns": int(parts[2]),
+        "idle_capture_ns": int(parts[3]),
         "idle_eager_ns": host_ns - int(parts.sum()),
         "idle_other_ns": idle.length() - host_ns,
     }

@@ -4,18 +4,21 @@ torch annotates each run of a compiled frame (`Torch-Compiled Region: FRAME/COMP
 (`## Call CompiledFxGraph … ##`, `CompiledFunction`, `CompiledFunctionBackward`) and each compilation
 (`… (dynamo_timed)`; with stacks, Python frames of `torch/_dynamo/convert_frame.py`). Kineto has them among its host ops
 or annotations, nsys as NVTX ranges where torch emits them. Frames of `torch/_dynamo/decorators.py` prove nothing: eager
-torch calls `graph_break` too.
+torch calls `graph_break` too. Capturing a CUDA graph is neither compiling nor a break: meanwhile the host launches
+everything and the GPU runs nothing, on purpose, and once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import Spans, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.nesting import Nesting, nest
@@ -26,6 +29,9 @@ _CALL = r"^## Call CompiledFxGraph"
 _FUNCTION = r"^CompiledFunction(Backward)?\b"
 _COMPILE = r"^(_compile\.compile_inner|entire_frame_compile) \(dynamo_timed\)"
 _COMPILE_FRAME = r"^torch/_dynamo/convert_frame\.py\(\d+\): _compile$"
+#: Inductor times these too: a CUDA graph that is captured, and the run before that.
+_CAPTURE = r"^CUDAGraph\w*\.record\w* \(dynamo_timed\)"
+_CUDA_GRAPH = r"^CUDA(Graph|Warmup)\w*\.\w+ \(dynamo_timed\)"
 _COMPILING = rf"\(dynamo_timed\)|{_COMPILE_FRAME}"
 #: Kernels that inductor generated, by their names: what is left where nothing was annotated.
 INDUCTOR = r"^triton_(poi|red|per|for|tem|mm|bmm|flex|split_scan|unk|convolution)\w*?_|^triton_\w+_fused_"
@@ -59,6 +65,19 @@ class Marks:
         return (self.start >= lo) & (self.start < hi)
 
 
+class Parts(NamedTuple):
+    """Where a host thread was."""
+
+    compiling: Spans
+    graph: Spans  # in a compiled graph
+    between: Spans  # in a region, but in none of the others
+    capturing: Spans  # a CUDA graph
+
+
+def both(a: Spans, b: Spans) -> Spans:
+    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
 @dataclass(frozen=True)
 class Compiled:
     """Regions (runs of compiled frames), graphs (runs of compiled graphs), and compilation, of one rank."""
@@ -70,6 +89,8 @@ class Compiled:
     #: Every record of a compilation, for its time; and those of which there is one per compilation, for their number.
     compiling: Marks
     compiles: Marks
+    #: Every record of the capture of a CUDA graph: torch's, and the calls that begin and end it.
+    capturing: Marks
     #: The trace would show regions if there were any.
     annotated: bool
 
@@ -89,11 +110,13 @@ class Compiled:
         found[parent[parent != NONE]] = True
         return found
 
-    def thread_parts(self, tid: int) -> tuple[Spans, Spans, Spans]:
-        """Disjoint host time of a thread: compiling, in a compiled graph, in a region but in neither."""
-        compiling, graphs, regions = (m.on(tid) for m in (self.compiling, self.inside, self.regions))
-        graphs = subtract(graphs, compiling)
-        return compiling, graphs, subtract(subtract(regions, compiling), graphs)
+    def thread_parts(self, tid: int) -> Parts:
+        """Host time of a thread, in disjoint parts."""
+        capturing, compiling = self.capturing.on(tid), self.compiling.on(tid)
+        before = both(capturing, compiling)
+        graphs = subtract(self.inside.on(tid), before)
+        between = subtract(subtract(self.regions.on(tid), before), graphs)
+        return Parts(subtract(compiling, capturing), graphs, between, capturing)
 
 
 def compiled(profile: Profile, data: RankData) -> Compiled:
@@ -116,10 +139,21 @@ def _compiled(data: RankData) -> Compiled:
         _marks(frame.filter(text.str.contains(REGION))),
         _marks(frame.filter(calls if calls.any() else functions)),
         _marks(frame.filter(calls | functions)),
-        _marks(frame.filter(text.str.contains(_COMPILING))),
+        _marks(frame.filter(text.str.contains(_COMPILING) & ~text.str.contains(_CUDA_GRAPH))),
         _marks(frame.filter(timed if timed.any() else text.str.contains(_COMPILE_FRAME))),
+        _captures(data, frame.filter(text.str.contains(_CAPTURE))),
         _annotated(profile, data),
     )
+
+
+def _captures(data: RankData, named: pl.DataFrame) -> Marks:
+    """Captures of CUDA graphs, as torch and the calls of the CUDA API say."""
+    found = captures(data)
+    times = [
+        np.concatenate([named[c].to_numpy(), of]) for c, of in zip(("tid", "start_ns", "end_ns"), found, strict=True)
+    ]
+    none = np.full(len(times[0]), NONE, np.int64)
+    return Marks(times[0], times[1], times[2], none, none)
 
 
 def _marks(frame: pl.DataFrame) -> Marks:

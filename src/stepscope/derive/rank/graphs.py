@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
+import polars as pl
 
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
-from stepscope.intervals.arrays import NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
@@ -53,6 +54,23 @@ def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[Note]:
             )
         )
     return notes
+
+
+def captures(data: RankData) -> tuple[I64, I64, I64]:
+    """When a thread captured a CUDA graph: threads, starts and ends. What it launches meanwhile is kept, and not run.
+
+    From a call that begins a capture to the next of the thread that ends one; to the end of the trace without such.
+    """
+    rows = np.flatnonzero(of_family(data, Family.CAPTURE))
+    if not len(rows):
+        return (np.empty(0, np.int64),) * 3
+    tid, start, end = (data.calls[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
+    rows = rows[np.lexsort((start[rows], tid[rows]))]
+    begins = data.profile.names.gather(data.calls["name"].gather(rows)).str.contains("(?i)BeginCapture").to_numpy()
+    closed = np.zeros(len(rows), dtype=bool)
+    closed[:-1] = ~begins[1:] & (tid[rows[1:]] == tid[rows[:-1]])
+    ends = np.where(closed, end[np.roll(rows, -1)], data.host_span()[1] or end.max())
+    return tid[rows[begins]], start[rows[begins]], ends[begins]
 
 
 def graph_launch(data: RankData) -> Mask:

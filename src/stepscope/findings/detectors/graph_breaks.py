@@ -1,7 +1,8 @@
 """torch.compile loses its way: graph breaks, recompiles, compilation inside the step.
 
 What it could give back is the step replayed without the host's time between graphs of one frame and in compiling, but
-never more than the GPU idled meanwhile. A break that costs no idle time is no finding.
+never more than the GPU idled meanwhile. A break that costs no idle time is no finding. Neither is the capture of a CUDA
+graph: the GPU runs nothing meanwhile, on purpose, and it is done once. A note says how long it takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
+from stepscope.model.note import Note
+from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
 ID = "graph-breaks"
@@ -71,12 +74,31 @@ def detect(case: Case) -> list[Finding]:
     ]
 
 
+def notes(case: Case) -> list[Note]:
+    """How long ranks captured CUDA graphs."""
+    idle = {r: h.idle_in(_capturing(h)) for r, h in hosts(case).items()}
+    idle = {r: ns for r, ns in idle.items() if case.material(ns)}
+    if not idle:
+        return []
+    worst = max(idle, key=lambda r: (idle[r], -r))
+    of = about(idle[worst] / case.steps)
+    text = (
+        f"{some_ranks(idle)} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step meanwhile. "
+    )
+    return [Note("graph-capture", text + "That is done once: profile later steps", severity="warning")]
+
+
+def _capturing(host: Host) -> Spans:
+    marks = compiled(host.profile, host.data).capturing
+    return union(marks.start, marks.end).clip(host.begin, host.end)
+
+
 def _spans(host: Host, marks: Compiled) -> Spans:
     """Host time in compiling, and in regions that broke but in none of their graphs."""
     tids = np.unique(np.concatenate([marks.compiling.tid, marks.regions.tid]))
     parts = [marks.thread_parts(int(tid)) for tid in tids.tolist()]
     broken = bool((marks.regions.begun(host.begin, host.end) & marks.breaks).any())
-    chosen = [p for compiling, _, between in parts for p in ((compiling, between) if broken else (compiling,))]
+    chosen = [s for p in parts for s in ((p.compiling, p.between) if broken else (p.compiling,))]
     if not chosen:
         return Spans.empty()
     start, end = (np.concatenate([getattr(p, c) for p in chosen]) for c in ("start", "end"))

@@ -170,11 +170,12 @@ def _finding(case: Case, costly: _Costly) -> Finding:
 def _ranges(host: Host, calls: I64) -> str | None:
     """The range in which most of the calls lie, numbers left out."""
     tid = host.data.calls["tid"].cast(pl.Int64).to_numpy()[calls]
-    texts = host.data.text_of(host.data.range_at(tid, host.start[calls])).drop_nulls().str.replace_all(r"\d+", "#")
+    texts = host.data.text_of(host.data.range_at(tid, host.start[calls])).drop_nulls()
     if not len(texts):
         return None
-    top = texts.value_counts().sort(["count", "text"], descending=[True, False])
-    return f"`{short_range(top['text'][0])}`"
+    short = texts.replace({text: short_range(text) for text in texts.unique().to_list()})
+    top = short.str.replace_all(r"\d+", "#").value_counts().sort(["count", "text"], descending=[True, False])
+    return f"`{top['text'][0]}`"
 
 
 def _syncs(host: Host, measuring: I64 | None) -> _Syncs:

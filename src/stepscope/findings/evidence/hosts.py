@@ -17,13 +17,14 @@ from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, 
 from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import places
 from stepscope.findings.finding import Confidence, Place
 from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
-from stepscope.intervals import Spans, intersect, union
+from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 
@@ -159,13 +160,16 @@ class Host:
     def quicker(self, factor: float) -> Spans:
         """Host time that a host which is so many times as fast at launching does not need: a part of each interval.
 
-        What takes many times as long as a launch is no launching: loading data, say, or Python at work.
+        What takes many times as long as a launch is no launching: loading data, say, or Python at work. Nor is what a
+        thread launches into a CUDA graph that it captures: that is done once, and runs nothing.
         """
         start, end = self.intervals
         took = end - start
         launching = (took > 0) & (took <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
         start = start[launching]
-        return union(start, start + np.round(took[launching] * (1 - 1 / factor)).astype(np.int64))
+        cut = union(start, start + np.round(took[launching] * (1 - 1 / factor)).astype(np.int64))
+        _, begun, ended = captures(self.data)
+        return subtract(cut, union(begun, ended))
 
     @cached_property
     def idle(self) -> Pieces:
