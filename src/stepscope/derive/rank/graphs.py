@@ -64,13 +64,12 @@ def captures(data: RankData) -> tuple[I64, I64, I64]:
     rows = np.flatnonzero(of_family(data, Family.CAPTURE))
     if not len(rows):
         return (np.empty(0, np.int64),) * 3
-    tid, start, end = (data.calls[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
-    rows = rows[np.lexsort((start[rows], tid[rows]))]
-    begins = data.profile.names.gather(data.calls["name"].gather(rows)).str.contains("(?i)BeginCapture").to_numpy()
-    closed = np.zeros(len(rows), dtype=bool)
-    closed[:-1] = ~begins[1:] & (tid[rows[1:]] == tid[rows[:-1]])
-    ends = np.where(closed, end[np.roll(rows, -1)], data.host_span()[1] or end.max())
-    return tid[rows[begins]], start[rows[begins]], ends[begins]
+    calls = data.calls[rows].select(*(pl.col(c).cast(pl.Int64) for c in ("tid", "start_ns", "end_ns")), "name")
+    begins = data.profile.names.gather(calls["name"]).str.contains("(?i)BeginCapture")
+    calls = calls.with_columns(begins=begins).sort("tid", "start_ns")
+    ending = pl.when(~pl.col("begins")).then("end_ns").backward_fill().over("tid")
+    found = calls.with_columns(ending.fill_null(data.host_span()[1]).alias("end_ns")).filter("begins")
+    return found["tid"].to_numpy(), found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
 
 
 def graph_launch(data: RankData) -> Mask:
