@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.streams import overlapping
 from stepscope.derive.windows.cut_off import notes_on_cut
+from stepscope.model.kernel_names import shorten
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.schema import TABLES
+from stepscope.model.units import about
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -58,4 +62,26 @@ def info(profile: Profile) -> Result:
         "missing": missing,
         "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
     }
-    return Result(table, summary=summary, notes=[n for data in ranks_of(profile) for n in notes_on_cut(data)])
+    notes = [n for data in ranks_of(profile) for n in (*notes_on_cut(data), *_side_by_side(data))]
+    return Result(table, summary=summary, notes=notes)
+
+
+def _side_by_side(data: RankData) -> list[Note]:
+    """Ops of one stream that overlap, as they may; those that may not were left out when they were read."""
+    ops, early = overlapping(data)
+    if not len(ops):
+        return []
+    most = ops[int(early.argmax())]
+    name = shorten(data.profile.names[int(data.name[most])])
+    begin = "op begins" if len(ops) == 1 else "ops begin"
+    length = about(data.end[most] - data.start[most])
+    return [
+        Note(
+            "ops-overlap",
+            f"rank {data.rank}: {len(ops)} {begin} before the one before on the stream has ended, as programmatic"
+            f" dependent launch allows: the most {name} on stream {data.stream[most]}, {about(early.max())} early,"
+            f" {length} from {data.start[most]} ns",
+            origin="recording",
+            ranks=[data.rank],
+        )
+    ]

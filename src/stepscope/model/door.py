@@ -10,8 +10,9 @@ becomes of nulls, and of values that cannot be:
 4. A row is left out that is of no process; that lacks a time, or another value that nothing can replace; whose end is
    before its start; that lies beyond ±2^62 ns (146 years), or over a year from the median of its table; that is longer
    than twice the capture and a second, or than a day where the source does not say how long the capture was; or that
-   repeats a GPU op or a call: same times, place, name and correlation. A table with rows, and no such row left, is
-   refused.
+   repeats a GPU op or a call: same times, place, name and correlation. So is a GPU op that goes on after a later launch
+   of its stream is over, or ends long after the host's last record (`model.stream_order`). A table with rows, and no
+   such row left, is refused.
 5. A null stays where the column is `nullable`; else `instead` takes its place, `(no name)` that of a name.
 
 What is repaired is counted in a note of the source. The parts of a table keep the same rows, decided by its core.
@@ -29,10 +30,13 @@ from stepscope.errors import BadInput
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.admission import flaws, repeated
 from stepscope.model.columns import NO_NAME, Dtype, Part, Table
+from stepscope.model.kernel_names import shorten
 from stepscope.model.labels import no_axes
 from stepscope.model.note import Note
 from stepscope.model.schema import MOST_RANKS, PROCESSES, TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo, order_of
+from stepscope.model.stream_order import beyond, out_of_order, too_long
+from stepscope.model.units import about
 
 _AGAIN = "export or record it again"
 
@@ -94,7 +98,7 @@ class Door:
         height = chunk.frame.height
         frame = self._valued(chunk.frame, spec, len(chunk.names))
         if part == "core":
-            self._rows[table] = height, self._admissible(frame, spec)
+            self._rows[table] = height, self._admissible(frame, spec, chunk.names)
         delivered, rows = self._rows[table]
         if height != delivered:
             raise BadInput(f"{self.path}: {table} has {delivered} rows in one part and {height} in the other", _AGAIN)
@@ -180,7 +184,7 @@ class Door:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _admissible(self, frame: pl.DataFrame, spec: Table) -> I64 | None:
+    def _admissible(self, frame: pl.DataFrame, spec: Table, names: pl.Series) -> I64 | None:
         """Rows that are admitted, in order; None where all are, as they stand."""
         bad: Mask | None = None
         for rows, why in flaws(frame, spec, self.processes().height, self.info.capture_ns):
@@ -193,16 +197,61 @@ class Door:
         if (order := order_of(frame if kept is None else frame[kept], spec.name)) is not None:
             kept = order if kept is None else kept[order]
         again = repeated(frame if kept is None else frame[kept], spec.name)
-        if again is None:
-            return kept
-        count = int(np.count_nonzero(again))
-        self._left_out(spec, count, "that repeat others" if count > 1 else "that repeats another")
-        return np.flatnonzero(~again) if kept is None else kept[~again]
+        if again is not None:
+            count = int(np.count_nonzero(again))
+            self._left_out(spec, count, "that repeat others" if count > 1 else "that repeats another")
+            kept = np.flatnonzero(~again) if kept is None else kept[~again]
+        return self._in_order(frame, kept, spec, names) if spec.name == "ops" else kept
 
-    def _left_out(self, spec: Table, count: int, why: str) -> None:
+    def _in_order(self, frame: pl.DataFrame, kept: I64 | None, spec: Table, names: pl.Series) -> I64 | None:
+        """Of the ops that are kept, those that stream order and the end of the capture allow."""
+        ops = frame if kept is None else frame[kept]
+        wrong = out_of_order(ops)
+        if wrong is not None:  # unless these are streams of several contexts
+            context = self._source.read(spec.name, "detail").frame["context"]
+            wrong = out_of_order(ops, context if kept is None else context.gather(kept))
+        kept, ops = self._without(wrong, "that went on after later ops of the stream were over", kept, ops, names)
+        if ops.height == 0:
+            return kept
+        start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+        late = too_long(start, end)
+        if late is not None:
+            late = beyond(start, end, late, self._host_end())
+        return self._without(late, "that ended long after the capture", kept, ops, names)[0]
+
+    def _host_end(self) -> int | None:
+        """The end of the capture and of what it has of the host, whichever is later."""
+        tables = [self.read(table).frame for table in ("calls", "ranges") if table in self.tables()]
+        ends = [int(frame["end_ns"].max()) for frame in tables if frame.height]  # type: ignore[arg-type]
+        return max([*ends, self.info.capture_ns or ends[0]]) if ends else None
+
+    def _without(
+        self, wrong: Mask | None, why: str, kept: I64 | None, ops: pl.DataFrame, names: pl.Series
+    ) -> tuple[I64 | None, pl.DataFrame]:
+        if wrong is None or not wrong.any():
+            return kept, ops
+        rows = np.flatnonzero(wrong)
+        self._left_out(TABLES["ops"], len(rows), why, self._example(ops[rows], names))
+        return (np.flatnonzero(~wrong) if kept is None else kept[~wrong]), ops.filter(~wrong)
+
+    def _example(self, ops: pl.DataFrame, names: pl.Series) -> str:
+        """The longest of these ops: which, where and when."""
+        row = ops.row(int((ops["end_ns"] - ops["start_ns"]).arg_max() or 0), named=True)
+        process = self.processes().row(row["proc"], named=True)
+        who = f"rank {process['rank']}" if process["rank"] is not None else f"pid {process['pid']}"
+        name = NO_NAME if row["name"] is None else shorten(names[row["name"]])
+        length = about(row["end_ns"] - row["start_ns"])
+        return f": {name} on stream {row['stream']} of {who}, {length} from {row['start_ns']} ns"
+
+    def _left_out(self, spec: Table, count: int, why: str, example: str = "") -> None:
         if count:
             self.quality.note(
-                Note("rows-impossible", f"{spec.name}: left out {_rows(count)} {why}", severity="loss", origin="import")
+                Note(
+                    "rows-impossible",
+                    f"{spec.name}: left out {_rows(count)} {why}{example}",
+                    severity="loss",
+                    origin="import",
+                )
             )
 
 

@@ -19,6 +19,9 @@ OTHER_KERNELS = 10
 #: … and this part of the time in which it is busy.
 OTHER_TIME = 100
 
+#: Older traces round to whole microseconds.
+ROUNDING_NS = 1000
+
 ROLES = (COMPUTE, COMM, COPY)
 
 
@@ -61,6 +64,19 @@ def in_order_with_compute(data: RankData, ops: I64) -> Mask:
     streams = streams_of(data)
     found: Mask = streams.computes(data, ops)[streams.of[ops]]
     return found
+
+
+def overlapping(data: RankData) -> tuple[I64, I64]:
+    """Ops that begin before another launch of their stream has ended, and by how much; rounding is not counted."""
+    streams = streams_of(data)
+    order = np.lexsort((data.start, streams.of))
+    early = np.zeros(len(order), dtype=np.int64)
+    of, start, end = streams.of[order], data.start[order], data.end[order]
+    launch = data.ops["correlation"].fill_null(0).to_numpy()[order]
+    other = (of[1:] == of[:-1]) & (launch[1:] != launch[:-1]) & (launch[1:] != 0) & (launch[:-1] != 0)
+    early[1:] = np.where(other, np.minimum(end[:-1], end[1:]) - start[1:], 0)
+    found = early > ROUNDING_NS
+    return order[found], early[found]
 
 
 def _streams(data: RankData) -> Streams:

@@ -1,0 +1,115 @@
+"""GPU ops that cannot be: what goes on while later ops of its stream begin and end, or ends long after the capture did.
+
+A stream runs its launches in order. A kernel may begin while the one before it still runs (programmatic dependent
+launch), and nodes of one graph may run side by side; but no launch is over before the one before it is. Of two such
+records the one that goes on too long has a wrong end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.intervals.arrays import I64, Mask
+
+#: Older traces round to whole microseconds, and clocks of copies and kernels differ by some more.
+_ROUNDING_NS = 10_000
+#: How long after the end of everything else an op may end: the time that it ran already, within these bounds.
+_LEAST_TAIL_NS, _MOST_TAIL_NS = 10**8, 10**9
+#: Without any record of the host, an op is too long only beside many others that together are a tenth of it.
+_MANY, _TIMES = 100, 10
+
+
+def out_of_order(ops: pl.DataFrame, context: pl.Series | None = None) -> Mask | None:
+    """Ops that go on after a later launch of their stream is over; None where there are none.
+
+    Rows are in order of process and start. `context` tells apart streams of several contexts with one id.
+    """
+    known = _on_a_stream(ops)
+    rows = np.arange(ops.height) if known.all() else np.flatnonzero(known)
+    if len(rows) < 2:
+        return None
+    columns = [ops[c].gather(rows) for c in ("proc", "device", "stream")]
+    columns += [] if context is None else [context.fill_null(-1).gather(rows)]
+    stream = _codes(columns)
+    order = np.argsort(stream, kind="stable")
+    bounds = np.flatnonzero(np.diff(stream[order], prepend=-1, append=-1))
+    start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    found = []
+    for lo, hi in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        mine = rows[order[lo:hi]]
+        earliest = np.minimum.accumulate(end[mine][::-1])[::-1]  # the first end from each op on
+        if (end[mine] - earliest > _ROUNDING_NS).any():
+            launch = ops["correlation"].gather(mine).to_numpy()
+            found.append(mine[_outlasting(start[mine], end[mine], launch)])
+    every = np.concatenate(found) if found else np.empty(0, np.int64)
+    if not len(every):
+        return None
+    mask = np.zeros(ops.height, dtype=bool)
+    mask[every] = True
+    return mask
+
+
+def _on_a_stream(ops: pl.DataFrame) -> Mask:
+    """Ops whose stream and launch are known. AMD's copies on stream 0 are those of all streams."""
+    copies = ~ops["kind"].is_in(["kernel", "graph"]) & (ops["stream"] == 0)
+    known = ops["stream"].is_not_null() & ops["correlation"].is_not_null() & ~copies
+    return known.fill_null(False).to_numpy()
+
+
+def _codes(columns: list[pl.Series]) -> I64:
+    """A small number for each combination of values."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values = column.fill_null(-1).to_numpy().astype(np.int64)
+        low, high = int(values.min()), int(values.max())
+        if low == high:
+            continue
+        near = high - low < 1 << 16
+        values = values - low if near else np.unique(values, return_inverse=True)[1].reshape(-1)
+        code = code * (int(values.max()) + 1) + values
+        if int(code.max()) >= 1 << 40:
+            code = np.unique(code, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return code.astype(np.int16) if int(code.max()) < 1 << 15 else code
+
+
+def _outlasting(start: I64, end: I64, launch: I64) -> Mask:
+    """Of the ops of one stream in order of start: those that go on after a launch that began later is over."""
+    _, of = np.unique(launch, return_inverse=True)
+    of = of.reshape(-1)
+    n = int(of.max()) + 1
+    last = np.iinfo(np.int64).max
+    first, over = np.full(n, last), np.full(n, last)
+    np.minimum.at(first, of, start)
+    np.minimum.at(over, of, end)
+    longest = np.zeros(n, dtype=np.int64) - last
+    np.maximum.at(longest, of, end)
+    order = np.lexsort((-longest, first))  # of launches that begin together, the longer one is the earlier
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    after = np.append(np.minimum.accumulate(over[order][::-1])[::-1], last)
+    nth = np.maximum(place[of] + 1, np.searchsorted(first[order], start))
+    return after[nth] < end - _ROUNDING_NS
+
+
+def too_long(start: I64, end: I64) -> Mask | None:
+    """Ops that end long after everything else on the GPU has begun: the host must tell whether they can be."""
+    begun = int(start.max())
+    tail = _tail(start)
+    late = (end > begun + tail) & (end - start > tail)
+    return late if late.any() and np.count_nonzero(late) * 2 <= len(late) else None
+
+
+def beyond(start: I64, end: I64, late: Mask, host_end: int | None) -> Mask:
+    """Of these `late` ops, those that end long after the last record of the host; without any, the longest by far."""
+    if host_end is not None:
+        return late & (end > host_end + _tail(start))
+    others = ~late
+    if np.count_nonzero(others) < _MANY:
+        return np.zeros(len(late), dtype=bool)
+    span = int(end[others].max()) - int(start[others].min())
+    return late & (end - start > _TIMES * span + _MOST_TAIL_NS)
+
+
+def _tail(start: I64) -> int:
+    return min(max(int(start.max()) - int(start.min()), _LEAST_TAIL_NS), _MOST_TAIL_NS)
