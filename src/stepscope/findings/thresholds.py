@@ -209,10 +209,18 @@ FEW_BLOCKS = Threshold(
     "fewer blocks leave more than half of them empty, whatever a block does",
     (f"{_BY_HAND}::test_few_blocks",),
 )
+TENSOR_CORES_REACH = Threshold(
+    85.0,
+    "% of the ratio of peak rates",
+    "10240 x 10240 matrices take 0.11 s in fp32 and 0.016 s in TF32 on an A100 (PyTorch's notes on CUDA): 6.9 times as "
+    "fast, of 8 on paper",
+    ("tests/model/test_gpus.py::test_what_products_gain", "public/a100_lm2.7b_nvtx.sqlite"),
+)
 TENSOR_CORES_GAIN = Threshold(
     2.0,
     "times as fast",
-    "careful: TF32 is eight times as fast on paper, products bound by memory gain little",
+    "the least that is promised: products that are small or bound by memory gain no more; and all that is, where the "
+    "trace names no GPU",
     ("public/a100_lm2.7b_nvtx.sqlite", f"{_BY_HAND}::test_products_without_tensor_cores"),
 )
 

@@ -10,6 +10,7 @@ from stepscope.derive.host.idle_causes import ALLOC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
@@ -47,12 +48,12 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls, and a "
-            "cudaFree leaves the GPU empty behind it: it has nothing to do for "
+            f"{'hip' if on_amd(case, ranks) else 'cuda'}Free leaves the GPU empty behind it: it has nothing to do for "
             f"{about(host.idle_ns('alloc', 'host', 'api') / case.steps)} of the step"
             if any("Free" in n for n in names)
             else f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls; the "
             f"GPU has nothing to do for {about(host.idle_ns('alloc') / case.steps)} of it because of them",
-            _advice(names),
+            _advice(names, on_amd(case, ranks)),
             ("idle", "--by cause"),
             ranks=ranks,
             stage=stage_of(case, ranks),
@@ -61,10 +62,10 @@ def detect(case: Case) -> list[Finding]:
     ]
 
 
-def _advice(names: dict[str, int]) -> str:
+def _advice(names: dict[str, int], amd: bool) -> str:
     if any("Host" in n for n in names):
         return "allocate pinned buffers once and reuse them (a pinned loader does), not in every step"
     return (
         "keep memory in the caching allocator: no torch.cuda.empty_cache() in the loop, no shapes that change in every "
-        "step, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full"
+        f"step, PYTORCH_{'HIP' if amd else 'CUDA'}_ALLOC_CONF=expandable_segments:True where memory is nearly full"
     )

@@ -16,6 +16,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import CLOCK_LOW
@@ -77,8 +78,8 @@ def detect(case: Case) -> list[Finding]:
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
             f"{slowest.highest:g} it reaches in the capture; {len(ops) // case.steps:,} kernels, "
             f"{about(slowest.lost_ns / case.steps)} if all of them are bound by the clock",
-            "nvidia-smi -q -d PERFORMANCE tells why: power cap, temperature, or clocks locked by someone; compare with "
-            "the other GPUs of the machine",
+            f"{'amd-smi metric' if on_amd(case, ranks) else 'nvidia-smi -q -d PERFORMANCE'} tells why: power cap, "
+            "temperature, or clocks locked by someone; compare with the other GPUs of the machine",
             ("breakdown", f"--rank {worst}"),
             ranks=ranks,
             stage=stage_of(case, ranks),

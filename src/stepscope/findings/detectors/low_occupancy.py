@@ -14,35 +14,18 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.gpus import gpu_of
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
 ID = "low-occupancy"
-
-#: Multiprocessors (AMD: compute units) by the name of the GPU; the first that matches.
-_UNITS = (
-    (r"(?i)\bB[23]00|GB[23]00", 148),
-    (r"(?i)H100 PCIe", 114),
-    (r"(?i)\bGH200|\bH[128]00", 132),
-    (r"(?i)A100|A800", 108),
-    (r"(?i)\bA40\b|RTX A6000", 84),
-    (r"(?i)\bA10\b|A10G", 72),
-    (r"(?i)\bL40|RTX 6000 Ada", 142),
-    (r"(?i)RTX 5000 Ada", 100),
-    (r"(?i)\bL4\b", 58),
-    (r"(?i)V100|TITAN V", 80),
-    (r"(?i)\bT4\b", 40),
-    (r"(?i)RTX 4090", 128),
-    (r"(?i)RTX 3090", 82),
-    (r"(?i)MI3(00|25|55)X", 304),
-    (r"(?i)MI2[15]0", 104),
-)
 
 
 def _sparse(case: Case) -> dict[int, tuple[I64, F64]]:
@@ -108,8 +91,8 @@ def _longest(case: Case, rank: int, ops: I64) -> list[Place]:
 
 def _units(case: Case, rank: int) -> int:
     """Multiprocessors of the rank's GPU, 0 where they are not known."""
-    gpu = case.profile.ranks.filter(pl.col("rank") == rank)["gpu"].drop_nulls()
-    return next((n for pattern, n in _UNITS if gpu.str.contains(pattern).any()), 0)
+    gpu = gpu_of(gpu_name(case, rank))
+    return gpu.units if gpu else 0
 
 
 def _few_blocks(host: Host, shapes: pl.DataFrame, units: int) -> tuple[I64, F64]:

@@ -10,6 +10,7 @@ from stepscope.derive.host.idle_causes import LOAD
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
@@ -50,8 +51,9 @@ def detect(case: Case) -> list[Finding]:
             f"waits for {about(host.idle_ns('load') / case.steps)} of it",
             "capture graphs once and replay them; keep shapes static"
             if graphs
-            else "profile later: let every kernel run once before the capture (more warm-up steps), or set "
-            "CUDA_MODULE_LOADING=EAGER; if it returns in every step, something compiles or loads anew each time",
+            else "profile later: let every kernel run once before the capture (more warm-up steps)"
+            f"{'' if on_amd(case, ranks) else ', or set CUDA_MODULE_LOADING=EAGER'}; if it returns in every step, "
+            "something compiles or loads anew each time",
             ("idle", "--by cause"),
             ranks=ranks,
             stage=stage_of(case, ranks),

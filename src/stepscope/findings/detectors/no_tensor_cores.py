@@ -1,11 +1,14 @@
 """Matrix products that do not run on tensor cores, though the GPU has them.
 
 Only kernels whose names tell are counted (`sgemm`, `simt`), never double precision or products with a vector.
-What it could give back is the step replayed with them in half the time: tensor cores are several times as fast on
-paper, but what a product gains depends on its shape, so that this is a careful guess.
+What it could give back is the step replayed with them as fast as the GPU's peak rates let expect (`model/gpus.py`): by
+TF32 where that is faster than fp32, else by half precision. Products that are too short to be bound by compute are
+counted as twice as fast, no more; so are all where the trace names no GPU.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -14,18 +17,18 @@ from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.machines import gpu_name, on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import TENSOR_CORES_GAIN
-from stepscope.intervals.arrays import I64
+from stepscope.findings.thresholds import LONG_KERNEL, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
+from stepscope.intervals.arrays import F64, I64
+from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
 ID = "no-tensor-cores"
 
-#: GPUs without tensor (or matrix) cores.
-_WITHOUT = r"(?i)\b(tesla )?(k\d0|m\d0|p4|p40|p100|gtx|titan xp?)\b|quadro [mp]"
 #: Double precision, and products that no tensor core would speed up: by a vector, and sums of parts.
 _OTHER = r"(?i)[dz]gemm|double|f64|gemv|dot_kernel|gemmSN_|gemmk1_|splitk_?reduce"
 _FAMILIES = ["gemm", "convolution"]
@@ -38,10 +41,30 @@ def _slow_products(case: Case) -> dict[int, tuple[Host, I64]]:
 
 def remedy(case: Case) -> Change:
     """These products on tensor cores."""
+    return _on_tensor_cores(case, "usual")
+
+
+def interval(case: Case) -> tuple[Change, Change]:
+    """The same with the least and with the most that they could gain."""
+    return _on_tensor_cores(case, "low"), _on_tensor_cores(case, "high")
+
+
+def _on_tensor_cores(case: Case, which: Literal["low", "usual", "high"]) -> Change:
     products = case.once(_slow_products)
-    return Change(
-        op_factor={r: (ops, np.full(len(ops), 1 / TENSOR_CORES_GAIN.value)) for r, (_, ops) in products.items()}
-    )
+    return Change(op_factor={r: (ops, _factors(case, h, ops, which)) for r, (h, ops) in products.items()})
+
+
+def _factors(case: Case, host: Host, ops: I64, which: Literal["low", "usual", "high"]) -> F64:
+    """The part of its time that each product would take; short ones never gain more than the least."""
+    gain = _gain(case, host.data.rank)
+    long = (host.data.end - host.data.start)[ops] >= LONG_KERNEL.ns
+    return np.where(long | (which == "low"), getattr(gain, which), max(gain.low, 1 / TENSOR_CORES_GAIN.value))
+
+
+def _gain(case: Case, rank: int) -> Gain:
+    """What products gain on the rank's GPU; nothing where it has no tensor cores."""
+    found = tensor_core_gain(gpu_name(case, rank), TENSOR_CORES_GAIN.value, TENSOR_CORES_REACH.share)
+    return found or Gain(1.0, 1.0, 1.0, {})
 
 
 def detect(case: Case) -> list[Finding]:
@@ -62,9 +85,8 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "medium",
             f"they take {about(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
-            f"{TENSOR_CORES_GAIN.value:g} times as fast on tensor cores",
-            "use bf16 or fp16 (torch.autocast), or allow TF32 for fp32: torch.set_float32_matmul_precision('high'); "
-            "sizes that are multiples of 8 (bf16) or 4 (TF32)",
+            f"{1 / _gain(case, worst).usual:.1f} times as fast on tensor cores: {_gain(case, worst).why['usual']}",
+            _advice(gpu_of(gpu_name(case, worst)), on_amd(case, ranks)),
             ("kernels", "--by family"),
             ranks=ranks,
             stage=stage_of(case, ranks),
@@ -73,14 +95,26 @@ def detect(case: Case) -> list[Finding]:
     ]
 
 
+def _advice(gpu: Gpu | None, amd: bool) -> str:
+    """What to switch on: only what this GPU has, and only what is faster there."""
+    half, sizes = "use bf16 or fp16 (torch.autocast)", "sizes that are multiples of 8"
+    tf32 = "allow TF32 for fp32: torch.set_float32_matmul_precision('high')"
+    if gpu is None:
+        return half if amd else f"{half}, or {tf32} (Ampere and later; before, fp16 alone); {sizes}"
+    if gpu.bf16 is None:
+        return f"use fp16 (torch.autocast, with a GradScaler): this GPU has no other tensor cores; {sizes}"
+    if gpu.tf32 is not None and gpu.tf32 > gpu.fp32:
+        return f"{half}, or {tf32}{' and HIPBLASLT_ALLOW_TF32=1' * amd}; {sizes} (bf16) or 4 (TF32)"
+    return f"{half}{'' if amd else ': TF32 is no faster than fp32 on this GPU'}; {sizes}"
+
+
 def _times(host: Host, ops: I64) -> tuple[I64, I64]:
     return host.data.start[ops], host.data.end[ops]
 
 
 def _products(case: Case, host: Host) -> I64:
     """Products of the step that are known not to use tensor cores."""
-    gpus = case.profile.ranks.filter(pl.col("rank") == host.data.rank)["gpu"].drop_nulls()
-    if gpus.str.contains(_WITHOUT).any():
+    if has_tensor_cores(gpu_name(case, host.data.rank)) is False:
         return np.empty(0, np.int64)
     data = host.data
     ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))

@@ -15,6 +15,7 @@ from stepscope.derive.comm.kinds import bus_factors
 from stepscope.derive.peers.links import SlowLinks, slow_links, transfers
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.meetings import in_step, met, sides
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding, Place
@@ -97,7 +98,8 @@ def detect(case: Case) -> list[Finding]:
             f"{table.height // case.steps} transfers per step, {about(float(table['over_ns'].sum()) / case.steps)} "
             f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links",
-            "look at that link: NIC and cable (link width, errors, congestion), NVLink state (`nvidia-smi nvlink -s`), "
+            "look at that link: NIC and cable (link width, errors, congestion), "
+            f"{'xGMI (`amd-smi xgmi`)' if on_amd(case, case.ranks) else 'NVLink state (`nvidia-smi nvlink -s`)'}, "
             "NCCL's choice of network interface (NCCL_DEBUG=INFO); or place ranks so that less goes over it",
             ("collectives", "--by size"),
             ranks=links.ranks,
