@@ -5,7 +5,8 @@ window. A range's GPU work is what was launched in it and in the ranges inside i
 is each instance's first start to last end (idle time and other work in between included), `kernel_ns`, `comm_ns` and
 `copy_ns` are sums of durations. Columns with `self` leave out what deeper ranges hold. With `--by name`, instances
 inside a range of the same text count in `n` and in the self columns only. `(no range)` is what no range launched.
-A range that began before the window and launched into it shows with its whole length on the host.
+A range that began before the window and launched into it shows with its whole length on the host. A path of more than
+4,096 characters loses ranges from its middle.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import polars as pl
 
 from stepscope.derive.accounting.flame import write_flame
 from stepscope.derive.accounting.forest import Forest, Gpu, forest, launched
+from stepscope.derive.accounting.places import Places
 from stepscope.derive.accounting.tree import NO_RANGE
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
@@ -30,7 +32,6 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
-SEPARATOR = " > "
 #: What torch.autograd.profiler.emit_nvtx adds to the name of every op.
 _TORCH_IDS = r", (seq = \d+|op_id = \d+|sizes = .*|input_op_ids = .*).*$"
 
@@ -80,13 +81,19 @@ def nvtx(
         )
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
+    places: dict[int, Places] = {}
     for data in ranks_of(profile):
         tree, texts = _texts(profile, forest(data), fold)
-        frames += [_instances(data, tree, texts, span) for span in chosen.of(data.rank)]
+        place, places[data.rank] = tree.places(texts)
+        frames += [_instances(data, tree, texts, place, span) for span in chosen.of(data.rank)]
     table = pl.concat(frames)
+    if by == "path" or flame is not None:
+        paths = _by_path(table, places)
     if flame is not None:
-        write_flame(profile, table, flame, weight)
-    shown = _by_path(table, depth) if by == "path" else _by_name(table)
+        write_flame(profile, paths, flame, weight)
+    shown = _by_name(table) if by == "name" else paths
+    if by == "path" and depth is not None:
+        shown = shown.filter(pl.col("depth") < depth)
     columns = [c.name for c in (COLUMNS if by == "path" else VARIANTS["by=name"])]
     summary: dict[str, Any] = {"ranges": int((table["n"] > 0).sum())}
     if flame is not None:
@@ -106,7 +113,7 @@ def _texts(profile: Profile, tree: Forest, fold: bool) -> tuple[Forest, pl.Serie
     return replace(tree, name=of_id[at.reshape(-1)]), texts
 
 
-def _instances(data: RankData, tree: Forest, names: pl.Series, span: Window) -> pl.DataFrame:
+def _instances(data: RankData, tree: Forest, names: pl.Series, place: I64, span: Window) -> pl.DataFrame:
     """One row per range of the window, and one for what no range launched."""
     ops = span.ops
     start, end = data.start[ops], data.end[ops]
@@ -118,12 +125,10 @@ def _instances(data: RankData, tree: Forest, names: pl.Series, span: Window) -> 
         mine = np.flatnonzero(full.ops > 0)
     else:
         mine = np.flatnonzero((tree.start >= span.cpu_start_ns) & (tree.start < span.cpu_end_ns) | (full.ops > 0))
-    path, table = tree.paths()
-    texts = _path_texts(names, table)
     frame = pl.DataFrame(
         {
             "depth": tree.depth[mine],
-            "path": pl.Series(texts, dtype=pl.String).gather(path[mine]),
+            "place": place[mine],
             "range": names.gather(tree.name[mine]),
             "outermost": tree.outermost()[mine],
             "n": np.ones(len(mine), np.int64),
@@ -137,13 +142,6 @@ def _instances(data: RankData, tree: Forest, names: pl.Series, span: Window) -> 
     return pl.concat([frame, rest.select(frame.columns)] if rest.height else [frame]).select(
         pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"), pl.all()
     )
-
-
-def _path_texts(names: pl.Series, table: list[tuple[int, int]]) -> list[str]:
-    texts: list[str] = []
-    for above, name in table:  # parents come before their children
-        texts.append((texts[above] + SEPARATOR if above != NONE else "") + names[name])
-    return texts
 
 
 def _gpu(figures: Gpu, mine: I64, prefix: str) -> dict[str, I64]:
@@ -165,25 +163,24 @@ def _outside(data: RankData, ops: I64, start: I64, end: I64, outside: Mask) -> p
         **{f"{k}_ns": int(length[role == r].sum()) for r, k in enumerate(("kernel", "comm", "copy"))},
         "ops": int(outside.sum()),
     }
-    row = {"depth": 0, "path": NO_RANGE, "range": NO_RANGE, "outermost": True, "n": 0, "host_ns": 0, "self_host_ns": 0}
+    row = {"depth": 0, "place": NONE, "range": NO_RANGE, "outermost": True, "n": 0, "host_ns": 0, "self_host_ns": 0}
     return pl.DataFrame([row | figures | {f"self_{k}": v for k, v in figures.items()}])
 
 
-def _by_path(table: pl.DataFrame, depth: int | None) -> pl.DataFrame:
-    found = _summed(table, ["rank", "pid", "depth", "path", "range"])
-    if depth is not None:
-        found = found.filter(pl.col("depth") < depth)
-    # Depth first, the longest child first: sort by the chain of (time, text) from the top.
-    weight = dict(zip(found.select("rank", "path").iter_rows(), found["host_ns"].to_list(), strict=True))
+def _by_path(table: pl.DataFrame, places: dict[int, Places]) -> pl.DataFrame:
+    """A row per place, depth first, the longest child first; what no range launched comes last."""
+    found = _summed(table, ["rank", "pid", "depth", "place", "range"])
+    return pl.concat([_in_order(mine, places[mine["rank"][0]]) for mine in found.partition_by("rank")])
 
-    def key(row: tuple[int, str]) -> tuple[Any, ...]:
-        rank, path = row
-        texts = path.split(SEPARATOR)
-        chain = [SEPARATOR.join(texts[: k + 1]) for k in range(len(texts))]
-        return rank, path == NO_RANGE, [(-weight.get((rank, p), 0), p) for p in chain]
 
-    rows = list(found.select("rank", "path").iter_rows())
-    return found[sorted(range(len(rows)), key=lambda i: key(rows[i]))]
+def _in_order(found: pl.DataFrame, places: Places) -> pl.DataFrame:
+    """Rows of one rank, with their paths."""
+    place = found["place"].to_numpy()
+    weight = np.zeros(len(places.parent) + 1, dtype=np.int64)  # places out of the window weigh nothing
+    weight[place] = found["host_ns"].to_numpy()
+    order = np.append(places.order(weight[:-1]), len(places.parent))
+    paths = pl.Series("path", [*places.paths(), NO_RANGE], dtype=pl.String)
+    return found.with_columns(paths.gather(place % (len(places.parent) + 1)))[np.argsort(order[place], kind="stable")]
 
 
 def _by_name(table: pl.DataFrame) -> pl.DataFrame:

@@ -30,14 +30,7 @@ class Nesting:
 
     def depth(self) -> I64:
         """Number of ancestors of each interval."""
-        depth = np.zeros(len(self.parent), dtype=np.int64)
-        above = self.parent.copy()
-        live = np.flatnonzero(above != NONE)
-        while len(live):
-            depth[live] += 1
-            above[live] = self.parent[above[live]]
-            live = live[above[live] != NONE]
-        return depth
+        return depths(self.parent)
 
     def enclosing(self, group: I64, at: I64) -> I64:
         """Row of the interval of `group` that encloses each moment `at`, NONE where there is none."""
@@ -58,6 +51,19 @@ class Nesting:
             found[live] = self.parent[found[live]]
             live = live[found[live] != NONE]
         return found
+
+
+def depths(parent: I64) -> I64:
+    """Number of ancestors of each. Steps double from round to round, so a chain of n takes log n rounds."""
+    depth: I64 = (parent != NONE).astype(np.int64)
+    above = parent.copy()
+    live = np.flatnonzero(above != NONE)
+    while len(live):
+        up = above[live]
+        depth[live] += depth[up]
+        above[live] = above[up]
+        live = live[above[live] != NONE]
+    return depth
 
 
 def nest(group: I64, start: I64, end: I64) -> Nesting:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from stepscope.derive.accounting.places import Places, by_depth, places_of
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
 from stepscope.intervals import distinct
 from stepscope.intervals.arrays import I64, NONE, Mask
@@ -50,7 +51,7 @@ class Forest:
 
     def levels(self) -> list[I64]:
         """Indices by depth, the top level first."""
-        return [np.flatnonzero(self.depth == d) for d in range(int(self.depth.max(initial=-1)) + 1)]
+        return by_depth(self.depth)
 
     def climb(self, own: Gpu) -> Gpu:
         """Inclusive figures: each range with everything inside it."""
@@ -64,16 +65,9 @@ class Forest:
             np.maximum.at(last, up, last[level])
         return Gpu(sums[0], sums[1], sums[2], sums[3], first, last)
 
-    def paths(self) -> tuple[I64, list[tuple[int, int]]]:
-        """Path id of each range, and per path its (parent path, name): equal texts at equal places share a path."""
-        path = np.full(len(self.rows), NONE, dtype=np.int64)
-        table: list[tuple[int, int]] = []
-        for depth, level in enumerate(self.levels()):
-            above = path[self.parent[level]] if depth else np.full(len(level), NONE, dtype=np.int64)
-            pairs, which = np.unique(np.stack([above, self.name[level]]), axis=1, return_inverse=True)
-            path[level] = len(table) + which.reshape(-1)
-            table += [(int(a), int(n)) for a, n in pairs.T]
-        return path, table
+    def places(self, names: pl.Series) -> tuple[I64, Places]:
+        """The place of each range, and all places; `names` is what `name` are rows of."""
+        return places_of(self.parent, self.depth, self.name, names)
 
     def outermost(self) -> Mask:
         """Ranges that lie in no range of the same text."""

@@ -5,16 +5,18 @@ Every nanosecond has one owner (see `owners`), so the top level sums to the wind
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import Partition
+from stepscope.derive.accounting.places import Places, by_depth, places_of
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.nesting import depths
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
 
@@ -37,25 +39,47 @@ NO_RANGE = "(no range)"
 
 def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) -> list[dict[str, Any]]:
     """Rows of the tree, depth first, the largest child first."""
-    total: dict[tuple[str, ...], I64] = defaultdict(lambda: np.zeros(len(_PARTS), np.int64))
+    place, places = data.once(_places)
+    count = len(places.parent)
+    index = np.full(data.ranges.height + 1, NONE, dtype=np.int64)  # what is in no range is at the last place of all
+    index[data.own_ranges] = np.arange(len(data.own_ranges))
+    total = np.zeros((count, len(_PARTS)), np.int64)
+    there = np.zeros(count, dtype=bool)
     for column, (ops, _, length) in enumerate(owners(data, parts)):
         ranges = np.full(len(ops), NONE, dtype=np.int64)
         ranges[ops != NONE] = data.enclosing(ops[ops != NONE])
-        rows, at = np.unique(ranges, return_inverse=True)
-        for row, sum_ns in zip(rows.tolist(), np.bincount(at, weights=length).astype(np.int64).tolist(), strict=True):
-            path = data.path_of(row) or (NO_RANGE,)
-            for depth in range(len(path)):
-                total[path[: depth + 1]][column] += sum_ns
-    order = sorted(total, key=lambda p: [(-int(total[p[: k + 1]].sum()), p[k]) for k in range(len(p))])
+        at = place[index[ranges]]
+        np.add.at(total[:, column], at, length)
+        there[at] = True
+    for level in reversed(by_depth(places.depth)[1:]):
+        up = places.parent[level]
+        np.add.at(total, up, total[level])
+        there[up[there[level]]] = True
+    sums = total.sum(axis=1)
+    order = np.argsort(places.order(sums))
+    paths = data.once(_paths)
     return [
         {
             "rank": data.rank,
             "pid": data.pid,
-            "depth": len(path) - 1,
-            "path": " > ".join(path),
-            "range": path[-1],
-            "total_ns": int(total[path].sum()),
-            **dict(zip(_PARTS, total[path].tolist(), strict=True)),
+            "depth": int(places.depth[at]),
+            "path": paths[at],
+            "range": places.texts[at],
+            "total_ns": int(sums[at]),
+            **dict(zip(_PARTS, total[at].tolist(), strict=True)),
         }
-        for path in order
+        for at in order[there[order]].tolist()
     ]
+
+
+def _places(data: RankData) -> tuple[I64, Places]:
+    """The place of each own range, and at the end that of what is in none."""
+    rows = data.own_ranges
+    ids, name = np.unique(data.ranges["name"].to_numpy()[rows], return_inverse=True)
+    names = pl.concat([data.profile.names.gather(ids), pl.Series([NO_RANGE])])
+    parent = np.append(data.own_parents, NONE)
+    return places_of(parent, depths(parent), np.append(name.reshape(-1), len(ids)), names)
+
+
+def _paths(data: RankData) -> list[str]:
+    return data.once(_places)[1].paths()

@@ -81,14 +81,13 @@ class RankRanges(RankTables):
         text = self.profile.names.gather(ids)
         return pl.select(pl.when(hit).then(text).alias("text")).to_series()
 
-    def path_of(self, row: int) -> tuple[str, ...]:
-        """Texts of a range and the ranges around it, outermost first; the setup label and NCCL's are left out."""
-        texts: list[str] = []
-        while row != NONE:
-            if self._is_own[row]:
-                texts.append(self.profile.names[int(self._name_id[row])])
-            row = int(self._parent[row])
-        return tuple(reversed(texts))
+    @cached_property
+    def own_parents(self) -> I64:
+        """Of each own range, which own range is around it (both as places in `own_ranges`); NONE for none."""
+        rows = self.own_ranges
+        index = np.full(self.ranges.height + 1, NONE, dtype=np.int64)  # the last is for NONE
+        index[rows] = np.arange(len(rows))
+        return index[self.ancestors_until(self._parent[rows], self._is_own)]
 
     @cached_property
     def _nestings(self) -> tuple[Nesting, Nesting, I64]:
