@@ -45,7 +45,7 @@ ANSWERS = """
 | `schema`, `command` | the version of this contract, and the question |
 | `profile` | the files with format and versions, and the number of ranks |
 | `window` | per rank: label, index, count, and the window on host and GPU; empty where the question has none |
-| `rows` | one object per row, with the columns below |
+| `rows` | one object per row, with the columns below; all of them, unless `--top` says how many |
 | `summary` | figures over all rows: totals, percentiles, verdicts; `statement` is the sentence that closes the answer |
 | `notes` | what was inferred, cut, skipped or not attributable, with counts |
 | `note_details` | the same with `code`, `severity`, `origin` and `ranks`: [notes.md](notes.md) |
@@ -320,6 +320,7 @@ def methods_pyi() -> str:
         '    """What every question takes."""',
         "",
         "    rank: Ranks | None",
+        "    top: int | None",
         "",
         "class Window(Common, total=False):",
         '    """What every question about a window takes."""',

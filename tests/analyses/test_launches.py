@@ -137,7 +137,7 @@ def test_queue_times_equal_nsys(shared: Path, trace: str):
     profile = api.open(shared / f"traces/{trace}.sqlite", cache=False)
     ours: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
     whole = WindowSpec(start=-(2**62), end=2**62)
-    for r in launches(profile, whole, top=0, full=True).rows.to_dicts():
+    for r in launches(profile, whole, full=True).rows.to_dicts():
         for i, v in enumerate((r["n"], r["n"] - r["early"], r["call_ns"], r["queue_ns"], r["kernel_ns"])):
             ours[r["name"]][i] += v
     golden: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0, 0])
@@ -178,7 +178,7 @@ def test_launch_delay_equals_traceinsight(shared: Path):
     delay = (ops["start_ns"] - end).clip(0).filter(mine)
     assert mine.sum() == golden["events"]
     assert delay.sum() == pytest.approx(golden["launch_delay_sum"] * 1e3, abs=1000)
-    table = launches(profile, WindowSpec(start=-(2**62), end=2**62), top=0).rows
+    table = launches(profile, WindowSpec(start=-(2**62), end=2**62)).rows
     every = (ops["start_ns"] - end).clip(0).sum()
     assert table["queue_ns"].sum() == every and table["call_ns"].sum() == (end - start).sum()
 

@@ -140,7 +140,7 @@ def test_single_ops_equal_brute_force(tables: Tables):
     if not any(role(o) == "comm" for o in ops):
         return
     launched = {c["correlation"]: c["start_ns"] for c in tables["calls"] if c["correlation"] is not None}
-    rows = exposed(make(ops=ops, calls=tables["calls"]), WHOLE, top=0).rows.to_dicts()
+    rows = exposed(make(ops=ops, calls=tables["calls"]), WHOLE).rows.to_dicts()
     compute = [o for o in ops if role(o) == "compute"]
 
     def called(o: dict[str, Any]) -> int:

@@ -57,7 +57,7 @@ STEP = {
 
 
 def rows(profile: Any, **options: Any) -> list[dict[str, Any]]:
-    return source(profile, W, top=0, **options).rows.to_dicts()
+    return source(profile, W, **options).rows.to_dicts()
 
 
 def by_kernel(profile: Any, **options: Any) -> dict[str, tuple[Any, ...]]:
@@ -117,7 +117,7 @@ def test_rows_by_line_function_op_module_and_kernel():
     assert {r["op"] for r in rows(p, by="op")} == {"aten::linear", "AddmmBackward0", "aten::_foreach_mul_", None}
     for by in ("site", "function", "line", "op", "module", "kernel"):
         assert sum(r["total_ns"] for r in rows(p, by=by)) == 60, "every op is in one row"
-    assert len(source(p, W, top=2).rows) == 2
+    assert len(stepscope.api.analyse(p, "source", top=2).rows) == 2
 
 
 def test_a_custom_backward_is_its_own_code_and_backward_on_the_callers_thread_is_not():
@@ -275,10 +275,10 @@ def test_a_real_nsys_trace_with_both_sorts_of_stacks(tmp_path):
         lines[f"{text[mine[0]['File']]}({mine[0]['Line']})" if mine else NO_FRAME] += ns
     p = stepscope.open(file, cache=False)
     found: dict[str, int] = defaultdict(int)
-    for r in p.source(by="line", top=0, index="all").rows.to_dicts():
+    for r in p.source(by="line", index="all").rows.to_dicts():
         found[r["line"]] += r["total_ns"]
     assert found == lines and len(lines) > 5
-    ops = {r["op"]: r["phase"] for r in p.source(by="op", top=0).rows.to_dicts()}
+    ops = {r["op"]: r["phase"] for r in p.source(by="op").rows.to_dicts()}
     assert ops["AddmmBackward0"] == "backward" and ops["aten::_foreach_mul__Scalar"] == "optimizer"
     assert any("no call stack" in n for n in p.source().notes)  # cuBLAS launches by calls that nsys takes no stack of
 
@@ -326,11 +326,11 @@ def test_a_real_trace_against_plain_json(shared, trace):
         mine = [f for f in around(frames, tid, when) if f["name"].startswith("train.py")]
         lines[mine[-1]["name"].split(":")[0] if mine else NO_FRAME] += e["dur"]
     got: dict[tuple[str, str], int] = defaultdict(int)
-    for r in p.source(by="op", top=0).rows.to_dicts():
+    for r in p.source(by="op").rows.to_dicts():
         got[r["op"], "backward" if r["phase"] == "backward" else ""] += r["total_ns"]
     assert got == {k: pytest.approx(1000 * v, abs=1) for k, v in ops.items()}
     by_line: dict[str, int] = defaultdict(int)
-    for r in p.source(by="line", top=0).rows.to_dicts():
+    for r in p.source(by="line").rows.to_dicts():
         by_line[r["line"]] += r["total_ns"]
     assert by_line == {k: pytest.approx(1000 * v, abs=1) for k, v in lines.items()}
     assert p.source().summary["total"][0]["credited_pct"] == 100.0

@@ -69,6 +69,7 @@ def breakdown(
         chosen.rows(),
         summary={**_summary([] if tree else split), STATEMENT: _statement(window, chosen, split)},
         notes=[*chosen.notes, *between_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)],
+        ranked_by="total_ns" if tree else "window_ns" if by == "step" else None,
     )
 
 

@@ -80,9 +80,9 @@ def collectives(
     shown, spans = inside(profile, window, found, table)
     summary = _summary(found, shown, peak_gbps, f"the {unit_of(window, (w['label'] for w in spans))}")
     if by == "collective":
-        return Result(rows(COLUMNS, shown), spans, summary, found.notes)
+        return Result(rows(COLUMNS, shown), spans, summary, found.notes, ranked_by="wait_ns")
     columns = VARIANTS[f"by={by}"]
-    return Result(rows(columns, _grouped(shown, by, peak_gbps)), spans, summary, found.notes)
+    return Result(rows(columns, _grouped(shown, by, peak_gbps)), spans, summary, found.notes, ranked_by="wait_ns")
 
 
 def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:

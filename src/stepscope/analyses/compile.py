@@ -121,7 +121,9 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
             table += _regions(data, span, marks) if by == "region" else [_row(profile, data, span, marks, named)]
     columns = COLUMNS if by == "window" else VARIANTS[f"by={by}"]
     summary = {} if by == "region" else _summary(table)
-    return Result(rows(columns, table), chosen.rows(), summary, [*chosen.notes, *notes, *graph_notes(profile)])
+    notes = [*chosen.notes, *notes, *graph_notes(profile)]
+    ranked = {"region": "host_ns", "step": "idle_ns"}.get(by)
+    return Result(rows(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
 
 
 def _by_name(profile: Profile, found: dict[int, Compiled]) -> bool:

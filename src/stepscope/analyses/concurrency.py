@@ -32,7 +32,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.intervals.arrays import I64, NONE
-from stepscope.model.kernel_names import shorten
+from stepscope.model.kernel_names import short_names, shorten
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -86,7 +86,6 @@ def concurrency(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is"] = "count",
-    top: Annotated[int, "with --by op: only the N longest waits of each rank; 0 for all"] = 20,
 ) -> Result:
     need_ops(profile)
     if by == "exposed":
@@ -116,15 +115,15 @@ def concurrency(
             if found is None:
                 part = _count_rows(counts) if by == "count" else _pairs(busy)
             elif by == "op":
-                part = _ops(profile, data, found, span, top)
+                part = _ops(profile, data, found, span)
             else:
                 part = (_stream_rows if by == "stream" else _exposed_rows)(profile, data, found, span, busy)
             table += [{"rank": data.rank, "pid": data.pid, **r, **_share(r, span)} for r in part]
     if by in ("stream", "exposed", "op"):
         notes += _event_notes(profile, missing)
-    return Result(
-        rows(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table), chosen.rows(), {"together": summary}, notes
-    )
+    shown = rows(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table)
+    ranked = {"pair": "together_ns", "op": "stalled_ns"}.get(by, "total_ns")
+    return Result(shown, chosen.rows(), {"together": summary}, notes, ranked_by=ranked)
 
 
 def _most_streams(profile: Profile) -> int:
@@ -239,39 +238,39 @@ def _holder_names(data: RankData, waits: Waits) -> I64:
     return held
 
 
-def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window, top: int) -> list[dict[str, Any]]:
+def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window) -> list[dict[str, Any]]:
+    """Every op that has a launch, the one that stood still longest first."""
     ops = span.ops[data.launch[span.ops] != NONE]
     before = found.stream[ops]
     ready = np.where(before != NONE, data.end[np.maximum(before, 0)], data.launched_at[ops])
     stalled = np.maximum(data.start[ops] - np.maximum(ready, data.launched_at[ops]), 0)
-    order = np.argsort(-stalled, kind="stable")[: top or None]
+    order = np.argsort(-stalled, kind="stable")
     ops, stalled = ops[order], stalled[order]
-    wait = data.start[ops] - data.launched_at[ops]
     holder, by_event = found.latest(data.end)
-    texts = data.text_of(data.enclosing(ops)).to_list()
-    table = []
-    for i, (op, ns) in enumerate(zip(ops.tolist(), wait.tolist(), strict=True)):
-        held = int(holder[op])
-        launched, until = int(data.launched_at[op]), int(data.end[held]) if held != NONE else None
-        late = until is None or until <= launched
-        held_ns = 0 if late or until is None else until - launched
-        table.append(
-            {
-                "name": shorten(profile.names[int(data.name[op])]),
-                "stream": int(data.stream[op]),
-                "range": texts[i],
-                "launched_ns": launched,
-                "start_ns": int(data.start[op]),
-                "wait_ns": ns,
-                "stalled_ns": int(stalled[i]),
-                "reason": "launch" if late else "event" if by_event[op] else "stream",
-                "waits_for": None if late else shorten(profile.names[int(data.name[held])]),
-                "waits_for_stream": None if late else int(data.stream[held]),
-                "held_ns": held_ns,
-                "unknown_ns": ns - held_ns,
-            }
-        )
-    return table
+    held, launched = np.maximum(holder[ops], 0), data.launched_at[ops]
+    if len(ops) == 0:
+        return []
+    late = (holder[ops] == NONE) | (data.end[held] <= launched)
+    held_ns = np.where(late, 0, data.end[held] - launched)
+    wait = data.start[ops] - launched
+    frame = pl.DataFrame(
+        {
+            "name": short_names(profile.names.gather(data.name[ops])),
+            "stream": data.stream[ops].astype(np.int64),
+            "range": data.text_of(data.enclosing(ops)),
+            "launched_ns": launched,
+            "start_ns": data.start[ops],
+            "wait_ns": wait,
+            "stalled_ns": stalled,
+            "reason": np.select([late, by_event[ops]], ["launch", "event"], "stream"),
+            "waits_for": short_names(profile.names.gather(data.name[held])),
+            "waits_for_stream": data.stream[held].astype(np.int64),
+            "held_ns": held_ns,
+            "unknown_ns": wait - held_ns,
+        }
+    )
+    nobody = [pl.when(pl.Series(~late)).then(c).alias(c) for c in ("waits_for", "waits_for_stream")]
+    return frame.with_columns(nobody).to_dicts()
 
 
 def _event_notes(profile: Profile, missing: int) -> list[Note]:

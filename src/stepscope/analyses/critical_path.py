@@ -85,7 +85,7 @@ def critical_path(
         notes.append(_BOUND)
     if by != "segment":
         table = _totals(table, VARIANTS[f"by={by}"], total)
-    return Result(table, _windows(path), summary, notes)
+    return Result(table, _windows(path), summary, notes, ranked_by="dur_ns" if by == "segment" else "total_ns")
 
 
 def segments(path: Path) -> pl.DataFrame:

@@ -48,7 +48,6 @@ def exposed(
     profile: Profile,
     window: WindowSpec,
     *,
-    top: Annotated[int, "how many ops, over all ranks; 0 for all"] = 20,
     stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
 ) -> Result:
     check_pattern("stage", stage)
@@ -61,9 +60,8 @@ def exposed(
         ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
     )
     said = _statement(about_window(window, chosen.spans), table)
-    table = table.head(top) if top else table
     notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
-    return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
+    return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes, ranked_by="exposed_ns")
 
 
 def _statement(where: str, table: pl.DataFrame) -> str:

@@ -65,7 +65,6 @@ def idle(
     window: WindowSpec,
     *,
     by: Annotated[Literal["gap", "cause", "range"], "one row per stretch, or totals"] = "gap",
-    top: Annotated[int, "only the N longest rows of each rank; 0 for all"] = 0,
 ) -> Result:
     need_ops(profile)
     need_calls(profile, "why the GPU was idle", "; `stepscope breakdown` shows how long it was")
@@ -82,16 +81,13 @@ def idle(
                 by_cause.append(totals[-1])
             else:
                 frame = _totals(frame, by, span.gpu_ns)
-            if top:
-                length = "gap_ns" if by == "gap" else "total_ns"
-                frame = frame.sort(length, descending=True, maintain_order=True).head(top)
             frames.append(frame)
     columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
     table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
     summary[STATEMENT] = _statement(window, chosen, totals)
     notes = [*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)]
-    return Result(table, chosen.rows(), summary, notes)
+    return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
 
 
 def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:

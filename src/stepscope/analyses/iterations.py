@@ -81,7 +81,8 @@ def iterations(
             )
         pace = {**_percentiles("cpu", cpu), **_percentiles("gpu", busy), **_percentiles("period", paced)}
         summary.append({"rank": data.rank, "n": len(spans), **pace})
-    return Result(rows(COLUMNS, table), chosen.rows(), {"pace": summary, "plot": plot}, chosen.notes)
+    summed = {"pace": summary, "plot": plot}
+    return Result(rows(COLUMNS, table), chosen.rows(), summed, chosen.notes, ranked_by="gpu_ns")
 
 
 def _fold(label: str) -> str:

@@ -60,7 +60,6 @@ def kernels(
     profile: Profile,
     window: WindowSpec,
     *,
-    top: Annotated[int, "only the N heaviest rows of each rank; 0 for all"] = 20,
     by: Annotated[Literal["name", "family"], "what a row is"] = "name",
     stage: Annotated[str | None, "only ops whose stage matches (regular expression)"] = None,
     range: Annotated[str | None, "only ops launched within a range that matches (regular expression)"] = None,
@@ -77,15 +76,15 @@ def kernels(
             ops = span.ops[_wanted(data, span.ops, stage, range)]
             frame = names.of(data, ops, _lengths(data, span, ops))
             table = _table(frame, by, span.gpu_ns)
-            shown = table.head(top or table.height)
-            frames.append(shown.select(*_who(data), pl.all()))
-            totals.append(_total(span, frame, shown))
+            frames.append(table.select(*_who(data), pl.all()))
+            totals.append(_total(span, frame))
     if (stage is not None or range is not None) and not any(t["n"] for t in totals):
         asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
         raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS["by=family"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    return Result(result, chosen.rows(), {"total": totals}, [*chosen.notes, *graph_notes(profile)])
+    notes = [*chosen.notes, *graph_notes(profile)]
+    return Result(result, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 
 
 class _Names:
@@ -141,7 +140,7 @@ def _share(window_ns: int) -> pl.Expr:
     return share.alias("share_pct")
 
 
-def _total(span: Window, frame: pl.DataFrame, shown: pl.DataFrame) -> dict[str, Any]:
+def _total(span: Window, frame: pl.DataFrame) -> dict[str, Any]:
     total = int(frame["ns"].sum())
     return {
         "rank": span.rank,
@@ -149,7 +148,6 @@ def _total(span: Window, frame: pl.DataFrame, shown: pl.DataFrame) -> dict[str, 
         "n": frame.height,
         "total_ns": total,
         "share_pct": 100.0 * total / span.gpu_ns if span.gpu_ns else None,
-        "shown_ns": int(shown["total_ns"].sum()),
     }
 
 

@@ -85,7 +85,6 @@ def launches(
     window: WindowSpec,
     *,
     by: Annotated[Literal["name", "stream", "rank", "time"], "a row is a kernel, a queue, or a slice of time"] = "name",
-    top: Annotated[int, "only the N names with most time in launch calls, of each rank; 0 for all"] = 20,
     full: Annotated[bool, "full names, not shortened"] = False,
 ) -> Result:
     need_launches(profile, "how it was launched")
@@ -97,7 +96,6 @@ def launches(
         for span in chosen.of(data.rank):
             if queue is None:
                 table = _names(profile, data, span, full)
-                table = table.head(top) if top else table
             else:
                 table = pl.DataFrame(queue.slices(span) if by == "time" else queue.rows(span, by == "stream"))
             if table.height:
@@ -112,7 +110,8 @@ def launches(
     }
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS[f"by={by}"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)])
+    ranked = {"name": "call_ns", "time": ""}.get(by, "blocked_ns")
+    return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)], ranked_by=ranked)
 
 
 #: What a sentence calls the parts of a window.

@@ -98,7 +98,8 @@ def nvtx(
     summary: dict[str, Any] = {"ranges": int((table["n"] > 0).sum())}
     if flame is not None:
         summary["flame"] = str(flame)
-    return Result(shown.select(columns), chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)])
+    notes = [*chosen.notes, *graph_notes(profile)]
+    return Result(shown.select(columns), chosen.rows(), summary, notes, ranked_by="host_ns")
 
 
 def _texts(profile: Profile, tree: Forest, fold: bool) -> tuple[Forest, pl.Series]:

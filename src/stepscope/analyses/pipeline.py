@@ -154,7 +154,7 @@ def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Prof
         table = _twostage.blocks(profile)
         summary["blocks"] = table.to_dicts()
         notes += _block_notes(table)
-    result = Result(found.chunks, summary=summary, notes=notes)
+    result = Result(found.chunks, summary=summary, notes=notes, ranked_by="period_ns")
     if gate is not None and not summary["pass"]:
         raise GateFailed(
             f"overlap score {summary['overlap_score']:.3f} is below the gate {gate:g} ({summary['verdict']})",
@@ -232,7 +232,8 @@ def _micro_batches(
     }
     known = {k: v for k, v in summary.items() if v is not None}
     known[STATEMENT] = _statement(about_window(window, spans), ranks, shape, share)
-    return Result(table, [span.row() for span in spans], known, notes)
+    ranked = "bubble_ns" if by == "chunk" else None
+    return Result(table, [span.row() for span in spans], known, notes, ranked_by=ranked)
 
 
 def _statement(where: str, ranks: list[dict[str, Any]], shape: Shape, share: float | None) -> str:

@@ -76,7 +76,6 @@ def source(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is; `site` is function, op, phase and kernel together"] = "site",
-    top: Annotated[int, "only the N heaviest rows of each rank; 0 for all"] = 20,
     stacks: Annotated[Path | None, "also write collapsed stacks for flame graph tools to this file"] = None,
     full: Annotated[bool, "frames of libraries too, and full kernel names"] = False,
 ) -> Result:
@@ -93,9 +92,8 @@ def source(
             found.phase[asked] = _phase_of_ranges(data, span.ops[asked])
             frame = _ops(profile, data, span, found, full)
             table = _table(frame, by, span.gpu_ns)
-            shown = table.head(top or table.height)
             who = (pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"))
-            tables.append(shown.select(*who, pl.all()))
+            tables.append(table.select(*who, pl.all()))
             flames.append(frame.with_columns(who[0]))
             totals.append(_total(span, frame, found))
             bare += int((found.frame.is_null() & found.op.is_null()).sum())
@@ -115,7 +113,7 @@ def source(
                 origin="recording",
             )
         )
-    return Result(table, chosen.rows(), {"total": totals}, notes)
+    return Result(table, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 
 
 def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsys"]:

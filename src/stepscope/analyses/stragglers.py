@@ -106,7 +106,7 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
         "residual_p95_ns": round(a.clocks.residual),
         STATEMENT: _statement(table, named, len(a.ranks)),
     }
-    return Result(rows(COLUMNS, table), summary=summary, notes=notes)
+    return Result(rows(COLUMNS, table), summary=summary, notes=notes, ranked_by="")
 
 
 #: What a sentence says of a cause.

@@ -109,7 +109,7 @@ def timeline(
         )
     table = pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     summary = {"ops": table.height} if by == "op" else {}
-    return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes])
+    return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes], ranked_by="dur_ns")
 
 
 def _from_host(w: Window) -> Window:

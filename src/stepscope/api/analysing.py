@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from stepscope import questions
-from stepscope.api.options import WINDOW_KEYWORDS, Ranks, check, keywords, parse_index, parse_ranks, takes_profile
+from stepscope.api.options import (
+    WINDOW_KEYWORDS,
+    Ranks,
+    check,
+    check_top,
+    keywords,
+    parse_index,
+    parse_ranks,
+    takes_profile,
+)
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
@@ -14,8 +23,12 @@ from stepscope.model.note import folded
 from stepscope.model.result import Result
 
 
-def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = None, **options: Any) -> Result:
+def analyse(
+    profile: model.Profile | None, name: str, *, rank: Ranks | None = None, top: int | None = None, **options: Any
+) -> Result:
     """Ask `profile` the question `name`; `options` are those of the command line, with underscores.
+
+    `top` keeps the rows that matter most, so many of them; without it there are all.
 
     Without a profile, only what can do without one: `analyse(None, "compile", log="run.log")`.
     """
@@ -26,6 +39,7 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
     unknown = [k for k in options if k not in valid]
     if unknown:
         raise TypeError(f"{name}: no option {unknown[0]!r}; it has {', '.join(valid)}")
+    check_top(top)
     for option in analysis.options:
         if option.name in options:
             check(option, options[option.name])
@@ -42,15 +56,16 @@ def analyse(profile: model.Profile | None, name: str, *, rank: Ranks | None = No
             chosen["index"] = parse_index(chosen["index"])
         asked.append(WindowSpec(**chosen))
     try:
-        return _finished(analysis.function(*asked, **options), name, profile)
+        return _finished(analysis.function(*asked, **options), name, profile, top)
     except GateFailed as failed:
         if failed.result is not None:
-            failed.result = _finished(failed.result, name, profile)
+            failed.result = _finished(failed.result, name, profile, top)
         raise
 
 
-def _finished(result: Result, name: str, profile: model.Profile | None) -> Result:
-    """The result with the scope that only the front end knows."""
+def _finished(result: Result, name: str, profile: model.Profile | None, top: int | None) -> Result:
+    """The result with the scope that only the front end knows, and as many rows as were asked for."""
+    result = result if top is None else result.largest(top)
     result.command = name
     if profile is None:
         return result

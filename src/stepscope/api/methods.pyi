@@ -10,6 +10,7 @@ class Common(TypedDict, total=False):
     """What every question takes."""
 
     rank: Ranks | None
+    top: int | None
 
 class Window(Common, total=False):
     """What every question about a window takes."""
@@ -62,7 +63,6 @@ class Methods:
         self,
         *,
         by: Literal["count", "pair", "stream", "exposed", "op"] = "count",
-        top: int = 20,
         **options: Unpack[Window],
     ) -> Result:
         """Do streams really run together, and what keeps those that should from doing so?"""
@@ -91,7 +91,6 @@ class Methods:
     def exposed(
         self,
         *,
-        top: int = 20,
         stage: str = "stage([1-5])_([fbw])",
         **options: Unpack[Window],
     ) -> Result:
@@ -101,7 +100,6 @@ class Methods:
         self,
         *,
         by: Literal["gap", "cause", "range"] = "gap",
-        top: int = 0,
         **options: Unpack[Window],
     ) -> Result:
         """Why was the GPU idle: a synchronizing call, the allocator, the host, or a queued op that had to wait?"""
@@ -123,7 +121,6 @@ class Methods:
     def kernels(
         self,
         *,
-        top: int = 20,
         by: Literal["name", "family"] = "name",
         stage: str | None = None,
         range: str | None = None,
@@ -136,7 +133,6 @@ class Methods:
         self,
         *,
         by: Literal["name", "stream", "rank", "time"] = "name",
-        top: int = 20,
         full: bool = False,
         **options: Unpack[Window],
     ) -> Result:
@@ -195,7 +191,6 @@ class Methods:
         self,
         *,
         by: Literal["site", "function", "line", "op", "module", "kernel"] = "site",
-        top: int = 20,
         stacks: Path | None = None,
         full: bool = False,
         **options: Unpack[Window],

@@ -14,7 +14,7 @@ from stepscope.model.profile import Profile
 #: Keywords that choose the window of a windowed analysis.
 WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end")
 #: Keywords that every analysis has; no analysis may use them for options of its own.
-RESERVED = (*WINDOW_KEYWORDS, "rank")
+RESERVED = (*WINDOW_KEYWORDS, "rank", "top")
 
 Ranks = str | int | Iterable[int]
 
@@ -22,7 +22,7 @@ Ranks = str | int | Iterable[int]
 def keywords(analysis: questions.Analysis) -> tuple[str, ...]:
     """Every keyword that the method of this analysis takes."""
     own = tuple(o.name for o in analysis.options)
-    return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank")
+    return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank", "top")
 
 
 def parse_ranks(text: Ranks) -> list[int]:
@@ -76,5 +76,9 @@ def check(option: questions.Option, value: Any) -> None:
     if allowed is not None and value not in allowed and value != option.default:
         flag = "--" + option.name.replace("_", "-")
         raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
-    if option.name == "top" and value is not None and value < 0:
-        raise BadInput(f"--top {value}", "give how many rows to show; 0 for all")
+
+
+def check_top(top: int | None) -> None:
+    """Refuse a number of rows that cannot be."""
+    if top is not None and top < 0:
+        raise BadInput(f"--top {top}", "give how many rows to show; 0 for all")

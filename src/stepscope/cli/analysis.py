@@ -128,6 +128,12 @@ def worker_options() -> list[click.Option]:
 def _common_options() -> list[click.Option]:
     return [
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(
+            ["--top"],
+            type=int,
+            metavar="N",
+            help="The N rows that matter most, 0 for all. Default: 10 of a long list in a table or Markdown, else all.",
+        ),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),

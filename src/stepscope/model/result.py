@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from stepscope.model.note import Note
@@ -20,9 +21,18 @@ class Col:
     doc: str
 
 
+#: People who read a list of more than LONG rows see the SHOWN that matter most.
+SHOWN, LONG = 10, 15
+#: Rows of a tree, of a path and of steps are read in their order, also where some are left out.
+_IN_ORDER = frozenset({"depth", "order", "index"})
+
+
 @dataclass
 class Result:
-    """Rows, and what they rest on. `window` has one entry per rank (and instance): see `Window.row`."""
+    """Rows, and what they rest on. `window` has one entry per rank (and instance): see `Window.row`.
+
+    `ranked_by` says that rows may be many, and by which column they matter; empty where the first matter most.
+    """
 
     rows: pl.DataFrame
     window: list[dict[str, Any]] = field(default_factory=list)
@@ -32,6 +42,31 @@ class Result:
     command: str = ""
     sources: list[SourceInfo] = field(default_factory=list)
     ranks: int = 0
+    ranked_by: str | None = None
+    #: What the user asked for: how many rows, 0 for all; and how many that left out.
+    top: int | None = None
+    left_out: int = 0
+
+    def largest(self, top: int) -> Result:
+        """The `top` rows that matter most, 0 for all; the others are counted."""
+        if not top or self.rows.height <= top:
+            return replace(self, top=top)
+        order = np.arange(self.rows.height)
+        if self.ranked_by:
+            values = self.rows[self.ranked_by].cast(pl.Float64).fill_null(-np.inf).to_numpy()
+            order = np.argsort(-values, kind="stable")
+        kept = np.sort(order[:top]) if _IN_ORDER & set(self.rows.columns) else order[:top]
+        return replace(self, rows=self.rows[kept], top=top, left_out=self.rows.height - top)
+
+    def for_people(self) -> Result:
+        """What a table or Markdown shows: of a long list the rows that matter, unless the user said how many."""
+        long = self.top is None and self.ranked_by is not None and self.rows.height > LONG
+        return self.largest(SHOWN) if long else self
+
+    @property
+    def more(self) -> str | None:
+        """The line under a list of which not all is shown."""
+        return f"… and {self.left_out:,} more (--top 0 shows all)" if self.left_out else None
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{n}</li>" for n in self.notes)

@@ -1,4 +1,5 @@
-"""Rows for other programs: CSV, Parquet and Markdown. Bare numbers, columns as in the rows."""
+"""Rows for other programs: CSV, Parquet and Markdown. Bare numbers, columns as in the rows; Markdown is read by people,
+and shows the rows that matter of a long list."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ def to_parquet(result: Result) -> bytes:
 
 
 def to_markdown(result: Result) -> bytes:
-    """A table for a pull request or a notebook, with its window before it and its notes after it."""
-    rows = _flattened(result.rows)
+    """A table for a pull request or an issue, with its window before it and its notes after it."""
+    shown = result.for_people()
+    rows = _flattened(shown.rows)
     out = [f"**stepscope {result.command}** · {_cell(heading.source_line(result))}", ""]
     if windows := heading.window_lines(result):
         out += [*(f"{_cell(line)}  " for line in windows), ""]
@@ -33,6 +35,8 @@ def to_markdown(result: Result) -> bytes:
         out.append("| " + " | ".join(rows.columns) + " |")
         out.append("|" + "|".join("---:" if t.is_numeric() else "---" for t in rows.dtypes) + "|")
         out += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows.iter_rows()]
+    if shown.more:
+        out += ["", shown.more]
     if figures := {k: v for k, v in result.summary.items() if k != STATEMENT}:
         out += ["", *(f"- {_cell(k)}: {_cell(v)}" for k, v in figures.items())]
     if result.notes:

@@ -33,12 +33,15 @@ _BOLD, _DIM, _YELLOW, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
 def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> str:
     """The result as lines of text. Tables that cannot fit `width` are wider: numbers are never cut."""
     pen = Pen(colour)
+    shown = result.for_people()
     out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
     for line in heading.window_lines(result):
         out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
     out.append("")
-    out += _rows(result.rows, width, pen)
-    if summary := _summary(result.summary, width, pen):
+    out += _rows(shown.rows, width, pen)
+    if shown.more:
+        out.append(pen.dim(shown.more))
+    if summary := _summary(result, width, pen):
         out += ["", *summary]
     if result.summary.get(PLOT):
         out += ["", *pace(result.rows, width)]
@@ -119,9 +122,10 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
     return [c for c in columns if not (tree and c.title in ("depth", "path"))]
 
 
-def _summary(summary: dict[str, Any], width: int, pen: Pen) -> list[str]:
+def _summary(result: Result, width: int, pen: Pen) -> list[str]:
     """Single values on one line; tables within the summary as small tables under their name."""
     out: list[str] = []
+    summary = result.summary
     single = {k: v for k, v in summary.items() if not _nested(v) and k not in (PLOT, STATEMENT)}
     if single:
         out += wrapped(_pairs(single), width)
@@ -132,7 +136,9 @@ def _summary(summary: dict[str, Any], width: int, pen: Pen) -> list[str]:
         if table is None:
             out += wrapped(f"{header(key)}: {_pairs(value)}", width)
         else:
-            out += [*([""] if out else []), pen.bold(header(key)), *_rows(table, width, pen)]
+            shown = Result(table, ranked_by="", top=None if result.top is None else 0).for_people()
+            out += [*([""] if out else []), pen.bold(header(key)), *_rows(shown.rows, width, pen)]
+            out += [pen.dim(shown.more)] if shown.more else []
     return out
 
 
