@@ -73,3 +73,35 @@ def add_traces(path: Path, seed: int = 3) -> None:
             row = like | copy | {"virtualAddress": base + i % 11 * 65536}
             add("CUPTI_ACTIVITY_KIND_MEMCPY", *row.values())
     db.close()
+
+
+#: What an export may lack of unified memory, as SQL that takes it away.
+UM_GONE = {
+    "copies to the host": "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind = 12",
+    "copies to the device": "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind = 11",
+    "copies": "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind > 10",
+    "addresses": "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET virtualAddress = NULL WHERE copyKind = 11",
+    "counts": "UPDATE CUDA_UM_GPU_PAGE_FAULT_EVENTS SET numberOfPageFaults = NULL",
+}
+
+
+def without(path: Path, folder: Path, *statements: str) -> Path:
+    """A copy of an export after these statements."""
+    copy = folder / "less.sqlite"
+    copy.write_bytes(path.read_bytes())
+    with sqlite3.connect(copy) as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+    return copy
+
+
+def only(path: Path, folder: Path, *events: str) -> Path:
+    """A copy that has only these tables of events."""
+    with sqlite3.connect(path) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    db.close()
+    kept = (*events, "StringIds", "ProcessStreams", "ThreadNames")
+    described = ("TARGET_INFO", "META_DATA", "ANALYSIS", "ENUM", "EXPORT")
+    gone = [t for t in tables if t not in kept and not t.startswith(described)]
+    return without(path, folder, *(f"DROP TABLE {t}" for t in gone))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from other_traces import UM_GONE, only, without
 
 from stepscope.cli.main import run
 
@@ -63,6 +64,16 @@ def test_parts(compare, unpacked, report, part):
 @pytest.mark.parametrize("report", OTHER.split())
 def test_other_traces(compare, other_traces, report):
     compare("stats", other_traces, "-r", report, "--format", "csv")
+
+
+@pytest.mark.parametrize("report", ["um_sum:rows=-1", "um_total_sum"])
+@pytest.mark.parametrize("gone", UM_GONE)
+def test_unified_memory_in_part(compare, other_traces, tmp_path, gone, report):
+    compare("stats", without(other_traces, tmp_path, UM_GONE[gone]), "-r", report, "--format", "csv")
+
+
+def test_os_runtime_alone(compare, other_traces, tmp_path):
+    compare("stats", only(other_traces, tmp_path, "OSRT_API"), "-r", "osrt_sum", "--format", "csv")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def _gpu_trace(view: View, args: Args) -> pl.DataFrame:
     duration = pl.col("duration")
     ranks = view.profile.ranks
     first = pl.col("rank").replace_strict(ranks["rank"], ranks["gpu"], return_dtype=pl.String, default=None)
-    name = pl.coalesce("device_name", pl.when(pl.col("row").is_null()).then(first), pl.lit(""))
+    unknown = "GPU" if ranks["gpu"].is_null().all() else ""  # nsys has nothing to say where it knows no device
+    name = pl.coalesce("device_name", pl.when(pl.col("row").is_null()).then(first), pl.lit(unknown))
     label = name + pl.lit(" (") + pl.col("device").cast(pl.String) + pl.lit(")")
     return both.select(
         "start_ns",

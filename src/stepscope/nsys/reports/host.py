@@ -72,12 +72,13 @@ def _calls(name: str, title: str, *kinds: str, count: str = "Num Calls", event_c
 # -- unified memory ----------------------------------------------------------------------------------------------
 
 _HTOD, _DTOH = 11, 12
+_UM_KINDS = ("um_cpu_fault", "um_gpu_fault", "um_copy")
 
 
 def _um_by_address(view: View) -> pl.DataFrame:
     """Faults and migrations by virtual address; null where an address had none of a kind."""
-    kinds = ("um_cpu_fault", "um_gpu_fault", "um_copy")
-    records = view.records(*kinds)
+    records = view.records(*_UM_KINDS)
+    view.records("um_cpu_fault"), view.records("um_gpu_fault")  # nsys answers only where both were traced
     copy = pl.col("kind") == "um_copy"
     cpu = pl.col("kind") == "um_cpu_fault"
     htod, dtoh = copy & (pl.col("event_class") == _HTOD), copy & (pl.col("event_class") == _DTOH)
@@ -89,7 +90,7 @@ def _um_by_address(view: View) -> pl.DataFrame:
         total(htod, pl.col("bytes")).alias("htod"),
         total(dtoh, pl.col("bytes")).alias("dtoh"),
         pl.when(cpu.any()).then(cpu.sum().cast(pl.Int64)).alias("cpu"),
-        total(pl.col("kind") == "um_gpu_fault", pl.col("count")).alias("gpu"),
+        total((pl.col("kind") == "um_gpu_fault") & pl.col("count").is_not_null(), pl.col("count")).alias("gpu"),
         total(copy, pl.col("end_ns") - pl.col("start_ns")).alias("time"),
     )
 
@@ -108,13 +109,15 @@ def _um_sum(view: View, args: Args) -> pl.DataFrame:
 
 def _um_total(view: View, args: Args) -> pl.DataFrame:
     found = _um_by_address(view)
-    sums = [pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum()).alias(c) for c in ("htod", "dtoh")]
+    records = view.records(*_UM_KINDS).with_columns(pl.col("event_class").fill_null(0))
+    which = pl.when(pl.col("kind") == "um_copy").then("event_class").otherwise(pl.col("kind").to_physical() + 100)
+    records = records.filter((pl.col("kind") != "um_copy") | pl.col("event_class").is_in([_HTOD, _DTOH]))
+    seen = records.drop_nulls("address").select(which.n_unique()).item()
+    # Faults of both sides and copies of both directions, or nsys names no addresses: SQL's least of a null is null.
+    address = pl.when(pl.lit(seen == 4)).then("address")
+    sums = [pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum()).alias(c) for c in ("htod", "dtoh", "gpu")]
     return found.select(
-        *sums,
-        pl.col("cpu").sum(),
-        pl.col("gpu").sum(),
-        pl.col("address").min().alias("low"),
-        pl.col("address").max().alias("high"),
+        *sums[:2], pl.col("cpu").sum(), sums[2], address.min().alias("low"), address.max().alias("high")
     )
 
 

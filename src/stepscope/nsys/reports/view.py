@@ -22,7 +22,7 @@ _CAPTURE = {
     "calls": "no CUDA API calls; capture with nsys profile --trace=cuda",
     "ranges": "no NVTX ranges; capture with nsys profile --trace=nvtx",
 }
-#: The same for records, by the first word of their kind.
+#: The same for records, by their kind or its first word.
 _TRACES = {
     "osrt": ("OS runtime calls", "--trace=osrt"),
     "mpi": ("MPI calls", "--trace=mpi"),
@@ -30,6 +30,8 @@ _TRACES = {
     "openacc": ("OpenACC events", "--trace=openacc"),
     "cudnn": ("cuDNN calls", "--trace=cudnn"),
     "cublas": ("cuBLAS calls", "--trace=cublas"),
+    "um_cpu_fault": ("page faults of the CPU on unified memory", "--cuda-um-cpu-page-faults=true"),
+    "um_gpu_fault": ("page faults of the GPU on unified memory", "--cuda-um-gpu-page-faults=true"),
     "um": ("unified-memory events", "--cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true"),
 }
 
@@ -154,7 +156,8 @@ class View:
             records = self.profile.table("records", detail=True).filter(pl.col("kind").is_in(kinds))
             if records.height:
                 return records if self.part.whole else records.filter(self.part.mask(records, per_thread=True))
-        what, how = _TRACES[kinds[0].split("_")[0]]
+        kind = kinds[0] if len(kinds) == 1 and kinds[0] in _TRACES else kinds[0].split("_")[0]
+        what, how = _TRACES[kind]
         raise CannotAnswer(f"the profile has no {what}", f"capture with nsys profile {how}")
 
 

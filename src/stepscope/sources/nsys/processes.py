@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 
 import polars as pl
@@ -11,6 +12,7 @@ from stepscope.model.labels import parse_setup
 from stepscope.model.source import process_table
 from stepscope.sources.nsys.comms import world_of
 from stepscope.sources.nsys.events import Export
+from stepscope.sources.nsys.extras import extra_tables
 from stepscope.sources.nsys.mapping import GPU_TABLES, MAX_I32, NVTX, RUNTIME
 from stepscope.sources.nsys.ranges import MARK, PUSH_POP, START_END
 from stepscope.sources.nsys.tables import field, text_field
@@ -25,11 +27,12 @@ def find_processes(export: Export) -> pl.DataFrame:
     keys = set(devices) | set(labels)
     keys |= _with_calls(export, _with_context(export) - keys) if keys else _distinct(export, RUNTIME.table, "globalTid")
     keys = keys or _with_ranges(export)
+    keys = keys or _with_records(export)
     if not keys and any(export.tables.has(table) for table in GPU_TABLES):
         keys = {0}  # exports of 2020 name no process: there is one
     if not keys:
         raise BadInput(
-            f"{export.tables.path}: holds no GPU activity, CUDA calls or NVTX ranges",
+            f"{export.tables.path}: holds no GPU activity, CUDA calls, NVTX ranges or calls of the OS runtime",
             "capture with nsys profile --trace=cuda,nvtx",
         )
     export.keys = tuple(sorted(keys))
@@ -106,6 +109,13 @@ def _with_ranges(export: Export) -> set[int]:
     return {thread >> 24 for thread in threads.unique().drop_nulls()}
 
 
+def _with_records(export: Export) -> set[int]:
+    """Processes of which only the OS runtime, MPI or the like was traced."""
+    columns = [(table, set(export.tables.columns(table))) for _, table in extra_tables(export)]
+    named = [(table, c) for table, there in columns for c in ("globalTid", "globalPid") if c in there]
+    return set().union(*(_distinct(export, table, column) for table, column in named))
+
+
 def _distinct(export: Export, table: str, column: str) -> set[int]:
     return {value >> 24 for (value,) in export.tables.distinct(table, column) if value is not None}
 
@@ -115,12 +125,34 @@ def _hostname(export: Export) -> str | None:
     return next((value for name, value in env if name == "Hostname" and value), None)
 
 
+def _described(export: Export) -> list[tuple[int | None, str | None, int | None, int | None]]:
+    """Number, name, ordinal and multiprocessors of GPUs, as the description of the machine has them."""
+    env = export.tables.rows("TARGET_INFO_SYSTEM_ENV", text_field("name"), text_field("value"))
+    text = next((value for name, value in env if name == "GpuInfo" and value), "{}")
+    try:
+        gpus = json.loads(text).get("Gpus") or []
+    except (ValueError, AttributeError, RecursionError):
+        return []
+
+    def number(gpu: dict[str, object], key: str) -> int | None:
+        value = gpu.get(key)
+        return value if isinstance(value, int) else None
+
+    known = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    return [
+        (number(gpu, "Id"), str(gpu["Name"]), number(gpu, "CuDevice"), number(gpu, "SmCount"))
+        for gpu in known
+        if gpu.get("Name")
+    ]
+
+
 class Gpus:
     """Names of devices. `deviceId` is the process's own ordinal: ranks that see one device each all say 0."""
 
     def __init__(self, export: Export) -> None:
         tables = export.tables
-        gpus = tables.rows("TARGET_INFO_GPU", field("id"), text_field("name"), field("cuDevice"), field("smCount"))
+        listed = tables.rows("TARGET_INFO_GPU", field("id"), text_field("name"), field("cuDevice"), field("smCount"))
+        gpus = listed or _described(export)
         # Graphics adapters that cannot run CUDA are listed too, all as device 0; they have no multiprocessors.
         cuda = [g for g in gpus if g[3]] or gpus
         self._by_id: dict[int | None, str] = {number: name for number, name, _, _ in gpus if name is not None}
