@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability fuzz page docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises fuzz page docs clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,11 @@ bench-across: setup
 # ARGS=quick takes a part of each, a few minutes; ARGS="full compare" is one script.
 reliability: setup
 	$(BIN)/python tests/reliability $(ARGS)
+
+# What `diagnose` promises for a fault, and what taking it away gave. By default a part of it, printed, a few minutes;
+# ARGS=full is all of it, about half an hour, and writes docs/promises.md.
+promises: setup
+	$(BIN)/python tests/promises $(ARGS)
 
 # Damaged inputs by the thousand: `make fuzz ARGS="--count 2000 --seed 1"`. Only answers and errors in one line come out.
 fuzz: setup

@@ -1,0 +1,64 @@
+"""`make promises`: what `diagnose` promised for a fault, and what taking the fault away gave.
+
+python tests/promises [quick|full] [real|simulated] [--jobs N]
+
+`quick` takes a part of the simulated jobs and prints the page (about three minutes on two cores); `full` takes all and
+writes docs/promises.md. All pairs go into .promises/pairs.json too. What needs ../shared is left out where it is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from promises import page, real, simulated
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / ".promises"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scale", nargs="?", default="quick", choices=("quick", "full"))
+    parser.add_argument("which", nargs="?", default="all", choices=("all", "real", "simulated"))
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    began = time.monotonic()
+    # Threads of Polars do not survive a fork.
+    spawn = multiprocessing.get_context("spawn")
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(args.jobs, mp_context=spawn) as pool:
+
+        def of(wanted: str, function: Callable[..., Any], given: Iterable[tuple[Any, ...]]) -> list[Future[Any]]:
+            return [pool.submit(function, *one) for one in given] if args.which in ("all", wanted) else []
+
+        asked = (
+            of("real", real.pair, ((row, Path(folder)) for row in real.all_there("pair"))),
+            of("real", real.healthy, ((row, Path(folder)) for row in real.all_there("healthy"))),
+            of("simulated", simulated.pair, ((case,) for case in simulated.cases(args.scale))),
+            of("simulated", simulated.healthy, simulated.twins(args.scale)),
+        )
+        pairs, healthy, made, twins = ([future.result() for future in futures] for futures in asked)
+    text = page.page(pairs, healthy, made, twins, args.scale)
+    KEPT.mkdir(exist_ok=True)
+    (KEPT / "pairs.json").write_text(json.dumps([p.as_dict() for p in (*pairs, *made)], indent=1), "utf-8")
+    if args.scale == "full" and args.which == "all":
+        (ROOT / "docs" / "promises.md").write_text(text, "utf-8")
+        print("docs/promises.md written")
+    else:
+        print(text)
+    print(f"{len(pairs)} real pairs, {len(made)} simulated, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Real jobs with and without a fault: pairs.toml has the captures, and the steps' lengths without a profiler."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import statistics
+import tarfile
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from promises.pair import Healthy, Pair, asked
+from stepscope import api
+
+HERE = Path(__file__).parent
+DATA = HERE.parent / "data"
+SHARED = HERE.parents[2] / "shared" / "traces" / "h200"
+#: What marks steps, the job's own ranges first.
+_STEPS = (r"^(train )?step \d+$", r"^ProfilerStep#\d+$")
+
+
+def table() -> dict[str, list[dict[str, Any]]]:
+    """Pairs and healthy jobs, one row for each tool."""
+    given = tomllib.loads((HERE / "pairs.toml").read_text("utf-8"))
+    return {
+        kind: [{**row, "tool": tool, "files": files} for row in given[kind] for tool, files in row["captures"].items()]
+        for kind in ("pair", "healthy")
+    }
+
+
+def there(row: dict[str, Any]) -> bool:
+    """Whether its captures are on this machine: ../shared need not be."""
+    return bool(_found(row["files"])) and (_twin(row) is not None or "with_ms" in row or "twins" not in row)
+
+
+def pair(row: dict[str, Any], folder: Path) -> Pair:
+    """A capture with a fault, diagnosed, beside what taking the fault away gave."""
+    step_ns, said = asked(_unpacked(row["files"], folder))
+    profiled = _by_captures(row, folder)
+    truth, pm, how = _unprofiled(row) or (*profiled, "profiled")
+    beside = asked(_unpacked(twin, folder))[1] if (twin := _twin(row)) else ()
+    # Where the twin has some of the fault too, the promise for the difference is the difference of promises.
+    had = sum(s.ns for s in beside if s.id in row["ids"]) if row.get("beyond_twin") else 0
+    said = tuple(s.less(had) if s.id in row["ids"] else s for s in said)
+    return Pair(
+        row["job"],
+        row["tool"],
+        row["fault"],
+        tuple(row["ids"]),
+        truth,
+        pm,
+        step_ns,
+        said,
+        row.get("ranks"),
+        max((s.ns for s in beside), default=0),
+        row["set"],
+        how,
+        profiled[0],
+    )
+
+
+def healthy(row: dict[str, Any], folder: Path) -> Healthy:
+    step_ns, said = asked(_unpacked(row["files"], folder))
+    return Healthy(row["job"], row["tool"], step_ns, said, row.get("delivers", {}))
+
+
+def _twin(row: dict[str, Any]) -> str | None:
+    """The capture without the fault, by the same tool, where there is one."""
+    twins = row.get("twins", {})
+    found: str | None = twins.get(row["tool"])
+    return found if found and _found(found) else None
+
+
+def _unprofiled(row: dict[str, Any]) -> tuple[float, float | None, str] | None:
+    """What taking the fault away gives without a profiler, and how far that may be off."""
+    if "with_ms" not in row:
+        return None
+    (a, da), (b, db) = _mean(row["with_ms"]), _mean(row["without_ms"])
+    return (a - b) * 1e6, (math.hypot(da, db) * 1e6 if da is not None and db is not None else None), "unprofiled"
+
+
+def _by_captures(row: dict[str, Any], folder: Path) -> tuple[float | None, float | None]:
+    """The same as the difference of two captures by one tool; None where there are no two."""
+    if (twin := _twin(row)) is None:
+        return None, None
+    (a, da), (b, db) = (_mean(step_lengths(_unpacked(f, folder))) for f in (row["files"], twin))
+    return a - b, math.hypot(da, db) if da is not None and db is not None else None
+
+
+def _mean(values: list[float]) -> tuple[float, float | None]:
+    """Mean, and its standard error; of two runs half their difference; of one nothing is known."""
+    if len(values) < 2:
+        return values[0], None
+    return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+
+
+def step_lengths(paths: list[Path]) -> list[float]:
+    """Lengths of the steps of a capture, nanoseconds: from the end of the one before (the start, for the first).
+
+    A step ends where the last rank's last op that was launched in it ends. Nothing of `derive` is used.
+    """
+    profile = api.open(*paths, cache=False)
+    named = profile.ranges.with_columns(text=profile.names.gather(profile.ranges["name"]))
+    marked = [named.filter(pl.col("text").str.contains(step)) for step in _STEPS]
+    steps = next((found for found in marked if found.height), marked[0])
+    steps = steps.with_columns(number=pl.col("text").str.extract(r"(\d+)").cast(pl.Int64))
+    calls = profile.calls.with_row_index("launch").select("launch", launched=pl.col("start_ns"))
+    ops = profile.ops.join(calls, on="launch", how="left").drop_nulls("launched")
+    if not steps.height:  # no range marks them: one step is all there is
+        return [float(int(profile.ops["end_ns"].max()) - int(profile.calls["start_ns"].min()))]  # type: ignore[arg-type]
+    starts, ends = [], []
+    for number in sorted(steps["number"].unique().to_list()):
+        spans = steps.filter(pl.col("number") == number)
+        mine = ops.join(spans.select("rank", lo="start_ns", hi="end_ns"), on="rank")
+        mine = mine.filter(pl.col("launched").is_between("lo", "hi", closed="left"))
+        starts.append(int(spans["start_ns"].min()))  # type: ignore[arg-type]
+        ends.append(max(int(spans["end_ns"].max()), int(mine["end_ns"].max() or 0)))  # type: ignore[arg-type]
+    return [float(b - a) for a, b in zip([starts[0], *ends], ends, strict=False)]
+
+
+def _found(pattern: str) -> list[Path]:
+    """Files of `shared:GLOB` or `data:GLOB`."""
+    where, _, glob = pattern.partition(":")
+    base = SHARED if where == "shared" else DATA
+    return sorted(base.glob(glob)) if base.is_dir() else []
+
+
+def _unpacked(pattern: str, folder: Path) -> list[Path]:
+    """The traces; archives are opened first."""
+    paths: list[Path] = []
+    for path in _found(pattern):
+        if not path.name.endswith(".tar.xz"):
+            paths.append(path)
+            continue
+        into = folder / str(os.getpid()) / re.sub(r"\W", "_", path.name)  # workers do not share them
+        if not into.exists():
+            with tarfile.open(path) as packed:
+                packed.extractall(into, filter="data")
+        paths.append(into)
+    if not paths:
+        raise FileNotFoundError(pattern)
+    return paths
+
+
+def all_there(kind: str) -> Iterable[dict[str, Any]]:
+    return [row for row in table()[kind] if there(row)]
