@@ -79,6 +79,7 @@ def _real(pairs: Iterable[Pair]) -> str:
             p.job,
             p.tool,
             p.fault,
+            f"{p.step_ns / 1e6:.0f}{'' if p.real_step_ns is None else f' ({p.real_step_ns / 1e6:.0f})'}",
             _first(p),
             _promise(p.promise),
             f"{p.truth_ns / 1e6:.1f}{'' if p.truth_pm_ns is None else f' ± {p.truth_pm_ns / 1e6:.1f}'}",
@@ -88,8 +89,22 @@ def _real(pairs: Iterable[Pair]) -> str:
         ]
         for p in pairs
     ]
-    head = ["job", "tool", "fault", "first finding", "promised, ms", "gave, ms", "truth", "error, %", "inside"]
-    return "## Real pairs\n\nAll on one H200.\n\n" + _table(head, lines)
+    head = [
+        "job",
+        "tool",
+        "fault",
+        "step, ms",
+        "first finding",
+        "promised, ms",
+        "gave, ms",
+        "truth",
+        "error, %",
+        "inside",
+    ]
+    return (
+        "## Real pairs\n\nAll on one H200. The step is what `diagnose` looked at; in brackets, without a profiler.\n\n"
+        + _table(head, lines)
+    )
 
 
 def _first(p: Pair) -> str:

@@ -59,6 +59,8 @@ class Pair:
     note: str = ""
     #: the difference of the captures, where there are both: what the fault costs under the profiler
     profiled_ns: float | None = None
+    #: the step with the fault without a profiler; `step_ns` is what `diagnose` looked at
+    real_step_ns: float | None = None
 
     @property
     def first(self) -> Said | None:
@@ -80,7 +82,7 @@ class Pair:
 
     @property
     def material(self) -> bool:
-        return self.truth_ns >= MATERIAL * self.step_ns
+        return self.truth_ns >= MATERIAL * (self.real_step_ns or self.step_ns)
 
     @property
     def must_be_first(self) -> bool:

@@ -9,6 +9,7 @@ import statistics
 import tarfile
 import tomllib
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def pair(row: dict[str, Any], folder: Path) -> Pair:
         row["set"],
         how,
         profiled[0],
+        statistics.fmean(row["with_ms"]) * 1e6 if "with_ms" in row else None,
     )
 
 
@@ -100,27 +102,30 @@ def _mean(values: list[float]) -> tuple[float, float | None]:
 
 
 def step_lengths(paths: list[Path]) -> list[float]:
-    """Lengths of the steps of a capture, nanoseconds: from the end of the one before (the start, for the first).
+    """Lengths of the steps of a capture, nanoseconds: from the end of the one before.
 
-    A step ends where the last rank's last op that was launched in it ends. Nothing of `derive` is used.
+    A step ends where the last rank's last op that was launched in it ends. The first counts only where it is alone,
+    from its start: what lies before it is not known. Nothing of `derive` is used.
     """
     profile = api.open(*paths, cache=False)
     named = profile.ranges.with_columns(text=profile.names.gather(profile.ranges["name"]))
     marked = [named.filter(pl.col("text").str.contains(step)) for step in _STEPS]
     steps = next((found for found in marked if found.height), marked[0])
     steps = steps.with_columns(number=pl.col("text").str.extract(r"(\d+)").cast(pl.Int64))
-    calls = profile.calls.with_row_index("launch").select("launch", launched=pl.col("start_ns"))
-    ops = profile.ops.join(calls, on="launch", how="left").drop_nulls("launched")
+    # `launch` is the row of a call among those of its rank.
+    row = pl.int_range(pl.len(), dtype=pl.UInt32).over("rank").alias("launch")
+    calls = profile.calls.select("rank", row, launched=pl.col("start_ns"))
+    ops = profile.ops.join(calls, on=["rank", "launch"])
     if not steps.height:  # no range marks them: one step is all there is
-        return [float(int(profile.ops["end_ns"].max()) - int(profile.calls["start_ns"].min()))]  # type: ignore[arg-type]
-    starts, ends = [], []
-    for number in sorted(steps["number"].unique().to_list()):
-        spans = steps.filter(pl.col("number") == number)
-        mine = ops.join(spans.select("rank", lo="start_ns", hi="end_ns"), on="rank")
-        mine = mine.filter(pl.col("launched").is_between("lo", "hi", closed="left"))
-        starts.append(int(spans["start_ns"].min()))  # type: ignore[arg-type]
-        ends.append(max(int(spans["end_ns"].max()), int(mine["end_ns"].max() or 0)))  # type: ignore[arg-type]
-    return [float(b - a) for a, b in zip([starts[0], *ends], ends, strict=False)]
+        return [float(profile.ops["end_ns"].to_numpy().max() - profile.calls["start_ns"].to_numpy().min())]
+    spans = steps.select("rank", "number", lo="start_ns", hi="end_ns")
+    mine = ops.join(spans, on="rank").filter(pl.col("launched").is_between("lo", "hi", closed="left"))
+    found = mine.group_by("number").agg(pl.len(), lo=pl.col("lo").min(), end=pl.max_horizontal("hi", "end_ns").max())
+    # A step that the capture cuts off is none.
+    found = found.filter(pl.col("len") > 0.5 * pl.col("len").max()).sort("number")
+    starts, ends = found["lo"].to_list(), found["end"].to_list()
+    lengths = [float(b - a) for a, b in pairwise([starts[0], *ends])]
+    return lengths[1:] or lengths
 
 
 def _found(pattern: str) -> list[Path]:
@@ -137,7 +142,8 @@ def _unpacked(pattern: str, folder: Path) -> list[Path]:
         if not path.name.endswith(".tar.xz"):
             paths.append(path)
             continue
-        into = folder / str(os.getpid()) / re.sub(r"\W", "_", path.name)  # workers do not share them
+        # Workers do not share them, and names recur.
+        into = folder / str(os.getpid()) / re.sub(r"\W", "_", f"{path.parent.name} {path.name}")
         if not into.exists():
             with tarfile.open(path) as packed:
                 packed.extractall(into, filter="data")
