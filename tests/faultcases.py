@@ -78,7 +78,10 @@ def _steps(given: Scenario) -> list[int]:
 
 
 def _truth(job: Job) -> tuple[int, list[int]]:
-    """What the first fault costs per step, by running the job without it (as `truth.json` has it), and its ranks."""
+    """What the first fault costs in the window, by running the job without it, and its ranks.
+
+    The window is a step; of a trainer that marks only chunks it is the capture, with all its steps.
+    """
     if not job.scenario.faults:
         return 0, []
     fault = job.scenario.planted[0]
@@ -91,4 +94,4 @@ def _truth(job: Job) -> tuple[int, list[int]]:
         ranks = [r.rank for r in job.mesh.ranks if r.node == node]
     elif (rank := fault.params.get("rank")) is not None:
         ranks = [rank]
-    return saved[len(saved) // 2], ranks
+    return sum(saved) if job.scenario.schedule == "dualpipev" else saved[len(saved) // 2], ranks

@@ -82,7 +82,8 @@ def zeros(profile: api.Profile, truth: dict[str, Any]) -> dict[int, int]:
 @pytest.mark.parametrize("schedule", MESHES)
 def test_the_answer_is_the_truth(schedule: str, fault: str | None, tmp_path: Path) -> None:
     faults = () if fault is None else (fault,)
-    scenario = Scenario(schedule=schedule, nodes=2, steps=2, seed=11, faults=faults, **MESHES[schedule])
+    steps = 1 if schedule == "dualpipev" else 2  # the window of a trainer that marks no steps is the capture
+    scenario = Scenario(schedule=schedule, nodes=2, steps=steps, seed=11, faults=faults, **MESHES[schedule])
     formats = ("nsys", "kineto") if fault in BOTH_FORMATS else ("nsys",)
     simulate_to(scenario, tmp_path, formats)
     truth = json.loads((tmp_path / "truth.json").read_text())

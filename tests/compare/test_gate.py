@@ -26,7 +26,7 @@ def traces(tmp_path_factory) -> Path:
         "base": {"seed": 1},
         "again": {"seed": 2},
         "slow": {"seed": 3, "faults": ("straggler:rank=0,factor=1.06",)},
-        "once": {"seed": 4, "steps": 2},
+        "once": {"seed": 4, "steps": 1},
         "other": {"seed": 5, "seq": 8192},
     }.items():
         simulate_to(scenario(**more), folder / name)
@@ -154,9 +154,10 @@ def test_a_baseline_holds_nothing_of_the_machine(traces, tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"schema": "stepscope-baseline/2", "runs": []}', "written by a newer stepscope"),
-        ('{"schema": "stepscope-baseline/1"}', "something missing"),
-        ('{"schema": "stepscope-baseline/1", "runs": [{}], "facts": {}, "spec": {}}', "something missing"),
+        ('{"schema": "stepscope-baseline/3", "runs": []}', "written by a newer stepscope"),
+        ('{"schema": "stepscope-baseline/1", "runs": []}', "from its first op to the next one's"),
+        ('{"schema": "stepscope-baseline/2"}', "something missing"),
+        ('{"schema": "stepscope-baseline/2", "runs": [{}], "facts": {}, "spec": {}}', "something missing"),
         ('{"schema": "stepscope/1"}', "no baseline"),
         ("[]", "no baseline"),
         ("not JSON", "cannot be read as a baseline"),
@@ -242,5 +243,5 @@ def test_a_baseline_of_several_runs_judges_one(traces, tmp_path):
     path = api.save_baseline([traces / "base", traces / "again"], str(tmp_path / "two.json"), cache=False)
     short = api.gate(path, traces / "once", limits=["step=20"], cache=False)
     assert short.summary["step"]["base_n"] == 2
-    assert any("runs have 1 to 20 steps" in note for note in short.notes)
+    assert any("runs have 1 to 21 steps" in note for note in short.notes)
     assert api.open(traces / "again").gate(path, limits=["step=20"]).summary["pass"] is True

@@ -180,7 +180,9 @@ def test_what_a_fault_adds_is_the_difference_to_the_job_without_it() -> None:
 
 def test_the_critical_path_goes_through_the_last_arrivals() -> None:
     done = chain()
-    rows = path_rows(done, Meetings(done), 0, (0, 1))
+    ends = [(max(sim.op_end), sim.rank) for sim in done.sims]
+    end, rank = max(ends)
+    rows = path_rows(done, Meetings(done), 0, rank, list(done.sims[rank].op_end).index(end))
     assert [(r["rank"], r["kind"]) for r in rows] == [
         (0, "host"),
         (0, "launch"),

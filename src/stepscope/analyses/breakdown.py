@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.accounting.tree import TREE_COLUMNS, tree_rows
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_ops
-from stepscope.derive.windows.between import between_notes
 from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.model.profile import Profile
@@ -67,13 +69,21 @@ def breakdown(
     return Result(
         rows(columns, table),
         chosen.rows(),
-        summary={**_summary([] if tree else split), STATEMENT: _statement(window, chosen, split)},
-        notes=[*chosen.notes, *between_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)],
+        summary={
+            **_summary([] if tree else split),
+            **_all_steps(profile, chosen, by, tree),
+            STATEMENT: _statement(chosen, split),
+        },
+        notes=[*chosen.notes, *bare_notes(profile), *graph_notes(profile)],
         ranked_by="total_ns" if tree else "window_ns" if by == "step" else None,
     )
 
 
 def _row(span: Window, parts: Partition) -> dict[str, Any]:
+    return {"rank": span.rank, "pid": span.pid, "index": span.index, "label": span.label, **_figures(parts)}
+
+
+def _figures(parts: Partition) -> dict[str, Any]:
     figures = {
         "compute": parts.compute.length(),
         "comm_exposed": parts.comm_exposed.length(),
@@ -81,15 +91,29 @@ def _row(span: Window, parts: Partition) -> dict[str, Any]:
         "idle": parts.idle.length(),
     }
     return {
-        "rank": span.rank,
-        "pid": span.pid,
-        "index": span.index,
-        "label": span.label,
         "window_ns": parts.window_ns,
         **{f"{k}_ns": v for k, v in figures.items()},
         "comm_hidden_ns": parts.comm_hidden_ns,
         **{f"{k}_pct": 100.0 * v / parts.window_ns if parts.window_ns else None for k, v in figures.items()},
     }
+
+
+def _all_steps(profile: Profile, chosen: Windows, by: str, tree: bool) -> dict[str, Any]:
+    """The shares over all steps, beside those of the one shown: steps that alternate are not judged by one of them."""
+    shown = {w.rank for w in chosen.spans if w.kind == "step" and w.count > 1}
+    if tree or by == "step" or not shown:
+        return {}
+    table = []
+    for data in ranks_of(profile):
+        steps = periods(data)
+        if data.rank in shown and steps is not None and steps.lengths.any():
+            last = int(np.flatnonzero(steps.lengths)[-1]) + 1
+            table.append({"steps": last, **_figures(partition(data, int(steps.gpu[0]), int(steps.gpu[last])))})
+    if not table:
+        return {}
+    count = max(row["steps"] for row in table)
+    mean = sum(row["window_ns"] / row["steps"] for row in table) / len(table)
+    return {"all_steps": {"steps": count, "mean_ns": round(mean), **_summary(table)}}
 
 
 def _summary(table: list[dict[str, Any]]) -> dict[str, Any]:
@@ -103,11 +127,11 @@ def _summary(table: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _statement(window: WindowSpec, chosen: Windows, table: list[dict[str, Any]]) -> str:
+def _statement(chosen: Windows, table: list[dict[str, Any]]) -> str:
     """The share of compute, and what takes the rest, largest first."""
     total = sum(r["window_ns"] for r in table)
     if not total:
-        return f"Nothing runs on the GPU in {about_window(window, chosen.spans)}."
+        return f"Nothing runs on the GPU in {about_window(chosen.spans)}."
     sums = {name: sum(r[f"{key}_ns"] for r in table) for key, name in _OTHERS.items()}
     rest = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
     others = [
@@ -116,5 +140,5 @@ def _statement(window: WindowSpec, chosen: Windows, table: list[dict[str, Any]])
     compute = sum(r["compute_ns"] for r in table)
     ranks = len({r["rank"] for r in table})
     time = about(compute) if len(table) == 1 else time_of(compute, total, ranks)
-    what = f"Compute fills {percent(compute, total)} of {sized_window(window, chosen.spans)}"
+    what = f"Compute fills {percent(compute, total)} of {sized_window(chosen.spans)}"
     return f"{what}: {'; '.join([time, *filter(None, [', '.join(others)])])}."

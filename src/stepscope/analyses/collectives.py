@@ -78,7 +78,7 @@ def collectives(
     found = across(profile, align)
     table = table_of(found)
     shown, spans = inside(profile, window, found, table)
-    summary = _summary(found, shown, peak_gbps, f"the {unit_of(window, (w['label'] for w in spans))}")
+    summary = _summary(found, shown, peak_gbps, f"the {unit_of(w['kind'] for w in spans)}")
     if by == "collective":
         return Result(rows(COLUMNS, shown), spans, summary, found.notes, ranked_by="wait_ns")
     columns = VARIANTS[f"by={by}"]

@@ -122,10 +122,11 @@ def _windows(path: Path) -> list[dict[str, Any]]:
             "label": row["label"],
             "index": row["index"],
             "count": row["count"],
-            "cpu_start_ns": row["begin_ns"],
+            "cpu_start_ns": row["cpu_start_ns"],
             "cpu_end_ns": row["cpu_end_ns"],
-            "gpu_start_ns": row["gpu_start_ns"],
+            "gpu_start_ns": row["begin_ns"],
             "gpu_end_ns": row["end_ns"],
+            "kind": row["kind"],
         }
         for row in path.steps.iter_rows(named=True)
     ]

@@ -19,6 +19,7 @@ from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import covered, gaps, union
 from stepscope.intervals.arrays import I64, NONE
@@ -52,15 +53,15 @@ def exposed(
 ) -> Result:
     check_pattern("stage", stage)
     need_communication(profile)
-    chosen = windows(profile, window)
+    chosen = windows(profile, window, "chunk")
     frames = [
         _rows(profile, data, comm_ops(data, span), stage) for data in ranks_of(profile) for span in chosen.of(data.rank)
     ]
     table = pl.concat(frames).sort(
         ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
     )
-    said = _statement(about_window(window, chosen.spans), table)
-    notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
+    said = _statement(about_window(chosen.spans), table)
+    notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
     return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes, ranked_by="exposed_ns")
 
 

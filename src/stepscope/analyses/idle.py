@@ -19,7 +19,6 @@ from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_calls, need_ops
-from stepscope.derive.windows.between import between_notes
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
@@ -85,8 +84,8 @@ def idle(
     columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
     table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
-    summary[STATEMENT] = _statement(window, chosen, totals)
-    notes = [*chosen.notes, *between_notes(profile, chosen), *graph_notes(profile)]
+    summary[STATEMENT] = _statement(chosen, totals)
+    notes = [*chosen.notes, *graph_notes(profile)]
     return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
 
 
@@ -122,22 +121,22 @@ def _totals(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
     )
 
 
-def _statement(window: WindowSpec, chosen: Windows, totals: list[pl.DataFrame]) -> str:
+def _statement(chosen: Windows, totals: list[pl.DataFrame]) -> str:
     """How long, of what, and what most of it is."""
     spans = [w for w in chosen.spans if w.gpu_ns]
     lengths, ranks = sum(w.gpu_ns for w in spans), len({w.rank for w in spans})
     if not lengths:
-        return f"Nothing runs on the GPU in {about_window(window, chosen.spans)}."
+        return f"Nothing runs on the GPU in {about_window(chosen.spans)}."
     sums: dict[str, int] = {}
     for cause, ns in (row for frame in totals for row in frame.select("cause", "total_ns").iter_rows()):
         sums[_BECAUSE[cause]] = sums.get(_BECAUSE[cause], 0) + ns
     total = sum(sums.values())
     gpu = "The GPU is" if ranks == 1 else "GPUs are"
     if not total:
-        return f"{gpu} never idle in {sized_window(window, spans)}."
+        return f"{gpu} never idle in {sized_window(spans)}."
     most = most_in(sums)
     why = f"{most[1]}{' of it' * (most[1] == 'most')} {most[0]}" if most else f"all of it {next(iter(sums))}"
     if len(spans) == 1:
-        return f"{gpu} idle for {about(total)} of {sized_window(window, spans)} ({percent(total, lengths)}), {why}."
-    of = f"{percent(total, lengths)} of {about_window(window, spans)}: {time_of(total, lengths, ranks)}"
+        return f"{gpu} idle for {about(total)} of {sized_window(spans)} ({percent(total, lengths)}), {why}."
+    of = f"{percent(total, lengths)} of {about_window(spans)}: {time_of(total, lengths, ranks)}"
     return f"{gpu} idle for {of}, {why}."

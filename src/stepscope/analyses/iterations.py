@@ -2,8 +2,8 @@
 
 One slow step is a different bug from a slow run: a garbage collection, a recompile or a checkpoint shows as an
 outlier, a slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its
-rank's steps, by its own time on the GPU or by its period: a stall between two steps is in neither's own time. Where
-the capture holds one step of a pipeline, its chunks are shown instead.
+rank's steps. A step lasts from the end of the one before it to its own end, so that a stall between two steps is in the
+second. Where the capture holds one step of a pipeline, its chunks are shown instead.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ COLUMNS = (
     Col("anchor", "text of the anchor with its numbers folded"),
     Col("index", "which instance, by start"),
     Col("label", "its text"),
-    Col("cpu_ns", "length of the range on the host"),
-    Col("gpu_ns", "first start to last end of the ops launched in it; null where there are none"),
+    Col("cpu_ns", "length on the host"),
+    Col("gpu_ns", "length on the GPU; null where nothing was launched in it"),
     Col(
         "outlier", "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work) or by period"
     ),
-    Col("period_ns", "from its start on the GPU to the next one's; null for the last"),
+    Col("period_ns", "of steps the same; of others, from its start on the GPU to the next one's, null for the last"),
 )
 _FEWEST = 4  # quartiles of fewer steps say nothing
 
@@ -61,7 +61,10 @@ def iterations(
         gpu = [None if w.gpu_start_ns is None else w.gpu_ns for w in spans]
         busy = np.array([g for g in gpu if g is not None], np.int64)
         starts = [w.gpu_start_ns for w in spans]
-        period = [None if a is None or b is None else b - a for a, b in zip(starts, [*starts[1:], None], strict=False)]
+        following = zip(starts, [*starts[1:], None], strict=False)
+        period = [None if a is None or b is None else b - a for a, b in following]
+        if all(w.kind == "step" for w in spans):  # a step is its period, the last one too
+            period = gpu
         paced = np.array([p for p in period if p is not None], np.int64)
         flags = _outliers(busy if len(busy) == len(spans) else cpu)
         flags[[i for i, p in enumerate(period) if p is not None]] |= _outliers(paced)

@@ -106,7 +106,7 @@ def launches(
     summary = {
         "verdict": [v for v, _ in verdicts],
         "parts": [p for _, p in verdicts],
-        STATEMENT: _statement(window, chosen, [v for v, _ in verdicts], [p for _, p in verdicts]),
+        STATEMENT: _statement(chosen, [v for v, _ in verdicts], [p for _, p in verdicts]),
     }
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS[f"by={by}"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
@@ -129,9 +129,9 @@ _PARTS = {
 }
 
 
-def _statement(window: WindowSpec, chosen: Windows, verdicts: list[dict[str, Any]], parts: list[dict[str, Any]]) -> str:
+def _statement(chosen: Windows, verdicts: list[dict[str, Any]], parts: list[dict[str, Any]]) -> str:
     """What bounds the windows, by the verdict of most of them, and what share their largest parts have."""
-    where = sized_window(window, chosen.spans)
+    where = sized_window(chosen.spans)
     if not verdicts:
         return f"Nothing runs on the GPU in {where}."
     said, times = Counter(v["verdict"] for v in verdicts).most_common(1)[0]

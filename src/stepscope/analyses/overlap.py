@@ -20,6 +20,7 @@ from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import subtract, union
 from stepscope.model.kernel_names import shorten
@@ -69,7 +70,7 @@ def overlap(
 ) -> Result:
     check_pattern("stage", stage)
     need_communication(profile)
-    chosen = windows(profile, window)
+    chosen = windows(profile, window, "chunk")
     table: list[dict[str, Any]] = []
     totals: list[dict[str, Any]] = []
     for data in ranks_of(profile):
@@ -80,7 +81,7 @@ def overlap(
             table += [{**who, by: k, **_figures(comm, (keys == k).to_numpy())} for k in _ordered(keys)]
             totals.append({**who, "index": span.index, **_figures(comm, np.ones(len(comm.ops), dtype=bool))})
     result = rows(_columns(by), table)
-    notes = [*chosen.notes, *bare_notes(profile), *graph_notes(profile)]
+    notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
         notes.append(
             Note(
@@ -88,7 +89,7 @@ def overlap(
                 f"no communication in the window of {len(silent)} of {len(totals)} windows ({some_ranks(silent)})",
             )
         )
-    said = _statement(about_window(window, chosen.spans), totals, table, by)
+    said = _statement(about_window(chosen.spans), totals, table, by)
     return Result(result, chosen.rows(), summary={"total": totals, STATEMENT: said}, notes=notes)
 
 

@@ -231,7 +231,7 @@ def _micro_batches(
         "slowest": _slowest(chunks),
     }
     known = {k: v for k, v in summary.items() if v is not None}
-    known[STATEMENT] = _statement(about_window(window, spans), ranks, shape, share)
+    known[STATEMENT] = _statement(about_window(spans), ranks, shape, share)
     ranked = "bubble_ns" if by == "chunk" else None
     return Result(table, [span.row() for span in spans], known, notes, ranked_by=ranked)
 

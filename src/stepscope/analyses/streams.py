@@ -18,6 +18,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.streams import streams_of
 from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64
@@ -43,7 +44,7 @@ COLUMNS = (
 
 def streams(profile: Profile, window: WindowSpec) -> Result:
     need_ops(profile)
-    chosen = windows(profile, window)
+    chosen = windows(profile, window, "chunk")
     table: list[dict[str, Any]] = []
     idle = 0
     for data in ranks_of(profile):
@@ -52,7 +53,7 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
             found, unused = of_rank.rows(span)
             table += found
             idle += unused
-    notes = list(chosen.notes)
+    notes = [*chosen.notes, *outside_notes(profile, chosen)]
     if idle:
         notes.append(
             Note(
@@ -60,7 +61,7 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
                 f"{idle} streams have nothing in the window: kind and purpose are those of the whole capture",
             )
         )
-    said = _statement(about_window(window, chosen.spans), table)
+    said = _statement(about_window(chosen.spans), table)
     return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
 
 

@@ -4,15 +4,13 @@ One row per op that runs in a rank's GPU window, also of work that was launched 
 range and the stage that launched it. `--by range`: where each range's work lies on the GPU, from the start of the first
 op launched in it to the end of the last, which is what a range on the host's timeline cannot say. `--by part`: the
 window cut into what the rank was doing, compute, exposed communication, exposed copies or nothing; the rows sum to
-`breakdown`. `--by host`: ranges and CUDA calls, when the host was in them. `--step` is the whole step, as `diagnose`
-takes it, from the moment that the host begins it. `common_start_ns` is the start on the clock of the first file; within
-one file it is `start_ns`.
+`breakdown`. `--by host`: ranges and CUDA calls, when the host was in them. `common_start_ns` is the
+start on the clock of the first file; within one file it is `start_ns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -24,10 +22,9 @@ from stepscope.derive.comm.common_clock import common_clock
 from stepscope.derive.rank.data import STAGE, RankData, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.pattern import check_pattern
-from stepscope.derive.windows.choosing import step as step_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import WHOLE, Window
+from stepscope.derive.windows.window import Window
 from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
@@ -76,13 +73,12 @@ def timeline(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is"] = "op",
-    step: Annotated[bool, "the whole step, as `diagnose` takes it, from the host's beginning of it"] = False,
     stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
     align: Align = "auto",
 ) -> Result:
     need_ops(profile)
     check_pattern("stage", stage)
-    chosen = step_of(profile, window) if step else windows(profile, window)
+    chosen = windows(profile, window)
     clock = common_clock(profile, align)
     make: dict[str, Callable[[RankData, list[Window]], pl.DataFrame]] = {
         "op": lambda data, spans: _ops(profile, data, spans, stage),
@@ -96,8 +92,6 @@ def timeline(
         spans = [w for w in chosen.of(data.rank) if w.gpu_start_ns is not None]
         if not spans:
             continue
-        if step:
-            spans = [_from_host(w) for w in spans]
         frame = make[by](data, spans)
         frames.append(
             frame.with_columns(
@@ -110,13 +104,6 @@ def timeline(
     table = pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
     summary = {"ops": table.height} if by == "op" else {}
     return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes], ranked_by="dur_ns")
-
-
-def _from_host(w: Window) -> Window:
-    """From the host's beginning of the step, where that is before its first op: the GPU may wait for it."""
-    if w.cpu_start_ns is None or w.gpu_start_ns is None or w.label == WHOLE:
-        return w
-    return replace(w, gpu_start_ns=min(w.cpu_start_ns, w.gpu_start_ns))
 
 
 def _shown(data: RankData, spans: list[Window]) -> tuple[I64, Mask]:

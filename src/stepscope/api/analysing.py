@@ -12,11 +12,10 @@ from stepscope.api.options import (
     check,
     check_top,
     keywords,
-    parse_index,
     parse_ranks,
     takes_profile,
+    window_spec,
 )
-from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model.note import folded
@@ -52,9 +51,7 @@ def analyse(
     asked: list[Any] = [profile]
     if analysis.windowed:
         chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
-        if "index" in chosen:
-            chosen["index"] = parse_index(chosen["index"])
-        asked.append(WindowSpec(**chosen))
+        asked.append(window_spec(**chosen))
     try:
         return _finished(analysis.function(*asked, **options), name, profile, top)
     except GateFailed as failed:

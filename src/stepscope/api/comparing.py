@@ -36,7 +36,7 @@ def compare(
     """What changed from `base` to `new`, and is it more than noise? See docs/compare.md.
 
     A side is a profile, a list of profiles (runs of the same), paths, or a saved baseline. Further options choose the
-    steps (anchor, period, whole, warmup), and how paths are opened (runs, cache, nsys, taxonomy). With `gate`,
+    steps (anchor, step, chunk, whole, warmup), and how paths are opened (runs, cache, nsys, taxonomy). With `gate`,
     `GateFailed` where the step is more than 2 % longer, or nobody can tell.
     """
     from stepscope.compare.compare import compare as compared
@@ -98,14 +98,20 @@ def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any])
         return both(_given(base, options), _given(new, options), spec, ranks)
     saved, rule = baseline.load(file)
     if spec not in (type(spec)(), rule):
-        raise BadInput(f"{file}: was saved with other steps", "leave out --anchor, --period, --whole and --warmup")
+        raise BadInput(
+            f"{file}: was saved with other steps", "leave out --anchor, --step, --chunk, --whole and --warmup"
+        )
     return saved, _given(new, options).side(rule, ranks)
 
 
 def _step_spec(options: dict[str, Any]) -> StepSpec:
     from stepscope.compare.steps import StepSpec
 
-    return StepSpec(**{k: options.pop(k) for k in ("anchor", "period", "whole", "warmup") if k in options})
+    step, chunk = (options.pop(k, False) for k in ("step", "chunk"))
+    if step and chunk:
+        raise BadInput("--step and --chunk exclude each other", "give one")
+    unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
+    return StepSpec(unit=unit, **{k: options.pop(k) for k in ("anchor", "whole", "warmup") if k in options})
 
 
 def _baseline(given: Given) -> Path | None:

@@ -8,11 +8,12 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from stepscope import questions
+from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 
 #: Keywords that choose the window of a windowed analysis.
-WINDOW_KEYWORDS = ("anchor", "index", "match", "period", "whole", "start", "end")
+WINDOW_KEYWORDS = ("step", "chunk", "anchor", "index", "match", "period", "whole", "start", "end")
 #: Keywords that every analysis has; no analysis may use them for options of its own.
 RESERVED = (*WINDOW_KEYWORDS, "rank", "top")
 
@@ -53,6 +54,14 @@ def parse_index(value: int | str) -> int | Literal["median", "all"]:
         return int(value)
     except (TypeError, ValueError):
         raise BadInput(f"--index {value!r} is not an instance", "give a number, median or all") from None
+
+
+def window_spec(*, step: bool = False, chunk: bool = False, index: int | str = "median", **others: Any) -> WindowSpec:
+    """The window that the keywords choose."""
+    if step and chunk:
+        raise BadInput("--step and --chunk exclude each other", "give one")
+    unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
+    return WindowSpec(unit=unit, index=parse_index(index), **others)
 
 
 def choices(hint: Any) -> tuple[Any, ...] | None:

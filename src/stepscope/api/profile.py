@@ -43,7 +43,7 @@ class Profile(model.Profile, Methods):
     def compare(self, to: Given, **options: Any) -> Result:
         """This run (the base) against another, or several: a profile, paths, or a list of profiles.
 
-        Options: by, margin, top, rank, anchor, period, whole, warmup. `api.compare` takes repeated runs of both sides.
+        Options: by, margin, top, rank, anchor, step, chunk, whole, warmup. `api.compare` takes runs of both sides.
         """
         from stepscope.api.comparing import compare
 

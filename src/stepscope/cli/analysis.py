@@ -106,11 +106,13 @@ def profile_argument(required: bool = True) -> click.Argument:
 
 def window_options() -> list[click.Option]:
     return [
-        click.Option(["--anchor"], metavar="REGEX", help="Ranges that make a window; by default steps or chunks."),
-        click.Option(["--index"], default="median", metavar="N|median|all", help="Which instance of the anchor."),
+        click.Option(["--step"], is_flag=True, help="The step, from the end of the one before it to its own end."),
+        click.Option(["--chunk"], is_flag=True, help="The median overlapped chunk, where the trainer marks chunks."),
+        click.Option(["--anchor"], metavar="REGEX", help="Ranges that make a window instead."),
         click.Option(
-            ["--period"], is_flag=True, help="To the next instance's first op: time between steps counts too."
+            ["--index"], default="median", metavar="N|median|all", help="Which step, chunk or instance of the anchor."
         ),
+        click.Option(["--period"], is_flag=True, help="Of an anchor: to the next instance's first op."),
         click.Option(["--whole"], is_flag=True, help="The whole capture, whatever ranges there are."),
         click.Option(["--match"], is_flag=True, help="The same chunk on every rank, not each rank's own median."),
         click.Option(["--start"], type=int, metavar="NS", help="A window in GPU time instead, with --end."),

@@ -17,7 +17,7 @@ from stepscope.compare.steps import StepSpec
 from stepscope.errors import BadInput
 
 NAME = "stepscope-baseline"
-VERSION = 1
+VERSION = 2
 #: Where baselines that are given by name lie, below the directory that the command runs in: to be committed.
 FOLDER = Path(".stepscope") / "baselines"
 _KEPT = ("part", "stage", "family")
@@ -60,7 +60,6 @@ def _run(run: Run) -> dict[str, Any]:
     every = 1 if run.kind == "chunk" else max(1, -(-len(run.labels) // _MOST_STEPS))
     return {
         "kind": run.kind,
-        "period": run.period,
         "ranks": len(run.ranks),
         "labels": run.labels if run.kind == "chunk" else [run.labels[0], run.labels[-1]],
         "tables": {by: _packed(run.tables[by], every) for by in _KEPT},
@@ -115,6 +114,11 @@ def _check_version(path: Path, body: Any) -> None:
     name, _, number = str(schema).partition("/")
     if name != NAME or not number.isdigit():
         raise BadInput(f"{path}: no baseline", "give a file that `stepscope gate PROFILE --save NAME` wrote")
+    if int(number) < VERSION:
+        raise BadInput(
+            f"{path}: saved when a step lasted from its first op to the next one's; it now lasts from end to end",
+            "save the baseline again: stepscope gate … --save",
+        )
     if int(number) > VERSION:
         raise BadInput(
             f"{path}: written by a newer stepscope (schema {schema}, this one knows {NAME}/{VERSION})",
@@ -134,4 +138,4 @@ def _unpacked(saved: Mapping[str, Any]) -> Run:
     labels = saved["labels"] if saved["kind"] == "chunk" else [str(k) for k in range(steps)]
     if len(labels) != steps:
         raise ValueError("labels")
-    return Run(labels, saved["kind"], saved["period"], list(range(saved["ranks"])), tables)
+    return Run(labels, saved["kind"], list(range(saved["ranks"])), tables)

@@ -50,7 +50,7 @@ def _rule(run: Run) -> tuple[str, str]:
     """How steps were cut, and what they are."""
     if run.kind == "whole":
         return "the whole capture", "whole"
-    return "from first op to the next one's" if run.period else "own ops only", f"{run.kind}s"
+    return "from end to end" if run.kind == "step" else "own ops only", f"{run.kind}s"
 
 
 def _notes(profiles: Sequence[Profile], runs: list[Run]) -> list[Note]:
@@ -81,9 +81,6 @@ def both(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None = None
                 severity="warning",
             )
         )
-    if spec.period and len({r.period for side in sides for r in side.runs}) > 1:
-        # A single step has no next one: then all steps are their own ops.
-        sides = _sides(base, new, replace(spec, period=False), ranks)
     return sides
 
 

@@ -48,7 +48,6 @@ class Run:
 
     labels: list[str]
     kind: Kind
-    period: bool
     ranks: list[int]
     tables: dict[str, Table]
     window: list[dict[str, object]] = field(default_factory=list)
@@ -77,7 +76,6 @@ class _Rank:
     rank: int
     pid: int | None
     kind: Kind
-    period: bool
     label: list[str]
     start: I64
     end: I64
@@ -118,7 +116,6 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
     return Run(
         labels,
         ranks[0].kind,
-        ranks[0].period,
         [r.rank for r in ranks],
         tables,
         [_window(r, rows) for r, rows in zip(ranks, kept, strict=True)],
@@ -145,14 +142,14 @@ def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
         steps = steps_of(data, spec)
         if steps is not None:
             split = _named(part, _split(data, steps.start, steps.end))
-            where = (steps.kind, steps.period, steps.label, steps.start, steps.end)
+            where = (steps.kind, steps.label, steps.start, steps.end)
             ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data)))
     return ranks
 
 
 def _split(data: RankData, start: I64, end: I64) -> pl.DataFrame:
     """`ns` and `n` by step, part, stage and name id; linear in the number of ops."""
-    whole = partition(data, int(data.start.min()), int(data.end.max()))
+    whole = partition(data, int(min(data.start.min(), start.min())), int(max(data.end.max(), end.max())))
     pieces = owners(data, whole, np.concatenate([start, end]))
     stage = data.stage_of(np.arange(len(data.start)))
     frames = []

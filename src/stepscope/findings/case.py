@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property, reduce
 from inspect import signature
 from operator import and_
@@ -14,15 +13,13 @@ from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
-from stepscope.derive.windows.choosing import step
+from stepscope.derive.windows.choosing import settled, step
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.steps import marks_of
-from stepscope.derive.windows.window import WHOLE, Window
+from stepscope.derive.windows.window import Kind, Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.order import credited_before
 from stepscope.findings.registry import remedy
-from stepscope.findings.thresholds import BETWEEN_STEPS, LOOKED_AT
-from stepscope.intervals import Spans, subtract, union
+from stepscope.findings.thresholds import LOOKED_AT
 from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
@@ -36,7 +33,8 @@ class Case:
 
     def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
         need_ops(profile)
-        self.profile, self.spec, self.align = profile.view(in_one_part=True), spec, align
+        self.profile, self.align = profile.view(in_one_part=True), align
+        self.spec = settled(self.profile, spec)
         self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
         self._before: dict[tuple[str, str], Change] = {}
         self._memo = Memo()
@@ -60,50 +58,17 @@ class Case:
         return {w.rank: w for w in step(self.profile, self.spec).spans if len(w.ops)}
 
     @cached_property
-    def steps(self) -> int:
-        """Steps in the window: one, unless no range marks the steps, and chunks recur."""
-        if any(w.label != WHOLE for w in self.windows.values()) or self.spec.whole:
-            return 1
-        return max((marks_of(d).count for d in self._having()), default=1)
-
-    @cached_property
-    def between(self) -> dict[int, Spans]:
-        """By rank: from the end of the step before (on host and GPU) to the beginning of this one, if no work ran.
-
-        A loop that fetches its batch outside the range of its step has it there. Empty unless it is so on all ranks.
-        """
-        anchors = step(self.profile, self.spec).anchors
-        idle = {}
-        for d in self._having():
-            w = self.windows[d.rank]
-            if d.rank not in anchors or w.index == 0 or w.cpu_start_ns is None or w.clipped:
-                return {}
-            lo, hi = int(anchors[d.rank].start[w.index - 1]), int(anchors[d.rank].end[w.index - 1])
-            ended = max(hi, d.launched_between(lo, hi)[1][1] or hi)
-            busy = union(d.start, d.end)
-            idle[d.rank] = subtract(Spans.of(ended, w.cpu_start_ns), busy) if ended < w.cpu_start_ns else Spans.empty()
-        return idle if all(len(s) for s in idle.values()) else {}
-
-    @cached_property
-    def between_ns(self) -> int:
-        """How long all ranks were idle between the steps; 0 where that is hardly anything."""
-        shortest = min((s.length() for s in self.between.values()), default=0)
-        return shortest if shortest >= BETWEEN_STEPS.share * self._path_ns else 0
-
-    @property
-    def _path_ns(self) -> int:
-        try:
-            return self.path.end - self.path.begin
-        except CannotAnswer:
-            return max((w.gpu_ns for w in self.windows.values()), default=0)
-
-    @cached_property
     def step_ns(self) -> int:
-        """Length of one step: of the critical path where there is one, else of the longest window.
+        """Length of the step: of the critical path where there is one, else of the longest window."""
+        try:
+            return max(self.path.end - self.path.begin, 1)
+        except CannotAnswer:
+            return max((w.gpu_ns for w in self.windows.values()), default=1) or 1
 
-        What all ranks were idle for since the step before is a part of it, where it is more than a moment.
-        """
-        return max((self._path_ns + self.between_ns) // self.steps, 1)
+    @cached_property
+    def kind(self) -> Kind:
+        """What the window is: a step, or the capture where nothing marks steps."""
+        return next((w.kind for w in self.windows.values()), "capture")
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -127,11 +92,6 @@ class Case:
         if isinstance(answer, CannotAnswer):
             raise answer
         return answer
-
-    @property
-    def whole_step(self) -> WindowSpec:
-        """A spec for windowed analyses that covers the step, where chunks are the default window."""
-        return replace(self.spec, whole=True) if self.steps > 1 else self.spec
 
     def once(self, function: Callable[[Case], T]) -> T:
         """`function(case)`, computed when first asked for: what several detectors need."""
@@ -167,7 +127,7 @@ class Case:
         """
         beside = self.before(finding, kind) if credited_before(finding, kind) else None
         saved = self.replay.saved(self.remedy(finding) if change is None else change, beside)
-        return (saved if at_most is None else min(saved, at_most)) // self.steps
+        return saved if at_most is None else min(saved, at_most)
 
     def share(self, ns: int) -> float:
         """Per cent of the step."""
@@ -175,4 +135,4 @@ class Case:
 
     def material(self, ns: int, least: Threshold = LOOKED_AT) -> bool:
         """Whether so much of the window is worth a closer look: a replay costs time."""
-        return 100.0 * ns / self.steps / self.step_ns >= least.value
+        return 100.0 * ns / self.step_ns >= least.value

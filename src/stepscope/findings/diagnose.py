@@ -121,13 +121,6 @@ def _notes(case: Case) -> list[Note]:
         notes = list(case.path.notes)
     except CannotAnswer as why:
         notes = [Note("no-replay", f"nothing could be replayed: {why}", severity="warning")]
-    if case.steps > 1:
-        notes.append(
-            Note(
-                "steps-by-chunks",
-                f"no range marks the steps, but chunks recur {case.steps} times: figures are per step",
-            )
-        )
     for detector in detectors():
         try:
             notes += detector.notes(case)

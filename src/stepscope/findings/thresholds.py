@@ -30,12 +30,6 @@ LOOKED_AT = Threshold(
     "a cause of a quarter of what is shown cannot become a finding, and a replay costs time",
     (_HEALTHY, f"{_SIDES}::test_what_cannot_matter_is_not_looked_at"),
 )
-BETWEEN_STEPS = Threshold(
-    2.0,
-    "% of the step",
-    "idle time between two steps is a part of the step from where it could be shown on",
-    (f"{_BY_HAND}::test_a_batch_that_is_fetched",),
-)
 NAMED_BESIDE_WORST = Threshold(
     25.0,
     "% of the worst rank",

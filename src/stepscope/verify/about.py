@@ -111,7 +111,7 @@ def steady(data: list[RankData]) -> Check:
     found = f"{min(counts)} to {max(counts)} overlapped chunks" if min(counts) < max(counts) else f"{counts[0]} chunks"
     if alone:
         found += "; the median one has no neighbour like it"
-    several = max((marks_of(d).count for d in data), default=1)
+    several = max((len(marks_of(d).steps or marks_of(d).repeats or ["the capture"]) for d in data), default=1)
     # With an even number of steps, the median chunk is the first of one of them.
     fix = (
         "more micro-batches (stepscope capture plan says how many)" if several % 2 else "profile an odd number of steps"

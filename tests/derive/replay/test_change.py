@@ -326,9 +326,11 @@ def test_kernels_launched_before_the_step() -> None:
         "ranges": [nvtx(0, 20, "step 0"), nvtx(20, 200, "step 1")],
     }
     replay = step(drawn, index=1)
-    assert replay.plain == 50
-    # However fast the host: what kept a until 50 is not in the trace, so that a stays.
-    assert replay.run(Change(every_host_factor=1e6)) == 50
+    assert replay.plain == 10  # from the end of the step before, at 60
+    # However fast the host: a is of the step before, and stays.
+    assert replay.run(Change(every_host_factor=1e6)) == 10
+    assert replay.run(Change(kernel_factor={0: {"a": 0.1}})) == 10
+    assert replay.run(Change(kernel_factor={0: {"b": 0.5}})) == 5
 
 
 # -- two changes at once -----------------------------------------------------------------------------------------------

@@ -29,15 +29,49 @@ def _steps(n: int = 5, lag: int = 1000, **more: object) -> dict[str, list[dict[s
 
 
 def test_ops_are_chosen_by_launch_and_measured_on_the_gpu():
-    row = window(make(**_steps()), WindowSpec()).rows.to_dicts()[0]
+    row = window(make(**_steps()), WindowSpec(index=2)).rows.to_dicts()[0]
     assert (row["label"], row["index"], row["count"], row["ops"]) == ("step 2", 2, 5, 1)
-    assert (row["cpu_start_ns"], row["cpu_end_ns"], row["gpu_start_ns"], row["gpu_end_ns"]) == (20, 29, 1020, 1027)
+    # The GPU is 1 µs behind: the step lasts from the end of the op before to that of its own.
+    assert (row["cpu_start_ns"], row["cpu_end_ns"], row["gpu_start_ns"], row["gpu_end_ns"]) == (19, 29, 1017, 1027)
+
+
+def test_the_first_step_begins_with_its_range():
+    first = window(make(**_steps(lag=5)), WindowSpec(index=0)).rows.to_dicts()[0]
+    assert (first["cpu_start_ns"], first["gpu_start_ns"], first["gpu_end_ns"]) == (0, 0, 12)
+    tables = _steps()
+    tables["ops"].append(op(990, 999, call=99))
+    tables["calls"].append(call(-9, -8, 99))
+    before = window(make(**tables), WindowSpec(index=0)).rows.to_dicts()[0]
+    assert (before["gpu_start_ns"], before["gpu_end_ns"]) == (999, 1007)  # the GPU was at something else until then
+
+
+def test_the_median_step_is_that_of_all_ranks():
+    """Two ranks whose own medians differ: lengths are added, and of equal ones the first counts."""
+    tables: dict[str, list[dict[str, object]]] = {"ops": [], "calls": [], "ranges": []}
+    for rank, ends in enumerate([[10, 20, 50, 60, 90], [10, 50, 60, 70, 90]]):  # 10 10 30 10 30, 10 40 10 10 20
+        for k, end in enumerate(ends):
+            begin = [0, *ends][k]
+            tables["ops"].append(op(1000 + begin, 1000 + end, call=k + 1, proc=rank))
+            tables["calls"].append(call(10 * k + 2, 10 * k + 3, k + 1) | {"proc": rank})
+            tables["ranges"].append(nvtx(10 * k, 10 * k + 9, f"step {k}", proc=rank))
+    for rank in range(2):  # the step before, so that the first one is as long as it looks
+        tables["ops"].append(op(990, 1000, call=9, proc=rank))
+        tables["calls"].append(call(-9, -8, 9) | {"proc": rank})
+    labels = window(make(**tables), WindowSpec()).rows["label"].to_list()  # 20 50 40 20 50: the median is 40
+    assert labels == ["step 2", "step 2"]
+
+
+def test_a_step_that_a_rank_did_not_record_is_not_chosen():
+    tables = _steps(3)
+    for name, rows in _steps(2).items():
+        tables[name] += [row | {"proc": 1} for row in rows]
+    assert set(window(make(**tables), WindowSpec()).rows["label"]) <= {"step 0", "step 1"}
 
 
 def test_an_op_without_a_launch_belongs_where_it_starts():
     tables = _steps()
     tables["ops"] += [op(1022, 1023, "lost"), op(2000, 2001, "later")]
-    r = window(make(**tables), WindowSpec())
+    r = window(make(**tables), WindowSpec(index=2))
     assert r.rows["ops"].to_list() == [2]
     assert any("2 GPU ops have no launch record" in n for n in r.notes)
 
@@ -90,9 +124,11 @@ def test_match_takes_the_same_chunk_on_every_rank():
 def test_a_rank_without_work_in_the_window_is_said(shared: Path):
     profile = api.open(shared / "traces/h200/moe4mps/cut_off.sqlite", cache=False)
     for command in ("window", "breakdown", "overlap", "exposed", "idle", "kernels", "nvtx", "launches", "concurrency"):
-        notes = getattr(profile, command)().notes
+        notes = getattr(profile, command)(chunk=True).notes
         assert any(n.startswith("rank 2: no GPU work in the window") for n in notes), command
-    assert set(profile.breakdown().rows["rank"]) == {0, 1, 3}
+        notes = getattr(profile, command)(step=True).notes
+        assert any(n.startswith("rank 2: no GPU work of its last 5 of 8") for n in notes), command
+    assert set(profile.breakdown(chunk=True).rows["rank"]) == {0, 1, 3}
 
 
 def test_info_says_where_a_rank_was_cut_off():
@@ -132,24 +168,26 @@ def _not_cut_off(profile: Profile) -> tuple[str, str]:
 
 def test_the_pace_and_its_outliers():
     tables = _steps(9)
-    slow = tables["ops"][4]
-    slow["end_ns"] = slow["start_ns"] + 900
+    for k in range(5, 9):  # the fifth op takes 900 ns, and those behind it come later
+        tables["ops"][k]["start_ns"] += 900
+        tables["ops"][k]["end_ns"] += 900
+    tables["ops"][4]["end_ns"] += 900
     r = iterations(make(**tables), WindowSpec())
-    assert r.rows["outlier"].to_list() == [k == 4 for k in range(9)]
-    assert r.rows["gpu_ns"].to_list() == [7] * 4 + [900] + [7] * 4
-    assert r.rows["period_ns"].to_list() == [10] * 8 + [None]
+    assert r.rows["outlier"].to_list() == [k in (0, 4) for k in range(9)]  # nothing ran before the first
+    assert r.rows["gpu_ns"].to_list() == [1007] + [10] * 3 + [910] + [10] * 4
+    assert r.rows["period_ns"].to_list() == r.rows["gpu_ns"].to_list()
     assert r.summary["pace"][0] == {
         "rank": 0,
         "n": 9,
-        "cpu_p50_ns": 9,
-        "cpu_p90_ns": 9,
-        "cpu_p99_ns": 9,
-        "gpu_p50_ns": 7,
-        "gpu_p90_ns": 186,
-        "gpu_p99_ns": 829,
+        "cpu_p50_ns": 10,
+        "cpu_p90_ns": 10,
+        "cpu_p99_ns": 10,
+        "gpu_p50_ns": 10,
+        "gpu_p90_ns": 929,
+        "gpu_p99_ns": 999,
         "period_p50_ns": 10,
-        "period_p90_ns": 10,
-        "period_p99_ns": 10,
+        "period_p90_ns": 929,
+        "period_p99_ns": 999,
     }
     with pytest.raises(CannotAnswer, match="no step"):
         iterations(make(ops=[op(0, 1)]), WindowSpec())
@@ -157,15 +195,15 @@ def test_the_pace_and_its_outliers():
         iterations(make(**tables), WindowSpec(start=0, end=9))
 
 
-def test_a_stall_between_two_steps_is_an_outlier():
-    tables = _steps(9)
+def test_a_stall_between_two_steps_is_in_the_second():
+    tables = _steps(9, lag=5)
     for k in range(5, 9):
         for row in (tables["ops"][k], tables["calls"][k], tables["ranges"][k]):
             row["start_ns"] += 500
             row["end_ns"] += 500
     r = iterations(make(**tables), WindowSpec())
-    assert r.rows["gpu_ns"].to_list() == [7] * 9
-    assert r.rows["outlier"].to_list() == [k == 4 for k in range(9)]
+    assert r.rows["gpu_ns"].to_list() == [12, *[10] * 4, 510, *[10] * 3]
+    assert r.rows["outlier"].to_list()[5]
 
 
 def test_the_text_of_an_anchor_without_its_numbers():

@@ -70,10 +70,9 @@ def step_options() -> list[click.Option]:
             ["--anchor"], metavar="REGEX", help="Ranges that are steps, instead of those that are recognized."
         ),
         click.Option(
-            ["--period/--no-period"],
-            default=True,
-            help="A step lasts to the next one's first op; or only to its own last op.",
+            ["--step"], is_flag=True, help="Steps, from the end of the one before to their own end (default)."
         ),
+        click.Option(["--chunk"], is_flag=True, help="The overlapped chunks of a pipeline, one by one."),
         click.Option(["--whole"], is_flag=True, help="The whole capture as one step."),
         click.Option(["--warmup"], type=int, default=0, metavar="N", help="Leave out so many steps at the beginning."),
         click.Option(

@@ -96,6 +96,7 @@ def _whole(profile: Profile, a: Across) -> list[dict[str, Any]]:
             "cpu_end_ns": None,
             "gpu_start_ns": lo,
             "gpu_end_ns": hi,
+            "kind": "capture",
         }
         for rank, lo, hi in spans.sort("rank").iter_rows()
     ]

@@ -22,7 +22,7 @@ from stepscope.derive.graph.segments import Wanted, stretches
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.graphs import graph_counts, notes_of_counts
 from stepscope.derive.rank.needs import no_gpu_activity
-from stepscope.derive.windows.choosing import step
+from stepscope.derive.windows.choosing import settled, step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
@@ -39,13 +39,15 @@ _LINKS: dict[str, pl.DataType | type[pl.DataType]] = {
 #: Of each rank, its step: the op that ends last in it, and how much of its dependencies is known.
 _STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
     **_LINKS,
-    "begin_ns": pl.Int64,  # when the host began it
+    "begin_ns": pl.Int64,  # when it began on the GPU
+    "cpu_start_ns": pl.Int64,  # when the host began it
+    "launched_ns": pl.Int64,  # its first launch
     "pid": pl.Int64,
     "label": pl.String,
     "index": pl.Int64,
     "count": pl.Int64,
     "cpu_end_ns": pl.Int64,
-    "gpu_start_ns": pl.Int64,
+    "kind": pl.String,
     "unresolved": pl.Int64,
     "inferred": pl.Int64,
     "events": pl.Boolean,
@@ -85,13 +87,15 @@ def _links(part: Profile, data: RankData, spec: WindowSpec) -> dict[str, pl.Data
                 "op": last,
                 "before": int(nearest_comm(data, np.array([last]))[0]),
                 "end_ns": min(end, span.gpu_end_ns) if span.clipped else end,
-                "begin_ns": span.gpu_start_ns if span.cpu_start_ns is None else span.cpu_start_ns,
+                "begin_ns": span.gpu_start_ns,
+                "cpu_start_ns": span.cpu_start_ns,
+                "launched_ns": int(data.launched_at[span.ops].min()),
                 "pid": data.pid,
                 "label": span.label,
                 "index": span.index,
                 "count": span.count,
                 "cpu_end_ns": span.cpu_end_ns,
-                "gpu_start_ns": span.gpu_start_ns,
+                "kind": span.kind,
                 "unresolved": found.unresolved,
                 "inferred": found.inferred,
                 "events": bool((data.syncs["kind"] == "record").any()),
@@ -138,6 +142,7 @@ def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None
 
 def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     """The critical path of the step that `spec` chooses."""
+    spec = settled(profile, spec)
     met, tables, notes = collect(profile, spec, how)
     if tables["seen"]["ops"].sum() == 0:
         raise no_gpu_activity()
@@ -147,7 +152,7 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
         r: (clock.moment(r, e), op, b) for r, e, op, b in steps.select("rank", "end_ns", "op", "before").iter_rows()
     }
     begun = {r: clock.moment(r, t) for r, t in steps.select("rank", "begin_ns").iter_rows()}
-    begin = min(begun.values())
+    begin = _begin(steps, begun)
     rank = max(ends, key=lambda r: (ends[r][0], -r))
     end, op, _ = ends[rank]
     visits = _visits(tables["links"], met, clock, rank, op, ends[rank][2], begin, end)
@@ -161,6 +166,15 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     up = np.r_[end, down[:-1]] if len(down) else down
     notes += notes_of_counts(tables["seen"].select("graphs", "replayed", "graph_launches").rows())
     return Path(begin, end, str(steps["label"][0]), pieces, up, down, steps, met, begun, clock, notes)
+
+
+def _begin(steps: pl.DataFrame, begun: dict[int, int]) -> int:
+    """When the step began: it follows the one before it, which is over when the last rank is through with it.
+
+    The first step of a capture, and windows that follow nothing, begin with the first rank.
+    """
+    follows = bool(((steps["kind"] == "step") & (steps["index"] > 0)).all())
+    return max(begun.values()) if follows else min(begun.values())
 
 
 def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[Note]) -> pl.DataFrame:

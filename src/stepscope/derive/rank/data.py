@@ -102,7 +102,7 @@ class RankData(RankRanges):
         Ops without a launch record belong to the window in whose GPU window they start. Where no op of the rank has
         one, GPU time is all there is, and the host range is taken for it.
         """
-        order, times = self._by_launch
+        order, times = self.by_launch
         inside = order[slice(*np.searchsorted(times, [lo, hi]))]
         if not len(order):
             inside = np.arange(*np.searchsorted(self.start, [lo, hi]), dtype=np.int64)
@@ -117,13 +117,13 @@ class RankData(RankRanges):
 
     def launches_in(self, start: I64, end: I64) -> I64:
         """How many ops were launched in each host range [start, end); by GPU time where no launch is recorded."""
-        order, times = self._by_launch
+        order, times = self.by_launch
         times = times if len(order) else self.start
         count: I64 = np.searchsorted(times, end) - np.searchsorted(times, start)
         return count
 
     @cached_property
-    def _by_launch(self) -> tuple[I64, I64]:
+    def by_launch(self) -> tuple[I64, I64]:
         """Ops that have a launch record, in the order of their launches; and when those were."""
         linked = np.flatnonzero(self.launch != NONE)
         order = linked[np.argsort(self.launched_at[linked], kind="stable")]

@@ -37,6 +37,20 @@ class RankRanges(RankTables):
         skip |= tools[domain.fill_null(0).to_numpy()] & domain.is_not_null().to_numpy()
         return np.flatnonzero(~skip)
 
+    def labelled_at(self) -> int | None:
+        """When the rank's setup label began: pushed right after the profiler's start, it tells where a capture begins.
+
+        Null without one, and where the rank launched something before it.
+        """
+        frame = self.ranges
+        if frame.height == 0:
+            return None
+        setup = self.profile.names.str.contains(SETUP_PATTERN).to_numpy()[frame["name"].to_numpy()]
+        if not setup.any():
+            return None
+        begin = int(frame["start_ns"].to_numpy()[setup].min())
+        return begin if self.calls.height == 0 or begin <= self.calls["start_ns"].min() else None  # type: ignore[operator]
+
     def anchor_ranges(self) -> pl.DataFrame:
         """Ranges that can anchor a window: whole ones, with their text."""
         return self.once(_anchor_ranges)

@@ -22,7 +22,7 @@ from stepscope.derive.peers.compute import (
 )
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.replay.change import Change
-from stepscope.derive.replay.graph import Step
+from stepscope.derive.replay.graph import Step, step_ops
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 
@@ -41,8 +41,8 @@ def paces(part: Profile, steps: dict[int, Step]) -> tuple[pl.DataFrame, pl.DataF
     for data in ranks_of(part):
         if data.rank not in steps:
             continue
-        begin, last, _ = steps[data.rank]
-        ops = np.flatnonzero((data.start >= begin) & (data.start <= data.start[last]))
+        step = steps[data.rank]
+        begin, ops = step.begin, step_ops(data, step)
         kernels.append(kernels_of(part, data, ops))
         launched = data.launched_at[ops]
         launched = launched[launched >= begin]

@@ -24,11 +24,18 @@ from stepscope.model.profile import Profile
 
 
 class Step(NamedTuple):
-    """A rank's step in its own time: the host began it and launched for it `until` then; it ends with op `last`."""
+    """A rank's step in its own time: the host began it, and launched for it `until` then; it ends with op `last`."""
 
     begin: int
     last: int
-    until: int
+    #: null for a span of GPU time, whose ops are those that start in it
+    until: int | None
+    #: when it began on the GPU: the host may have been ahead, and its ops waited for those of the step before
+    gpu_begin: int
+
+
+#: An op that waited for one of an earlier step, which is as it was recorded.
+BEFORE = -2
 
 
 @dataclass
@@ -38,7 +45,7 @@ class Runs:
     rank: int
     begin: int
     start: I64  # observed, of the run's first op
-    after: I64  # run before it on its stream, NONE where none is in the step
+    after: I64  # run before it on its stream, NONE where there is none; BEFORE: its lag is from the host's beginning
     after_lag: I64
     event: I64  # run behind the event that it waited for
     event_lag: I64
@@ -62,26 +69,29 @@ def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
 
 def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
     recorded = releases(data)
-    begin, last, until = step
-    # Of what starts after the last op, only the step's own: other steps may have begun.
-    in_step = (data.launched_at >= begin) & (data.launched_at < until) & (data.end <= data.end[last])
-    ops = np.flatnonzero((data.start >= begin) & (in_step | (data.start <= data.start[last]))).astype(np.int64)
+    begin, last = step.begin, step.last
+    ops = step_ops(data, step)
     ops = ops[np.lexsort((ops, data.stream[ops]))]
     place = np.full(len(data.start), NONE, dtype=np.int64)
     place[ops] = np.arange(len(ops))
     stream, event = (before[ops] for before in rewired(data, recorded, change))
     event = np.where(recorded.why[ops] == BY_ORDER, recorded.source[ops], event)
     inner = _inside(place, stream), _inside(place, event)
-    waits = Waits(data, recorded, begin, change)
+    waits = Waits(data, recorded, begin, step.until, change)
     epoch = waits.epoch(ops)
     first = _first(data, ops, inner, epoch, _sources(place, ops, inner, waits.op, last))
     run = np.cumsum(first) - 1
+    run_at = np.append(run, [BEFORE, NONE])  # by place; from the back, those that are in no run
     dur = (data.end - data.start)[ops].astype(np.float64) * _factors(part, data, ops, change)
     is_comm = data.role[ops] == COMM
     dur[is_comm] = 0.0
     lag_s = _lag(data, ops, stream, np.full(len(ops), recorded.latency.stream))
     lag_s[np.isin(ops, change.of(change.ops_fused, data.rank))] = 0
     lag_e = _lag(data, ops, event, _event_latency(data, ops, recorded))
+    lag_s, lag_e = (
+        np.where(at == BEFORE, lag + data.end[np.maximum(of, 0)] - begin, lag)
+        for lag, of, at in ((lag_s, stream, inner[0]), (lag_e, event, inner[1]))
+    )
     spent = dur + np.where(first, 0, lag_s)
     # From each op's start to the run's end, by sums from the back.
     total = np.cumsum(spent[::-1])[::-1]
@@ -91,12 +101,9 @@ def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
     ready = waits.ready(ops, epoch) + to_end
     at = np.flatnonzero(first)
     reach = np.maximum.reduceat(ready, at) if len(at) else np.empty(0)
-    where = np.where(inner[0] != NONE, run[np.maximum(inner[0], 0)], NONE)
-    behind_event = np.where(inner[1] != NONE, run[np.maximum(inner[1], 0)], NONE)
+    where, behind_event = run_at[inner[0]], run_at[inner[1]]
     comm = np.where(is_comm, ops, NONE)
-    wait_for = np.where(
-        _inside(place, waits.op) != NONE, run[np.maximum(_inside(place, waits.op), 0)] if len(run) else NONE, NONE
-    )
+    waited = _inside(place, waits.op)
     return Runs(
         rank=data.rank,
         begin=begin,
@@ -112,33 +119,41 @@ def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
         dur=(data.end - data.start)[ops][at],
         hidden=_hidden(data, ops[at], comm[at], change),
         wait_return=waits.returned,
-        wait_for=wait_for,
-        wait_lag=waits.lag,
+        wait_for=run_at[waited],
+        wait_lag=np.where(waited == BEFORE, waits.lag + data.end[waits.op] - begin, waits.lag),
         wait_gap=waits.gap,
-        final=_final(where[at], behind_event[at], in_step[ops[ends - 1]], int(run[place[last]])),
+        final=_final(where[at], behind_event[at]),
     )
 
 
-def _final(after: I64, event: I64, in_step: Mask, last: int) -> I64:
-    """Runs of the step that no other comes after: were the last sooner, the step would still end with the others."""
+def step_ops(data: RankData, step: Step) -> I64:
+    """Ops that were launched in the step; those without a launch, and of a span, by GPU time."""
+    in_time = (data.start >= step.gpu_begin) & (data.end <= data.end[step.last])
+    if step.until is None:
+        return np.flatnonzero(in_time).astype(np.int64)
+    launched = (data.launched_at >= step.begin) & (data.launched_at < step.until)
+    return np.flatnonzero(np.where(data.launch != NONE, launched, in_time)).astype(np.int64)
+
+
+def _final(after: I64, event: I64) -> I64:
+    """Runs that no other comes after: were the last sooner, the step would still end with the others."""
     followed = np.zeros(len(after), dtype=bool)
     for before in (after, event):
-        followed[before[before != NONE]] = True
-    final = ~followed & in_step
-    final[last] = True
-    return np.flatnonzero(final)
+        followed[before[before >= 0]] = True
+    return np.flatnonzero(~followed)
 
 
 def _inside(place: I64, ops: I64) -> I64:
-    """Places of ops within the step's, NONE for those outside it."""
-    return np.where(ops != NONE, place[np.maximum(ops, 0)], NONE)
+    """Places of ops within the step's; BEFORE for those of an earlier one, NONE for none."""
+    at = place[np.maximum(ops, 0)] if len(place) else ops
+    return np.where(ops == NONE, NONE, np.where(at == NONE, BEFORE, at))
 
 
 def _sources(place: I64, ops: I64, inner: tuple[I64, I64], waited: I64, last: int) -> Mask:
     """Ops that something else waits for: a run ends with each."""
     marked = np.zeros(len(ops), dtype=bool)
     for source in (inner[1], inner[0][inner[0] != np.arange(len(ops)) - 1], _inside(place, waited)):
-        marked[source[source != NONE]] = True
+        marked[source[source >= 0]] = True
     marked[place[last]] = True
     return marked
 

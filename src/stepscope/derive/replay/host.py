@@ -25,7 +25,7 @@ def _all_waits(data: RankData) -> tuple[HostWaits, I64]:
 class Waits:
     """The host's waits for the end of an op since the step began, as `change` leaves them."""
 
-    def __init__(self, data: RankData, recorded: Releases, begin: int, change: Change) -> None:
+    def __init__(self, data: RankData, recorded: Releases, begin: int, until: int | None, change: Change) -> None:
         self._data, self._recorded, self._begin = data, recorded, begin
         self._factor = change.host_factor.get(data.rank, change.every_host_factor)
         start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
@@ -33,7 +33,10 @@ class Waits:
         unheld = change.of(change.calls_not_waiting, data.rank)
         self._lost = _lost(w, start, end, unheld, change.host_time_cut.get(data.rank, Spans.empty()))
         counted = ~w.start & ~np.isin(w.call, unheld)
-        rows = np.flatnonzero(counted & (end[w.call] > begin) if len(w.call) else counted)
+        if len(w.call):
+            counted &= end[w.call] > begin
+            counted &= start[w.call] < (np.iinfo(np.int64).max if until is None else until)
+        rows = np.flatnonzero(counted)
         #: by wait of `w`: the last one, at or before it, that is for an end and in the step
         self._number = np.searchsorted(rows, np.arange(len(w.call)), side="right") - 1
         self.op = w.op[rows]

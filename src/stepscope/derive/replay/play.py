@@ -17,7 +17,7 @@ import numpy as np
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.graph.critical_path import Path
 from stepscope.derive.replay.change import Change
-from stepscope.derive.replay.graph import Runs
+from stepscope.derive.replay.graph import BEFORE, Runs
 from stepscope.intervals.arrays import F64, I64, NONE
 
 #: Nodes that are Python numbers at a time.
@@ -37,7 +37,8 @@ class Nodes:
     def __init__(self, clock: CommonClock, graphs: list[Runs]) -> None:
         waits, runs = ([len(getattr(g, c)) for g in graphs] for c in ("wait_return", "start"))
         self.runs = sum(waits)  # the first run
-        self.begins = self.runs + sum(runs)  # the first beginning
+        self.begins = self.runs + sum(runs)  # the first beginning, as a change may have it
+        self.recorded = self.begins + len(graphs)  # the first beginning as it was
         wait_of, run_of = (np.r_[0, np.cumsum(n)[:-1]].astype(np.int64) for n in (waits, runs))
         self.first_run = run_of + self.runs
         base: list[I64] = []
@@ -78,7 +79,7 @@ class Nodes:
 
     def _run(self, k: int, run: I64) -> I64:
         """Runs of a graph as nodes."""
-        return np.where(run != NONE, self.first_run[k] + run, NONE)
+        return np.where(run == BEFORE, self.recorded + k, np.where(run != NONE, self.first_run[k] + run, NONE))
 
 
 class _Meetings:
@@ -132,7 +133,7 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
     """When the last rank is through."""
     nan = float("nan")
     value: array[float] = array(
-        "d", np.r_[np.zeros(nodes.runs), np.full(nodes.begins - nodes.runs, nan), begin].tobytes()
+        "d", np.r_[np.zeros(nodes.runs), np.full(nodes.begins - nodes.runs, nan), begin, nodes.begin].tobytes()
     )
     number: array[int] = array("q", np.r_[np.full(nodes.runs, NONE), met.number].astype(np.int64).tobytes())
     began = [nan] * len(met.rest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from stepscope.derive.graph.critical_path import Path
@@ -48,8 +47,11 @@ class Replay:
 
     def __init__(self, profile: Profile, path: Path) -> None:
         self._profile, self._path = profile, path
-        columns = path.steps.select("rank", "begin_ns", "op", pl.col("cpu_end_ns").fill_null(np.iinfo(np.int64).max))
-        self.steps = {rank: Step(begin, last, until) for rank, begin, last, until in columns.iter_rows()}
+        # Of a capture, the host's time before its first launch is not the step's.
+        cpu_start = pl.when(pl.col("kind") != "capture").then("cpu_start_ns")
+        begin = pl.min_horizontal(pl.coalesce(cpu_start, "launched_ns"), "begin_ns").alias("begin")
+        columns = path.steps.select("rank", begin, "op", "cpu_end_ns", "begin_ns")
+        self.steps = {rank: Step(*step) for rank, *step in columns.iter_rows()}
         self._kept: dict[int, tuple[tuple[Any, ...], Runs]] = {}
         self._drawn: tuple[list[Runs], Nodes] | None = None
         self._beside: tuple[Change, int] | None = None

@@ -5,37 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.windows.cut_off import notes_on_cut
+from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import Anchors, Unit, marks_of, matching
-from stepscope.derive.windows.window import WHOLE, Window, Windows, by_gpu_time, by_launch, whole_capture
+from stepscope.derive.windows.window import Kind, Window, Windows, by_gpu_time, by_launch, of_step, whole_capture
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 
 
-def windows(profile: Profile, spec: WindowSpec, unit: Unit = "chunk") -> Windows:
+def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
     """The windows that `spec` chooses, for every rank; where it leaves that open, instances of `unit`."""
+    if unit != "pace":
+        spec = settled(profile, spec)
+    unit = spec.unit or unit
     notes: list[Note] = []
-    spans: list[Window] = []
-    chosen: list[_Choice] = []
-    for data in ranks_of(profile):
-        anchors = _anchors(data, spec, unit)
-        chosen.append(_Choice(data, anchors, _pick(anchors, spec, data.rank)))
+    chosen = [_Choice(data, *_anchors(data, spec, unit)) for data in ranks_of(profile)]
+    if spec.unit == "chunk" and all(c.kind != "chunk" for c in chosen):
+        raise CannotAnswer("no range marks chunks", "leave out --chunk: the step is the window")
     if spec.anchor is not None and all(c.anchors is None for c in chosen):
         raise CannotAnswer(f"no range matches --anchor {spec.anchor!r}", "`stepscope nvtx` lists the ranges there are")
+    chosen = [replace(c, picks=_pick(c, spec)) for c in chosen]
     if spec.match and not (unit == "step" and all(c.anchors is None for c in chosen)):
         chosen = _match(chosen, notes)
     if spec.start is None and not spec.whole:
         notes += _without_anchor(chosen, spec)
-    for c in chosen:
-        if spec.start is not None and spec.end is not None:
-            spans.append(by_gpu_time(c.data, spec.start, spec.end))
-        elif c.anchors is None:
-            if spec.anchor is None:
-                spans.append(whole_capture(c.data))
-        else:
-            spans += [by_launch(c.data, c.anchors, k, spec.period) for k in c.picks]
+    spans = [w for c in chosen for w in c.windows(spec)]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
     if idle:
         notes.append(
@@ -46,6 +43,7 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "chunk") -> Windows
                 origin="recording",
             )
         )
+    notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
     unlinked = sum(c.data.unlinked for c in chosen)
     if unlinked:
         notes.append(
@@ -55,14 +53,14 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "chunk") -> Windows
                 origin="recording",
             )
         )
-    if spec.period and (last := [w.rank for w in spans if w.label != WHOLE and w.index + 1 == w.count]):
+    if spec.period and (last := [w.rank for w in spans if w.kind in ("chunk", "range") and w.index + 1 == w.count]):
         notes.append(
             Note(
                 "last-instance-open",
                 f"{some_ranks(last)}: nothing follows the last instance, so its window ends with its last op",
             )
         )
-    return Windows(spans, notes, {c.data.rank: c.anchors for c in chosen if c.anchors is not None})
+    return Windows(spans, notes)
 
 
 def step(profile: Profile, spec: WindowSpec) -> Windows:
@@ -75,26 +73,86 @@ def step(profile: Profile, spec: WindowSpec) -> Windows:
     return profile.once(windows, spec, "step")
 
 
+def settled(profile: Profile, spec: WindowSpec) -> WindowSpec:
+    """The same choice, with the median step named: it must be one step for all ranks, wherever each of them is read.
+
+    Who reads ranks in parts (`Profile.map`) settles first. The median is that of lengths over all ranks; of steps that
+    some rank did not record whole, none is chosen.
+    """
+    named = spec.anchor is not None or spec.start is not None or spec.whole or spec.unit == "chunk"
+    if named or spec.index != "median" or spec.match or spec.label is not None:
+        return spec
+    return replace(spec, label=profile.once(median_step))
+
+
+def median_step(profile: Profile) -> str | None:
+    """The label of the step of median length (of several, the earliest); None where nothing marks steps."""
+    by_rank = [lengths for part in profile.map(_lengths) for lengths in part]
+    if not by_rank:
+        return None
+    common = [t for t in by_rank[0] if all(of_rank.get(t, 0) > 0 for of_rank in by_rank)]
+    if not common:  # ranks that recorded other steps: the one that most have
+        seen = [t for of_rank in by_rank for t, ns in of_rank.items() if ns > 0] or list(by_rank[0])
+        return max(dict.fromkeys(seen), key=seen.count)
+    total = [sum(of_rank[t] for of_rank in by_rank) for t in common]
+    return common[total.index(sorted(total)[len(total) // 2])]
+
+
+def _lengths(part: Profile) -> list[dict[str, int]]:
+    """By rank that has steps: the length of each on the GPU, by its label."""
+    known = [p for data in ranks_of(part) if marks_of(data).steps and (p := periods(data)) is not None]
+    return [dict(zip(p.anchors.label, p.lengths.tolist(), strict=True)) for p in known]
+
+
 @dataclass(frozen=True)
 class _Choice:
     """A rank, and which instances of which ranges were chosen; without ranges, the whole capture."""
 
     data: RankData
+    kind: Kind
     anchors: Anchors | None
-    picks: list[int]
+    picks: tuple[int, ...] = ()
+
+    def windows(self, spec: WindowSpec) -> list[Window]:
+        if spec.start is not None and spec.end is not None:
+            return [by_gpu_time(self.data, spec.start, spec.end)]
+        if self.anchors is None:
+            return [whole_capture(self.data)] if spec.anchor is None else []
+        steps = periods(self.data) if self.kind == "step" else None
+        if steps is not None:
+            return [of_step(steps, k) for k in self.picks]
+        return [by_launch(self.data, self.anchors, k, self.kind, spec.period) for k in self.picks]
 
 
-def _anchors(data: RankData, spec: WindowSpec, unit: Unit) -> Anchors | None:
-    if spec.start is not None or spec.whole:
-        return None
-    return marks_of(data).anchors(unit) if spec.anchor is None else matching(data, spec.anchor)
+def _anchors(data: RankData, spec: WindowSpec, unit: Unit) -> tuple[Kind, Anchors | None]:
+    """What the windows of a rank are, and the ranges that mark them."""
+    if spec.start is not None:
+        return "span", None
+    if spec.whole:
+        return "capture", None
+    if spec.anchor is not None:
+        return "range", matching(data, spec.anchor)
+    marks = marks_of(data)
+    anchors = marks.anchors(unit)
+    return ("capture" if anchors is None else "chunk" if anchors is marks.chunks else "step"), anchors
 
 
 def _without_anchor(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
     """What became of ranks that have none of the ranges wanted."""
     lacking = [c for c in chosen if c.anchors is None]
+    without = [c.data.rank for c in chosen if c.anchors is not None and not c.picks]
+    notes = []
+    if without:
+        notes.append(
+            Note(
+                "step-not-on-all-ranks",
+                f"{some_ranks(without)} did not record {spec.label!r}: left out",
+                severity="warning",
+                origin="recording",
+            )
+        )
     if not lacking:
-        return []
+        return notes
     ranks = some_ranks([c.data.rank for c in lacking])
     if spec.anchor is not None:
         return [
@@ -105,20 +163,27 @@ def _without_anchor(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
             )
         ]
     if any(marks_of(c.data).chunks is not None for c in lacking):
-        return [Note("no-step-range", "the trainer marks chunks, but no steps: the step is the whole capture")]
-    return [Note("no-step-range", f"no step or chunk range on {ranks}: the window is the whole capture")]
+        return [*notes, Note("no-step-range", "the trainer marks chunks, but no steps: the step is the whole capture")]
+    return [*notes, Note("no-step-range", f"no step or chunk range on {ranks}: the window is the whole capture")]
 
 
-def _pick(anchors: Anchors | None, spec: WindowSpec, rank: int) -> list[int]:
+def _pick(choice: _Choice, spec: WindowSpec) -> tuple[int, ...]:
+    anchors = choice.anchors
     if anchors is None:
-        return []
+        return ()
     n = len(anchors.label)
     if spec.index == "all":
-        return list(range(n))
-    k = n // 2 if spec.index == "median" else int(spec.index)
-    if not -n <= k < n:
-        raise BadInput(f"--index {k}: rank {rank} has {n} instances", f"give 0 to {n - 1}, median or all")
-    return [k % n]
+        return tuple(range(n))
+    if spec.index != "median":
+        k = int(spec.index)
+        if not -n <= k < n:
+            raise BadInput(
+                f"--index {k}: rank {choice.data.rank} has {n} instances", f"give 0 to {n - 1}, median or all"
+            )
+        return (k % n,)
+    if choice.kind != "step" or spec.label is None:
+        return (n // 2,)
+    return (anchors.label.index(spec.label),) if spec.label in anchors.label else ()
 
 
 def _match(chosen: list[_Choice], notes: list[Note]) -> list[_Choice]:
@@ -136,4 +201,4 @@ def _match(chosen: list[_Choice], notes: list[Note]) -> list[_Choice]:
     if k is None:
         raise CannotAnswer("no chunk has the same label on every rank", "leave out --match: each rank's own median")
     notes.append(Note("matched-label", f"--match: {first[k]!r} on every rank"))
-    return [replace(c, picks=[c.anchors.label.index(first[k])] if c.anchors else []) for c in chosen]
+    return [replace(c, picks=(c.anchors.label.index(first[k]),) if c.anchors else ()) for c in chosen]

@@ -1,22 +1,25 @@
 """What a step is: which ranges of a rank mark its steps or chunks, and in which order. All questions ask here.
 
-Ranges mark the steps where one family of them says so (texts that differ in their numbers are one family):
-1. A family that is called a step: `ProfilerStep#3`, `step 3`, `train step 3`, `iteration_3`, `iter 3`, `Batch 3`. One
-   instance is enough. Of several such families the one with most host time counts: that is the enclosing one.
-2. Else, where the trainer marks no chunks: a family whose number grows by the same amount from each to the next, the
+Ranges mark the steps where one family of them says so (texts that differ in their numbers are one family). The first
+of these that applies:
+1. Numbered, and called a step: `ProfilerStep#3`, `step 3`, `train step 3`, `iteration_3`, `Batch 3`. One instance is
+   enough. Of several such families the one with most host time counts: that is the enclosing one.
+2. Called a step without a number, and recurring: `train_step`, JAX's `hlo_module=jit_step`.
+3. What an inference server runs once per batch: its execute, forward-step and decode ranges.
+4. Where the trainer marks no chunks: a family whose number grows by the same amount from each to the next, the
    shallowest one, unless it is a part of a step by its name (a layer). It needs two instances.
+5. Where it marks no chunks: the ends of `Optimizer.step#…`, which torch.profiler records, if one optimizer recurs.
 A family that launched nothing is not the step, unless the rank has no GPU work at all.
 
-DualPipeV's trainer marks overlapped chunks. Where no range marks its steps and labels of chunks recur, a step begins
-with each occurrence of the label that recurs most often.
+DualPipeV's trainer marks chunks, and no steps: the window is the capture. Its pace is told by the first forward pass
+of micro-batch 0, from one to the next; what follows the last one is not a whole step.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,13 +29,27 @@ from stepscope.derive.rank.data import RankData
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
 
-#: What a question is about by default: `chunk` where there are chunks, else the step; `step`; or `pace`, what recurs.
+#: What a question is about by default: `step`; `chunk`, where there are chunks; or `pace`, what recurs.
 Unit = Literal["chunk", "step", "pace"]
 
 #: DualPipeV's overlapped chunk.
 CHUNK = r"forward chunk .* backward chunk"
+#: The first forward pass of a step; what a step is called that it tells.
+_FIRST_PASS = r"^forward chunk 0 \(phase0\)"
+BY_CHUNKS = "from forward chunk 0"
 #: What steps are called.
-STEP = r"(?i)^(?:ProfilerStep#|(?:train(?:ing)?[ _-]*)?(?:step|iteration|iter|batch)[ _#:=-]*)\d"
+STEP = r"(?i)^(?:ProfilerStep#|(?:(?:global|train(?:ing)?)[ _-]*)?(?:step|iteration|iter|batch)[ _#:=-]*)\d"
+#: The same without a number.
+_UNNUMBERED = r"(?i)(?:^|[^a-z])(?:train(?:ing)?[ _-]*)?(?:step|iteration)(?:[^a-z]|$)"
+#: Steps of something else: `Optimizer.step#AdamW.step`, `lr_scheduler.step`; ops within XLA's module of a step.
+_NOT_THE_STEP = r"(?i)optim|sched|scaler|zero_grad|profiler|sampl|^Thunk|::"
+#: What inference servers run per batch: vLLM, TensorRT-LLM, SGLang.
+_SERVING = (
+    r"(?i)^(?:(?:\[executor\] )?_?forward_step|execute_(?:model|context|new_|decode|generation)"
+    r"|decode(?:_step|_batch)?$|step\[|run_batch$)"
+)
+#: What torch.profiler calls the end of a step, where nothing else does.
+_OPTIMIZER = r"^Optimizer\.step#"
 #: Numbered, but part of a step: `TransformerLayer_2`, `blocks.3`, `micro-batch 1`.
 _PART = r"(?i)layer|block|encoder|decoder|stage|micro[ _-]?batch|\bmb\b|expert|bucket"
 #: What torch.autograd.profiler.emit_nvtx calls an op: numbered, but not a step.
@@ -59,23 +76,8 @@ class Marks:
     steps: Anchors | None
     #: DualPipeV's overlapped chunks
     chunks: Anchors | None
-
-    @cached_property
-    def repeats(self) -> Anchors | None:
-        """Steps of a trainer that marks only chunks: from one occurrence of a chunk to the next."""
-        if self.steps is not None or self.chunks is None:
-            return None
-        again = recurring(self.chunks)
-        if again is None:
-            return None
-        last = int(self.chunks.end.max())
-        return Anchors(again.label, again.start, np.append(again.start[1:], last))
-
-    @property
-    def count(self) -> int:
-        """Steps in the capture: one where nothing tells them apart."""
-        steps = self.steps or self.repeats
-        return 1 if steps is None else len(steps)
+    #: the pace of a trainer that marks only chunks: ranks cut it at different places, so that it is no window for all
+    repeats: Anchors | None
 
     def anchors(self, unit: Unit) -> Anchors | None:
         """Instances of the unit, None where the window is the capture."""
@@ -83,9 +85,8 @@ class Marks:
             return self.steps
         if unit == "chunk":
             return self.chunks or self.steps
-        steps = self.steps or self.repeats
-        several = steps is not None and len(steps) > 1
-        return steps if several or self.chunks is None else self.chunks
+        paced = self.steps or self.repeats
+        return self.chunks or paced if paced is None or len(paced) == 1 else paced
 
 
 def marks_of(data: RankData) -> Marks:
@@ -96,17 +97,33 @@ def marks_of(data: RankData) -> Marks:
 def _marks_of(data: RankData) -> Marks:
     table = data.anchor_ranges()
     if table.height == 0:
-        return Marks(None, None)
+        return Marks(None, None, None)
     chunks = _matching(table, CHUNK)
-    steps = _called_steps(data, table)
+    steps = _called_steps(data, table) or _recurring_family(data, table)
     if steps is None and chunks is None:
-        steps = _counted(data, table)
-    return Marks(steps, chunks)
+        steps = _counted(data, table) or _optimizers(data, table)
+    repeats = _repeats(data, table) if steps is None and chunks is not None else None
+    return Marks(steps, chunks, repeats)
+
+
+def _repeats(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """Steps of a trainer that marks only chunks: from one first forward pass to the next, the last to the end."""
+    first = _matching(table, _FIRST_PASS)
+    if first is None or len(first := _outermost(first)) == 1:
+        return None
+    last = max(int(first.end.max()), data.host_span()[1] or 0)
+    label = [f"{BY_CHUNKS} #{k}" for k in range(len(first))]
+    return Anchors(label, first.start, np.append(first.start[1:], last))
 
 
 def matching(data: RankData, pattern: str) -> Anchors | None:
     """Ranges whose text matches what the user gave."""
     return _matching(data.anchor_ranges(), pattern)
+
+
+def by_chunks(steps: Anchors) -> bool:
+    """Whether no range marks these steps: chunks that recur tell them."""
+    return steps.label[0].startswith(BY_CHUNKS)
 
 
 def is_chunk(label: str) -> bool:
@@ -146,10 +163,44 @@ def _called_steps(data: RankData, table: pl.DataFrame) -> Anchors | None:
     families = [family for _, family in named.group_by("family", maintain_order=True) if _launched(data, family)]
     if not families:
         return None
+    return _outermost(_by_start(_enclosing(families)))
+
+
+def _enclosing(families: list[pl.DataFrame]) -> pl.DataFrame:
+    """Of several families the one with most host time."""
     covered = [union(f["start_ns"].to_numpy(), f["end_ns"].to_numpy()).length() for f in families]
     depth = [f["depth"].min() for f in families]
     order = sorted(range(len(families)), key=lambda i: (-covered[i], depth[i], families[i]["family"][0]))
-    return _outermost(_by_start(families[order[0]]))
+    return families[order[0]]
+
+
+def _recurring_family(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """Ranges that recur and are called a step, or are what a server runs per batch; numbered here, as they are not."""
+    text = pl.col("text")
+    for wanted in (text.str.contains(_UNNUMBERED) & ~text.str.contains(_NOT_THE_STEP), text.str.contains(_SERVING)):
+        named = _folded(table, wanted & ~text.str.contains(_PART) & ~text.str.contains(_TORCH_OP))
+        families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
+        if families:
+            return _numbered(_outermost(_by_start(_enclosing(families))))
+    return None
+
+
+def _optimizers(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """Steps that end with the optimizer's, if there is one optimizer; the first begins with the capture."""
+    named = _folded(table, pl.col("text").str.contains(_OPTIMIZER))
+    if named.height < 2 or named["family"].n_unique() > 1 or not _launched(data, named):
+        return None
+    ends = _by_start(named)
+    begin = data.host_span()[0]
+    start = np.r_[ends.start[0] if begin is None else begin, ends.end[:-1]]
+    return _numbered(Anchors(ends.label, start, ends.end))
+
+
+def _numbered(anchors: Anchors) -> Anchors:
+    """Labels that tell instances apart."""
+    if len(set(anchors.label)) == len(anchors.label):
+        return anchors
+    return replace(anchors, label=[f"{text} #{k}" for k, text in enumerate(anchors.label)])
 
 
 def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:

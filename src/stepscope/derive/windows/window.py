@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.periods import Periods
 from stepscope.derive.windows.steps import Anchors
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 
 #: Label of a window that is all that was captured.
 WHOLE = "(whole capture)"
+
+#: What a window is: a step (its period), a chunk, another range, a span of GPU time that the user gave, the capture.
+Kind = Literal["step", "chunk", "range", "span", "capture"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,12 @@ class Window:
     gpu_end_ns: int | None
     #: rows, within the rank's ops, of the ops that belong to it
     ops: I64 = field(repr=False, default_factory=lambda: np.empty(0, np.int64))
-    clipped: bool = False  # a --start/--end window: ops are cut at its edges
+    kind: Kind = "range"
+
+    @property
+    def clipped(self) -> bool:
+        """A --start/--end window: ops are cut at its edges."""
+        return self.kind == "span"
 
     @property
     def gpu_ns(self) -> int:
@@ -42,7 +51,7 @@ class Window:
     def row(self) -> dict[str, Any]:
         """The window as JSON's `window` shows it."""
         data = asdict(self)
-        del data["ops"], data["clipped"]
+        del data["ops"]
         return data
 
 
@@ -52,8 +61,6 @@ class Windows:
 
     spans: list[Window]
     notes: list[Note]
-    #: rank -> instances of its anchor, where windows are instances
-    anchors: dict[int, Anchors] = field(default_factory=dict)
 
     def rows(self) -> list[dict[str, Any]]:
         return [w.row() for w in self.spans]
@@ -69,32 +76,44 @@ class Windows:
         return by_rank
 
 
-def by_launch(data: RankData, anchors: Anchors, k: int, period: bool) -> Window:
-    """The window of the k-th instance: its own ops, or with `period` all up to the next one's first."""
+def of_step(steps: Periods, k: int) -> Window:
+    """The k-th step: its period, from the end of the step before it to its own end."""
+    data, label = steps.data, steps.anchors.label
+    ops, cpu, gpu = steps.of(k)
+    return Window(data.rank, data.pid, label[k], k, len(label), cpu[0], cpu[1], gpu[0], gpu[1], ops, "step")
+
+
+def by_launch(data: RankData, anchors: Anchors, k: int, kind: Kind, period: bool = False) -> Window:
+    """The window of the k-th range: its own ops, or with `period` all up to the next one's first."""
     if period and k + 1 < len(anchors.label):
-        return _by_period(data, anchors, k)
+        return _by_period(data, anchors, k, kind)
     lo, hi = int(anchors.start[k]), int(anchors.end[k])
     ops, gpu = data.launched_between(lo, hi)
-    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, hi, gpu[0], gpu[1], ops)
+    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, hi, gpu[0], gpu[1], ops, kind)
 
 
-def _by_period(data: RankData, anchors: Anchors, k: int) -> Window:
+def _by_period(data: RankData, anchors: Anchors, k: int, kind: Kind) -> Window:
     """From the first op launched in the instance to the first op launched in the next one."""
     lo, then, hi = int(anchors.start[k]), int(anchors.start[k + 1]), int(anchors.end[k + 1])
     ops, (first, last) = data.launched_between(lo, then)
     following = data.launched_between(then, hi)[1][0]
     if first is not None and following is not None and following > first:
         last = following
-    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, then, first, last, ops)
+    return Window(data.rank, data.pid, anchors.label[k], k, len(anchors.label), lo, then, first, last, ops, kind)
 
 
 def whole_capture(data: RankData) -> Window:
+    """All that was captured: from the first op on, or from the trainer's setup label, which says where it begins."""
     ops = np.arange(len(data.start), dtype=np.int64)
     lo, hi = data.host_span()
-    gpu = (int(data.start.min()), int(data.end.max())) if len(ops) else (None, None)
-    return Window(data.rank, data.pid, WHOLE, 0, 1, lo, hi, gpu[0], gpu[1], ops)
+    gpu: tuple[int | None, int | None] = (None, None)
+    if len(ops):
+        first = int(data.start.min())
+        begin = data.labelled_at()
+        gpu = (min(first, begin) if begin is not None else first, int(data.end.max()))
+    return Window(data.rank, data.pid, WHOLE, 0, 1, lo, hi, gpu[0], gpu[1], ops, "capture")
 
 
 def by_gpu_time(data: RankData, start: int, end: int) -> Window:
     ops = np.flatnonzero((data.start < end) & (data.end > start))
-    return Window(data.rank, data.pid, f"[{start}, {end})", 0, 1, None, None, start, end, ops, clipped=True)
+    return Window(data.rank, data.pid, f"[{start}, {end})", 0, 1, None, None, start, end, ops, "span")

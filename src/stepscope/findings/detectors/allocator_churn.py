@@ -44,15 +44,15 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"memory is allocated and freed in the step ({counted(names, case.steps)} on rank {worst})",
+            f"memory is allocated and freed in the step ({counted(names)} on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls, and a "
+            f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, and a "
             f"{'hip' if on_amd(case, ranks) else 'cuda'}Free leaves the GPU empty behind it: it has nothing to do for "
-            f"{about(host.idle_ns('alloc', 'host', 'api') / case.steps)} of the step"
+            f"{about(host.idle_ns('alloc', 'host', 'api'))} of the step"
             if any("Free" in n for n in names)
-            else f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls; the "
-            f"GPU has nothing to do for {about(host.idle_ns('alloc') / case.steps)} of it because of them",
+            else f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the "
+            f"GPU has nothing to do for {about(host.idle_ns('alloc'))} of it because of them",
             _advice(names, on_amd(case, ranks)),
             ("idle", "--by cause"),
             ranks=ranks,

@@ -76,8 +76,8 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "low",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
-            f"{slowest.highest:g} it reaches in the capture; {len(ops) // case.steps:,} kernels, "
-            f"{about(slowest.lost_ns / case.steps)} if all of them are bound by the clock",
+            f"{slowest.highest:g} it reaches in the capture; {len(ops):,} kernels, "
+            f"{about(slowest.lost_ns)} if all of them are bound by the clock",
             f"{'amd-smi metric' if on_amd(case, ranks) else 'nvidia-smi -q -d PERFORMANCE'} tells why: power cap, "
             "temperature, or clocks locked by someone; compare with the other GPUs of the machine",
             ("breakdown", f"--rank {worst}"),
@@ -101,7 +101,7 @@ def _slowed(host: Host, samples: pl.DataFrame) -> _Throttled | None:
     at, value = samples.sort("start_ns")["start_ns"].to_numpy(), samples.sort("start_ns")["value"].to_numpy()
     highest = float(np.quantile(value, 0.99))
     data = host.data
-    ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))
+    ops = host.window.ops[data.role[host.window.ops] == COMPUTE]
     clock = value[np.clip(np.searchsorted(at, data.start[ops], side="right") - 1, 0, None)] / highest
     slow = clock < CLOCK_LOW.share
     return _Throttled(data, ops[slow], np.minimum(clock[slow], 1.0), highest) if slow.any() else None

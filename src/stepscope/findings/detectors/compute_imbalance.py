@@ -90,7 +90,7 @@ def _stages(case: Case) -> list[Finding]:
     heavy = [s for s, ns in amount.items() if ns > STAGES_EVEN.value * mean]
     worst = max(heavy, key=lambda s: amount[s])
     ranks = tuple(sorted(r for s in heavy for r in stages[s]))
-    texts = ", ".join(f"stage {s} {about(amount[s] / case.steps)}" for s in sorted(amount))
+    texts = ", ".join(f"stage {s} {about(amount[s])}" for s in sorted(amount))
     return [
         Finding(
             ID,
@@ -120,7 +120,7 @@ def _ranks(case: Case) -> list[Finding]:
             f"{some_ranks(ranks)} compute{'s' * (len(ranks) == 1)} more than others that do the same work",
             case.credit(ID, Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
-            f"rank {worst.rank} computes {about(worst.excess_ns / case.steps)} per step beyond the median of its "
+            f"rank {worst.rank} computes {about(worst.excess_ns)} per step beyond the median of its "
             "peers, in some of its kernels only",
             "give ranks like amounts: pack sequences to equal length, balance the batch by tokens",
             ("kernels", "--by name"),

@@ -21,7 +21,7 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import BATCH_HANDED_OVER
-from stepscope.intervals import Spans, intersect, union
+from stepscope.intervals import Spans, union
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
@@ -40,17 +40,9 @@ def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
         if host.idle_in(spans):
             fetching[rank] = host, spans, named
     most = max((h.idle_in(s) for h, s, _ in fetching.values()), default=0)
-    if not case.material(most - BATCH_HANDED_OVER.ns * case.steps) or _late_together(case, fetching):
+    if not case.material(most - BATCH_HANDED_OVER.ns) or _late_together(case, fetching):
         return {}
     return fetching
-
-
-def _between(case: Case) -> dict[int, Spans]:
-    """By rank: the same between the step before and this one; nothing where it cannot matter."""
-    if not case.between_ns:
-        return {}
-    fetching = {r: intersect(_fetching(hosts(case)[r])[0], spans) for r, spans in case.between.items()}
-    return fetching if case.material(min(s.length() for s in fetching.values())) else {}
 
 
 def remedy(case: Case) -> Change:
@@ -59,15 +51,11 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    between = case.once(_between)
-    fetching = case.once(_in_step) or {r: (hosts(case)[r], Spans.empty(), True) for r in between}
+    fetching = case.once(_in_step)
     if not fetching:
         return []
-    # Between steps all ranks fetch at once: the shortest is what all of them wait for.
-    apart = min((s.length() for s in between.values()), default=0)
-    fetching = {r: (h, _joined(s, between.get(r)), named) for r, (h, s, named) in fetching.items()}
-    lost = {r: h.idle_in(s) + _length(between.get(r)) for r, (h, s, _) in fetching.items()}
-    saved = case.credit(ID) + apart
+    lost = {r: h.idle_in(s) for r, (h, s, _) in fetching.items()}
+    saved = case.credit(ID)
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
@@ -80,24 +68,16 @@ def detect(case: Case) -> list[Finding]:
             what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
             sure(case) if named else "medium",
-            f"the host of rank {worst} spends {about(spans.length() / case.steps)} of the step on it ({said}); "
-            f"the GPU has nothing to do for {about(lost[worst] / case.steps)} of it",
+            f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
+            f"the GPU has nothing to do for {about(lost[worst])} of it",
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
             "and tokenizing out of the loop; check the file system it reads from",
-            ("idle", "--by range --period" if named else "--by range"),
+            ("idle", "--by range"),
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, fetching[r][1].start, fetching[r][1].end)),
         )
     ]
-
-
-def _joined(a: Spans, b: Spans | None) -> Spans:
-    return a if b is None else union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
-
-
-def _length(spans: Spans | None) -> int:
-    return 0 if spans is None else spans.length()
 
 
 def _fetching(host: Host) -> tuple[Spans, bool]:

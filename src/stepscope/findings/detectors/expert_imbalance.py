@@ -66,7 +66,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "high",
             f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group; its "
-            f"{which} take {about(float((over['ns'] - over['like_ns']).sum()) / case.steps)} longer per step "
+            f"{which} take {about(float((over['ns'] - over['like_ns']).sum()))} longer per step "
             f"({longer:.2f} times as long), and the group waits for it at the next all-to-all",
             "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot "
             "experts apart or twice",

@@ -63,7 +63,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     ranks = guilty({r: p.wall_ns for r, p in by_rank.items()})
     worst = max(ranks, key=lambda r: (by_rank[r].wall_ns, -r))
     what = said(key)
-    each = len(by_rank) * case.steps
+    each = len(by_rank)
     n = sum(len(p.ops) for p in by_rank.values()) // each
     by = "" if key.startswith("stage") else "--by purpose" if key in WORDS else "--by op"
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
@@ -73,7 +73,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         saved,
         confidence,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {about(wall / case.steps)}{_rate(case, by_rank)}. That includes "
+        f"compute beside them; most on rank {worst}: {about(wall)}{_rate(case, by_rank)}. That includes "
         "waiting for other ranks, which the time to be given back does not",
         _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, (by, which)))),
@@ -96,7 +96,7 @@ def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Confidence]:
     except CannotAnswer:
         pass
     moved, matched = exposed_transfers(case, {r: p.ops for r, p in by_rank.items()}, case.before(ID).transfer_less_ns)
-    return int(np.median(moved)) // case.steps, "medium" if matched else "low"
+    return int(np.median(moved)), "medium" if matched else "low"
 
 
 def _rate(case: Case, by_rank: dict[int, Part]) -> str:

@@ -54,9 +54,9 @@ def detect(case: Case) -> list[Finding]:
             f"Python's garbage collector stops the host ({len(pauses)} times on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"collections take {about(pauses.length() / case.steps)} of the step on rank {worst}, the longest "
+            f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "
             f"{about(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
-            f"{about(lost[worst] / case.steps)} of it",
+            f"{about(lost[worst])} of it",
             "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every so many steps on all ranks at "
             "once: ranks that collect at different times make each other wait",
             ("idle", "--by range"),

@@ -42,7 +42,7 @@ def remedy(case: Case) -> Change:
 def detect(case: Case) -> list[Finding]:
     outside = case.once(_outside)
     if not outside:
-        case.ask(compile_, window=case.whole_step)  # raises where nothing says what was compiled
+        case.ask(compile_)  # raises where nothing says what was compiled
         return []
     lost = {r: spans for r, (_, _, spans) in outside.items()}
     idle = {r: host.idle_in(spans) for r, (host, _, spans) in outside.items()}
@@ -61,8 +61,8 @@ def detect(case: Case) -> list[Finding]:
             f"{' and '.join(what) or 'Python between compiled graphs'} in the step on rank {worst}",
             case.credit(ID, at_most=sum(idle.values())),
             sure(case),
-            f"the host of rank {worst} spends {about(lost[worst].length() / case.steps)} of the step between graphs "
-            f"and compiling, the GPU has nothing to do for {about(idle[worst] / case.steps)} of it{again}",
+            f"the host of rank {worst} spends {about(lost[worst].length())} of the step between graphs "
+            f"and compiling, the GPU has nothing to do for {about(idle[worst])} of it{again}",
             "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
             ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"
             + (", and profile after more warm-up steps" if compiles else ""),
@@ -81,7 +81,7 @@ def notes(case: Case) -> list[Note]:
     if not idle:
         return []
     worst = max(idle, key=lambda r: (idle[r], -r))
-    of = about(idle[worst] / case.steps)
+    of = about(idle[worst])
     text = (
         f"{some_ranks(idle)} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step meanwhile. "
     )

@@ -149,16 +149,16 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     ranks = guilty({r: float(len(c)) for r, c in calls.items()})
     worst = max(ranks, key=lambda r: (len(calls[r]), -r))
     host = costly.syncs[worst].host
-    n = len(calls[worst]) / case.steps
+    n = len(calls[worst])
     inside = _ranges(host, calls[worst])
     return Finding(
         ID,
         f"{round(n):,} {what} make the host wait",
         costly.saved,
         sure(case),
-        f"rank {worst} spends {about(host.length(calls[worst]) / case.steps)} of the step in them"
+        f"rank {worst} spends {about(host.length(calls[worst]))} of the step in them"
         f"{f', most in {inside}' if inside else ''}; the GPU is without work for "
-        f"{about(host.idle_ns('sync', 'host', 'api') / case.steps)} of the step",
+        f"{about(host.idle_ns('sync', 'host', 'api'))} of the step",
         advice,
         ("idle", "--by cause"),
         ranks=ranks,

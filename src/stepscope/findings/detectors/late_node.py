@@ -19,7 +19,6 @@ import polars as pl
 from stepscope.derive.peers.lateness import DATA
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
-from stepscope.derive.windows.window import WHOLE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
@@ -56,14 +55,13 @@ def late(case: Case) -> list[_Late]:
     # A rank without a long stretch at a place has none there: such zeros count for the lower quartile.
     nth = (len(case.ranks) - 1) // 4 - (len(case.ranks) - pl.len().cast(pl.Int64))
     usual = pl.when(nth >= 0).then(pl.col("ns").sort().get(pl.max_horizontal(nth, 0))).otherwise(0)
-    key = ["round", "place"]
-    table = table.join(table.group_by(key).agg(usual.alias("usual")), on=key)
+    table = table.join(table.group_by("place").agg(usual.alias("usual")), on="place")
     table = table.with_columns((pl.col("ns") - pl.col("usual")).alias("over"))
     table = table.filter(pl.col("over") > LATE_STRETCH.share * case.step_ns)
     over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())
     for rank, ns in begins.items():
         over[rank] = over.get(rank, 0) + ns
-    least = LATE_STRETCH.share * case.step_ns * case.steps
+    least = LATE_STRETCH.share * case.step_ns
     guilty = {r for r, ns in over.items() if ns >= least and ns >= NAMED_BESIDE_WORST.share * max(over.values())}
     host_of = dict(case.profile.ranks.select("rank", "host").iter_rows())
     groups = []
@@ -105,10 +103,11 @@ def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFram
 
 
 def _begins(case: Case) -> dict[int, int]:
-    """How much later than others that do the same ranks begin the step, where steps are marked."""
-    if any(w.label == WHOLE for w in case.windows.values()) or case.spec.start is not None:
+    """How much later than others that do the same ranks begin the first step: later ones begin when the last ends."""
+    if any(w.kind != "step" or w.index for w in case.windows.values()):
         return {}
-    begun, stage = case.path.begun, case.once(stages)
+    begun = {r: case.path.clock.moment(r, h.begin) for r, h in hosts(case).items()}
+    stage = case.once(stages)
     like = {s: sorted(t for r, t in begun.items() if stage[r] == s) for s in set(stage.values())}
     usual = {r: like[stage[r]][(len(like[stage[r]]) - 1) // 4] for r in begun}
     residual = case.path.met.clocks.residual if case.path.met is not None else 0
@@ -141,13 +140,11 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
     kept = (calls[after] < host.end) if len(after) else np.zeros(0, dtype=bool)
     start, end, after = start[kept], end[kept], after[kept]
     comm = np.sort(data.launched_at[(data.role == COMM) & (data.launched_at >= host.begin)])
-    per_step = max(len(comm) // case.steps, 1)
     place = np.searchsorted(comm, start)
     return pl.DataFrame(
         {
             "rank": np.full(len(start), data.rank, dtype=np.int64),
-            "round": (place // per_step).astype(np.int64),
-            "place": (place % per_step).astype(np.int64),
+            "place": place.astype(np.int64),
             "start": start,
             "end": end,
             "ns": end - start,
@@ -197,10 +194,10 @@ def _finding(case: Case, one: _Late) -> Finding:
     saved = case.credit(ID, one.change, one.ns)
     return Finding(
         ID,
-        f"{who} come{'s' * (not several or one.host is not None)} {about(one.ns / case.steps)} late {one.at}",
+        f"{who} come{'s' * (not several or one.host is not None)} {about(one.ns)} late {one.at}",
         saved,
         sure(case),
-        f"its host makes no CUDA call for {about(one.ns / case.steps)} per step longer than the others at the same "
+        f"its host makes no CUDA call for {about(one.ns)} per step longer than the others at the same "
         f"place, and the other {len(case.ranks) - len(one.ranks)} ranks wait for it",
         "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
         "file system, CPU frequency, memory pressure",

@@ -97,4 +97,4 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
 def _starved(case: Case, rank: int) -> float:
     """Time of the step that the GPU waits for launches, each a little late."""
     host = hosts(case)[rank]
-    return host.idle_in(host.quicker(float("inf"))) / case.steps
+    return host.idle_in(host.quicker(float("inf")))

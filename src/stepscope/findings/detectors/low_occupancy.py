@@ -61,10 +61,10 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(ops) // case.steps:,} kernels leave most of the GPU empty (on rank {worst})",
+            f"{len(ops):,} kernels leave most of the GPU empty (on rank {worst})",
             case.credit(ID),
             "low",
-            f"they take {about(spent[worst] / case.steps)} of the step on rank {worst}, alone, with fewer blocks than "
+            f"they take {about(spent[worst])} of the step on rank {worst}, alone, with fewer blocks than "
             f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}`",
             "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
             "small problems, or another stream beside them",
@@ -99,7 +99,8 @@ def _few_blocks(host: Host, shapes: pl.DataFrame, units: int) -> tuple[I64, F64]
     """Kernels of few blocks with nothing beside them, and the factor by which they would be shorter."""
     data = host.data
     grid = shapes.select(pl.col("grid_x") * pl.col("grid_y") * pl.col("grid_z")).to_series().fill_null(0).to_numpy()
-    in_step = (data.start >= host.begin) & (data.start < host.end) & (data.role == COMPUTE)
+    in_step = np.zeros(len(data.start), dtype=bool)
+    in_step[host.window.ops] = data.role[host.window.ops] == COMPUTE
     few = in_step & (grid > 0) & (grid < FEW_BLOCKS.share * units) & (data.end - data.start >= LONG_KERNEL.ns)
     ops = np.flatnonzero(few)
     others = np.flatnonzero((data.role == COMPUTE) & ~few)

@@ -44,11 +44,11 @@ def detect(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"{'graphs are instantiated' if graphs else 'code is loaded'} in the step "
-            f"({counted(names, case.steps)} on rank {worst})",
+            f"({counted(names)} on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"the host of rank {worst} spends {about(spent[worst] / case.steps)} of the step in these calls, the GPU "
-            f"waits for {about(host.idle_ns('load') / case.steps)} of it",
+            f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, the GPU "
+            f"waits for {about(host.idle_ns('load'))} of it",
             "capture graphs once and replay them; keep shapes static"
             if graphs
             else "profile later: let every kernel run once before the capture (more warm-up steps)"

@@ -81,10 +81,10 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(ops) // case.steps:,} matrix products do not use tensor cores (on rank {worst})",
+            f"{len(ops):,} matrix products do not use tensor cores (on rank {worst})",
             case.credit(ID),
             "medium",
-            f"they take {about(spent[worst] / case.steps)} of the step on rank {worst}; most of it `{top}`. Counted as "
+            f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{top}`. Counted as "
             f"{1 / _gain(case, worst).usual:.1f} times as fast on tensor cores: {_gain(case, worst).why['usual']}",
             _advice(gpu_of(gpu_name(case, worst)), on_amd(case, ranks)),
             ("kernels", "--by family"),
@@ -117,7 +117,7 @@ def _products(case: Case, host: Host) -> I64:
     if has_tensor_cores(gpu_name(case, host.data.rank)) is False:
         return np.empty(0, np.int64)
     data = host.data
-    ops = np.flatnonzero((data.role == COMPUTE) & (data.start >= host.begin) & (data.start < host.end))
+    ops: I64 = host.window.ops[data.role[host.window.ops] == COMPUTE]
     ids, at = np.unique(data.name[ops], return_inverse=True)
     names, rules = case.profile.names.gather(ids), case.profile.taxonomy
     products = rules.family(names).is_in(_FAMILIES)

@@ -54,7 +54,7 @@ def detect(case: Case) -> list[Finding]:
         return []
     # A host of no cost of its own: what is left is neither the host's nor another finding's.
     explained = case.replay.saved(case.before(ID) & _instant(case) & Change(every_host_factor=1e6))
-    over = max(int(mean - least) - explained, 0) // case.steps
+    over = max(int(mean - least) - explained, 0)
     worst = max(rows, key=lambda r: (r["bubble_ns"], -r["rank"]))
     shape = f"{answer.summary.get('schedule')}, {answer.summary.get('stages')} stages"
     return [
@@ -64,9 +64,9 @@ def detect(case: Case) -> list[Finding]:
             f"{answer.summary['ideal_pct']:.0f} %",
             over,
             "low",
-            f"mean bubble {about(mean / case.steps)} per rank and step, ideal {about(least / case.steps)} ({shape}, "
+            f"mean bubble {about(mean)} per rank and step, ideal {about(least)} ({shape}, "
             f"{answer.summary.get('micro_batches')} micro-batches); other findings explain "
-            f"{about(explained / case.steps)} of the difference; largest on rank {worst['rank']}: "
+            f"{about(explained)} of the difference; largest on rank {worst['rank']}: "
             f"{worst['bubble_pct']:.0f} %",
             "see in which phase it is (`pipeline --by phase`) and before which chunks (`--by chunk`): launches that "
             "come late, transfers in the way, chunks of unequal length",

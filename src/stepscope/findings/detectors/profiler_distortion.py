@@ -30,14 +30,14 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty({r: float(len(m.calls)) for r, m in waits.items()})
     worst = max(ranks, key=lambda r: (len(waits[r].calls), -r))
     most = waits[worst]
-    n = round(len(most.calls) / case.steps)
+    n = round(len(most.calls))
     return [
         Finding(
             ID,
             f"this profile is attribution only: {n:,} synchronizations, one behind {most.behind}, destroy overlap",
             case.credit(ID),
             sure(case),
-            f"on rank {worst} they take {about(most.host.length(most.calls) / case.steps)} of the step; with the host "
+            f"on rank {worst} they take {about(most.host.length(most.calls))} of the step; with the host "
             "waiting each time, nothing can be launched ahead and no communication can run beside compute: shares of "
             "time hold, lengths and overlap do not",
             "time blocks with CUDA events (torch.cuda.Event(enable_timing=True)) or with ranges alone, and profile "

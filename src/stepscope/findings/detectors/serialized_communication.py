@@ -63,8 +63,8 @@ def _bounded(case: Case) -> list[Finding]:
         saved = case.credit(ID, Change(transfers_instant=joined), sum(wall.values()), kind="bound")
     else:  # nothing says what waits for what: what is exposed of the transfers
         shorter = case.before(ID, "bound").transfer_less_ns
-        saved = int(np.median(exposed_transfers(case, joined, shorter)[0])) // case.steps
-    n = sum(map(len, joined.values())) // len(joined) // case.steps
+        saved = int(np.median(exposed_transfers(case, joined, shorter)[0]))
+    n = sum(map(len, joined.values())) // len(joined)
     return [
         Finding(
             ID,
@@ -72,7 +72,7 @@ def _bounded(case: Case) -> list[Finding]:
             saved,
             "low",
             f"{n} communications per rank and step: the compute stream waits for each before anything else is "
-            f"launched; up to {about(max(wall.values()) / case.steps)} per rank and step have no compute beside them. "
+            f"launched; up to {about(max(wall.values()))} per rank and step have no compute beside them. "
             "How much of it is needed at once is not recorded",
             "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
             "compute that does not need it in between",
@@ -95,16 +95,14 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     inline = sum(len(s.inline) for s in too_early.values())
     gradients = sum(s.gradients for s in too_early.values())
     ranks = tuple(sorted(too_early))
-    per_step = (waited + inline) // max(len(too_early), 1) // case.steps
+    per_step = (waited + inline) // max(len(too_early), 1)
     how = []
     if waited:
         how.append("the compute stream waits for them as soon as they are launched, although it waits again later")
     if inline:
         how.append("they are on the compute stream itself, although it waits for them later")
     if gradients:
-        how.append(
-            f"{gradients // max(len(too_early), 1) // case.steps} reduce gradients, which only the optimizer needs"
-        )
+        how.append(f"{gradients // max(len(too_early), 1)} reduce gradients, which only the optimizer needs")
     who = "every rank" if len(ranks) == len(case.ranks) else some_ranks(ranks)
     issued = "waited for at once" if waited >= inline else "issued on the compute stream"
     name = f"communication of {stages[0]}" if len(stages) == 1 else "communication"
@@ -114,7 +112,7 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             f"{name} is {issued}, so that nothing runs beside it",
             case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values())),
             sure(case),
-            f"{per_step} communications per step on {who}: {'; '.join(how)}; {about(longest / case.steps)} of them per "
+            f"{per_step} communications per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
             "step have no compute beside them",
             "wait where the result is used (`work.wait()` just before it), and launch compute that does not need it in "
             "between" + ("; give it a stream of its own (async_op=True)" if inline else ""),

@@ -33,7 +33,7 @@ def slow(case: Case) -> SlowLinks | None:
     """The slow links of the step."""
     if len(case.ranks) < 2:
         return None
-    return slow_links(met(case), case.step_ns * case.steps, case.once(in_step))
+    return slow_links(met(case), case.step_ns, case.once(in_step))
 
 
 def slowed(case: Case) -> pl.DataFrame:
@@ -95,7 +95,7 @@ def detect(case: Case) -> list[Finding]:
             f"transfers {'of' if links.host else 'between'} {who} take {slower:.1f} times as long as on similar links",
             case.credit(ID, at_most=int(table["over_ns"].sum())),
             "high",
-            f"{table.height // case.steps} transfers per step, {about(float(table['over_ns'].sum()) / case.steps)} "
+            f"{table.height} transfers per step, {about(float(table['over_ns'].sum()))} "
             f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links",
             "look at that link: NIC and cable (link width, errors, congestion), "

@@ -76,7 +76,7 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     stages = {pipeline_stage(case, r) for r in ranks}
     stage = stages.pop() if len(stages) == 1 else None
     who = some_ranks(ranks) + (f" ({stage})" if stage else "")
-    took = about(worst.excess_ns / case.steps)
+    took = about(worst.excess_ns)
     beside = "ranks with kernels of the same names" if worst.alone else "ranks that do the same work"
     if worst.slow_gpu:
         whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0

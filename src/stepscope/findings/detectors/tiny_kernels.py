@@ -115,12 +115,12 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(most.kernels) // case.steps:,} kernels of {about(most.mean_ns)} only repeat those before them",
+            f"{len(most.kernels):,} kernels of {about(most.mean_ns)} only repeat those before them",
             saved,
             "high" if saved and pace is not None else "medium",
             f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
             f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU waits for launches for "
-            f"{about(most.host.idle_ns('host', 'api') / case.steps)} of the step",
+            f"{about(most.host.idle_ns('host', 'api'))} of the step",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
             ("kernels", f"--rank {worst}"),

@@ -18,7 +18,8 @@ from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
-from stepscope.derive.windows.window import WHOLE
+from stepscope.derive.windows.steps import marks_of
+from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import places
@@ -34,13 +35,18 @@ _APART = (Family.EVENT_RECORD, Family.STREAM_WAIT, Family.GRAPH_LAUNCH, Family.C
 
 @dataclass(frozen=True)
 class Host:
-    """One rank's host, from when it began the step to the end of the step's last op (its own clock)."""
+    """One rank's host during its step, from `begin` to `end` of its own clock; and its GPU, which may lag behind."""
 
     profile: Profile
     data: RankData
     begin: int
     end: int
-    whole: bool = False  # no step is marked: it is the whole capture
+    window: Window
+
+    @property
+    def whole(self) -> bool:
+        """No step is marked, and no chunk either: it is the whole capture, set-up included."""
+        return self.window.kind == "capture" and marks_of(self.data).chunks is None
 
     @cached_property
     def start(self) -> I64:
@@ -88,7 +94,7 @@ class Host:
         that must be apart: no event, no synchronization, no communication. Of a graph's ops the first stands for all.
         """
         data, tid = self.data, self.tid
-        ops = np.flatnonzero((data.launch != NONE) & (data.start >= self.begin) & (data.start < self.end))
+        ops = self.window.ops[data.launch[self.window.ops] != NONE]
         ops = ops[np.lexsort((ops, data.launch[ops], tid[data.launch[ops]]))]
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
         launch, inner = data.launch[ops], self.on_device[ops]
@@ -174,7 +180,8 @@ class Host:
     @cached_property
     def idle(self) -> Pieces:
         """When its GPU did nothing in the step, by cause."""
-        return causes(self.data, partition(self.data, self.begin, self.end).idle)
+        assert self.window.gpu_start_ns is not None and self.window.gpu_end_ns is not None
+        return causes(self.data, partition(self.data, self.window.gpu_start_ns, self.window.gpu_end_ns).idle)
 
     def idle_ns(self, *cause: str) -> int:
         """Idle time of these causes."""
@@ -202,17 +209,13 @@ def hosts(case: Case) -> dict[int, Host]:
 
 def _hosts(case: Case) -> dict[int, Host]:
     steps = case.replay.steps
-    return {
-        d.rank: Host(
-            case.profile,
-            d,
-            steps[d.rank].begin,
-            int(d.end[steps[d.rank].last]),
-            case.steps == 1 and case.windows[d.rank].label == WHOLE,
-        )
-        for d in ranks_of(case.profile)
-        if d.rank in steps
-    }
+    found = {}
+    for data in ranks_of(case.profile):
+        if data.rank in steps:
+            window, step = case.windows[data.rank], steps[data.rank]
+            end = int(data.end[step.last]) if step.until is None else step.until
+            found[data.rank] = Host(case.profile, data, step.begin, end, window)
+    return found
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:

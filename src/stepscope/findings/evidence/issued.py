@@ -82,8 +82,8 @@ def _groups(case: Case) -> dict[int, pl.DataFrame]:
     ).unique(["rank", "op"], keep="first")
     # The optimizer needs the last one of a step at once.
     key = ["rank", "lane"]
-    nth, per_step = pl.col("op").rank("ordinal").over(key), pl.len().over(key) // case.steps
-    table = table.with_columns(pl.col("gradient") & (per_step > 1) & (nth % per_step != 0))
+    nth, count = pl.col("op").rank("ordinal").over(key), pl.len().over(key)
+    table = table.with_columns(pl.col("gradient") & (nth < count))
     return {int(key[0]): frame for key, frame in table.partition_by("rank", as_dict=True).items()}
 
 

@@ -39,8 +39,8 @@ def _of(host: Host) -> Measured | None:
 def _behind_kernels(host: Host, calls: I64) -> str | None:
     """Whether one of the calls follows most kernels, by their time, before the next is launched."""
     data = host.data
-    ops = np.flatnonzero((data.launch != NONE) & (data.role == COMPUTE))
-    ops = ops[(data.start[ops] >= host.begin) & (data.start[ops] < host.end)]
+    ops = host.window.ops
+    ops = ops[(data.launch[ops] != NONE) & (data.role[ops] == COMPUTE)]
     ops = ops[np.argsort(data.launch[ops], kind="stable")]
     if len(ops) == 0:
         return None

@@ -50,7 +50,7 @@ def compared(case: Case) -> dict[int, Compared]:
 
 def beyond_peers(case: Case) -> dict[int, Compared]:
     """Ranks that compute longer in the step than their peers, whatever the reason."""
-    return longer(case.once(compared), case.step_ns * case.steps, case.once(_slow_throughout))
+    return longer(case.once(compared), case.step_ns, case.once(_slow_throughout))
 
 
 def _slow_throughout(case: Case) -> set[int]:

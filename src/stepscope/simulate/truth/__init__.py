@@ -16,6 +16,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from stepscope import progress
 from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.programs.assemble import clock
@@ -34,7 +36,7 @@ from stepscope.simulate.truth.onerank import (
 from stepscope.simulate.truth.path import path_rows
 from stepscope.simulate.truth.pipeline import bubble_row
 from stepscope.simulate.truth.stragglers import hit, straggler_rows
-from stepscope.simulate.truth.windows import iteration_rows, span, window_row
+from stepscope.simulate.truth.windows import Span, chunk, iteration_rows, median_step, steps, window_row
 
 SCHEMA = "stepscope-truth/1"
 GPU = "NVIDIA H200"
@@ -50,12 +52,13 @@ def truth(job: Job) -> dict[str, Any]:
     answers: dict[str, Any] = {"schema": SCHEMA, "scenario": s.as_dict()}
     answers["setup"] = _section(_setup(job))
     answers["clocks"] = _section(_clocks(job))
-    answers |= _each_rank(job)
+    step = median_step([steps(Facts(job, rank)) for rank in range(s.world)])
+    answers |= _each_rank(job, step)
     meetings = Meetings(job)
     answers["collectives"] = _section(meetings.rows())
     without = _without_each_fault(job)
     answers["stragglers"] = _section(straggler_rows(job, meetings, without))
-    answers["critical-path"] = _path(job, meetings)
+    answers["critical-path"] = _path(job, meetings, step)
     answers["steps"] = step_times(job)
     answers["faults"] = _faults(job, without)
     return answers
@@ -99,7 +102,7 @@ def _clocks(job: Job) -> Rows:
     return rows
 
 
-def _each_rank(job: Job) -> dict[str, Any]:
+def _each_rank(job: Job, step: int) -> dict[str, Any]:
     names = ("window", "streams", "overlap", "exposed", "breakdown", "iterations", "idle", "pipeline")
     rows: dict[str, Rows] = {name: [] for name in names}
     by_cause: Rows = []
@@ -107,10 +110,10 @@ def _each_rank(job: Job) -> dict[str, Any]:
     for rank in range(world):
         progress.report("truth", rank, world)
         f = Facts(job, rank)
-        s = span(f)
-        exposure, parts = Exposure(f, s), Partition(f, s)
-        rows["window"].append(window_row(f, s))
-        rows["streams"] += stream_rows(f, s)
+        window, whole = chunk(f, step), steps(f)[step]
+        exposure, parts = Exposure(f, window), Partition(f, whole)
+        rows["window"].append(window_row(f, window))
+        rows["streams"] += stream_rows(f, window)
         rows["overlap"] += overlap_rows(f, exposure)
         rows["exposed"] += exposed_rows(f, exposure)
         rows["breakdown"].append(breakdown_row(f, parts))
@@ -119,39 +122,44 @@ def _each_rank(job: Job) -> dict[str, Any]:
         rows["idle"] += gaps
         by_cause += cause_rows(f, gaps, parts.window)
         if job.scenario.pp > 1:
-            rows["pipeline"].append(bubble_row(f, *_steps(job)))
+            rows["pipeline"].append(bubble_row(f, whole))
     rows["exposed"].sort(key=lambda row: (-row["exposed_ns"], row["rank"], row["start_ns"]))
     sections: dict[str, Any] = {name: _section(table) for name, table in rows.items()}
     sections["idle"] = _section(rows["idle"], longest=lambda row: int(row["gap_ns"]), by_cause=by_cause)
     return sections
 
 
-def _steps(job: Job) -> tuple[int, int]:
-    """The steps that questions about "the step" look at: the median one, or all where the trainer marks none."""
-    s = job.scenario
-    return (0, s.steps) if s.schedule == "dualpipev" else (s.steps // 2, s.steps // 2 + 1)
-
-
-def _path(job: Job, meetings: Meetings) -> dict[str, Any]:
-    first, last = _steps(job)
-    label = "(whole capture)" if job.scenario.schedule == "dualpipev" else f"step {first}"
-    begin = min(_began(job, rank, label) for rank in range(job.scenario.world))
-    rows = path_rows(job, meetings, begin, (first, last))
+def _path(job: Job, meetings: Meetings, step: int) -> dict[str, Any]:
+    """The path of the step, on the true clock: from the end of the step before it, on the last rank, to its own."""
+    begins, ends, label = [], [], ""
+    for rank in range(job.scenario.world):
+        f = Facts(job, rank)
+        span = steps(f)[step]
+        label = span.label
+        last = int(f.order[span.ops[np.argmax(f.end[span.ops])]])
+        ends.append((job.sims[rank].op_end[last], -rank, last))
+        begins.append(_begin(job, f, span))
+    begin = max(begins) if step else min(begins)
+    _, minus_rank, op = max(ends)
+    rows = path_rows(job, meetings, begin, -minus_rank, op)
     by: dict[str, dict[str, int]] = {"kind": {}, "rank": {}}
     for row in rows:
         for key, totals in by.items():
             name = str(row[key])
             totals[name] = totals.get(name, 0) + row["dur_ns"]
     end = rows[-1]["end_ns"]
-    step = {"label": label, "start_ns": begin, "end_ns": end, "step_ns": end - begin}
-    return _section(rows, summary={"by_kind": by["kind"], "by_rank": by["rank"], "step": step})
+    length = {"label": label, "start_ns": begin, "end_ns": end, "step_ns": end - begin}
+    return _section(rows, summary={"by_kind": by["kind"], "by_rank": by["rank"], "step": length})
 
 
-def _began(job: Job, rank: int, label: str) -> int:
-    """When a rank's host began a step; its first label, where steps have none."""
-    sim = job.sims[rank]
-    row = sim.range_name.index(job.names.index(label)) if label in job.names else 0
-    return sim.range_start[row]
+def _begin(job: Job, f: Facts, span: Span) -> int:
+    """When a rank began a step on its GPU: the end of an op, or of a range on the host; on the true clock."""
+    sim = f.sim
+    at = np.flatnonzero(f.end == span.start)
+    if len(at):
+        return int(max(sim.op_end[int(f.order[i])] for i in at))
+    row = int(np.flatnonzero(f.range_start == span.start)[0])
+    return int(sim.range_start[row])
 
 
 def step_times(job: Job) -> list[int]:

@@ -112,14 +112,8 @@ class _Walk:
         return source, sim.op_end[source]
 
 
-def path_rows(job: Job, m: Meetings, begin: int, steps: tuple[int, int]) -> list[dict[str, Any]]:
-    """Rows of `critical-path` for the steps in [first, last), in order of time."""
-    ends = []
-    for sim in job.sims:
-        low, high = sim.steps[steps[0]][0], sim.steps[steps[1] - 1][1]
-        op = low + int(np.argmax(np.frombuffer(sim.op_end, dtype=np.int64)[low:high]))
-        ends.append((sim.op_end[op], -sim.rank, op))
-    _, rank, op = max(ends)
+def path_rows(job: Job, m: Meetings, begin: int, rank: int, op: int) -> list[dict[str, Any]]:
+    """Rows of `critical-path` back from the end of an op, in order of time."""
     walk = _Walk(job, m, begin)
-    walk.run(-rank, op)
+    walk.run(rank, op)
     return [{"order": i, **row} for i, row in enumerate(reversed(walk.rows))]

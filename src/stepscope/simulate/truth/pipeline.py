@@ -9,13 +9,12 @@ import numpy as np
 from stepscope.simulate.job.model import STAGES, layer_parts
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, counts, edges_of
+from stepscope.simulate.truth.windows import Span
 
 
-def bubble_row(f: Facts, first: int, last: int) -> dict[str, Any]:
-    """Time of the steps [first, last) with neither compute nor communication other than the pipeline's."""
-    launched = f.order
-    inside = (launched >= f.sim.steps[first][0]) & (launched < f.sim.steps[last - 1][1])
-    lo, hi = int(f.start[inside].min()), int(f.end[inside].max())
+def bubble_row(f: Facts, step: Span) -> dict[str, Any]:
+    """Time of the step with neither compute nor communication other than the pipeline's."""
+    lo, hi = step.start, step.end
     pipeline = (f.range >= 0) & f.in_pipeline[f.range]
     busy = (f.role == COMPUTE) | ((f.role == COMM) & ~pipeline)
     start, end = np.clip(f.start[busy], lo, hi), np.clip(f.end[busy], lo, hi)

@@ -1,9 +1,10 @@
-"""The window of each rank (semantics §4), and the pace of its anchor."""
+"""The step and the chunk of each rank (semantics §4), and the pace of what recurs."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from stepscope.simulate.truth.facts import Facts
 
 WHOLE = "(whole capture)"
 _CHUNK = re.compile("forward chunk .* backward chunk")
+_FIRST_PASS = re.compile(r"^forward chunk 0 \(phase0\)")
 _STEP = re.compile(r"step \d+")
 _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 4  # steps, for quartiles to mean something
@@ -32,29 +34,59 @@ class Span:
     end: int
 
 
-def span(f: Facts) -> Span:
-    """The default window: the median instance."""
-    every = instances(f)
-    if not every:
-        ranges, calls = (f.range_start, f.range_end), (f.call_start, f.call_end)
-        lo = min(int(x.min()) for x, _ in (ranges, calls))
-        hi = max(int(x.max()) for _, x in (ranges, calls))
-        ops = np.arange(len(f.start))
-        return Span(WHOLE, 0, 1, lo, hi, ops, int(f.start.min()), int(f.end.max()))
-    return _span(f, every, len(every) // 2)
-
-
-def _span(f: Facts, every: list[int], index: int) -> Span:
-    row = every[index]
+def chunk(f: Facts, step: int) -> Span:
+    """The window of `window`, `streams`, `overlap` and `exposed`: the median chunk of a job that has chunks."""
+    rows = _named(f, _CHUNK)
+    if not rows:
+        return steps(f)[step]
+    row = rows[len(rows) // 2]
     lo, hi = int(f.range_start[row]), int(f.range_end[row])
     ops = np.flatnonzero((f.launched >= lo) & (f.launched < hi))
     text = f.text(row) or ""
-    return Span(text, index, len(every), lo, hi, ops, int(f.start[ops].min()), int(f.end[ops].max()))
+    return Span(text, len(rows) // 2, len(rows), lo, hi, ops, int(f.start[ops].min()), int(f.end[ops].max()))
 
 
-def instances(f: Facts) -> list[int]:
-    """Ranges that are the default anchor, by start: the overlapped chunks of a job that has any, else its steps."""
-    return _named(f, _CHUNK) or _named(f, _STEP)
+def steps(f: Facts) -> list[Span]:
+    """Every step of the rank; the capture, from its first label on, where the trainer marks only chunks."""
+    if not _named(f, _STEP):
+        ranges, calls = (f.range_start, f.range_end), (f.call_start, f.call_end)
+        lo = min(int(x.min()) for x, _ in (ranges, calls))
+        hi = max(int(x.max()) for _, x in (ranges, calls))
+        return [Span(WHOLE, 0, 1, lo, hi, np.arange(len(f.start)), int(f.range_start.min()), int(f.end.max()))]
+    return _periods(f)
+
+
+def _periods(f: Facts) -> list[Span]:
+    """What recurs: from the end of the one before it to its own, on the host and on the GPU."""
+    texts, edges = _edges(f)
+    before = f.launched < edges[0]
+    start = max(edges[0], int(f.end[before].max())) if before.any() else edges[0]
+    spans = []
+    for k, text in enumerate(texts):
+        lo, hi = edges[k], edges[k + 1]
+        ops = np.flatnonzero((f.launched >= lo) & (f.launched < hi))
+        end = max(start, int(f.end[ops].max()))
+        spans.append(Span(text, k, len(texts), lo, hi, ops, start, end))
+        start = end
+    return spans
+
+
+def _edges(f: Facts) -> tuple[list[str], list[int]]:
+    """Labels of the rank's steps, and where on the host each begins and the last ends.
+
+    A step of a job that marks only chunks begins with its first forward pass, and the last ends with the capture.
+    """
+    if rows := _named(f, _STEP):
+        return [f.text(row) or "" for row in rows], [int(f.range_start[rows[0]]), *f.range_end[rows].tolist()]
+    first = f.range_start[_named(f, _FIRST_PASS)].tolist()
+    end = int(max(f.range_end.max(), f.call_end.max()))
+    return [f"from forward chunk 0 #{k}" for k in range(len(first))], [*first, end]
+
+
+def median_step(spans: list[list[Span]]) -> int:
+    """The step of all ranks: the one of median length, over all of them; of several, the earliest."""
+    lengths = [sum(of_rank[k].end - of_rank[k].start for of_rank in spans) for k in range(len(spans[0]))]
+    return lengths.index(sorted(lengths)[len(lengths) // 2])
 
 
 def _named(f: Facts, text: re.Pattern[str]) -> list[int]:
@@ -78,50 +110,38 @@ def window_row(f: Facts, s: Span) -> dict[str, Any]:
     }
 
 
-def _paced(f: Facts) -> tuple[list[str], I64, I64]:
-    """What recurs, and where on the host: steps, or the chunks of a job of one step.
-
-    A step of a job that marks only chunks begins with its first overlapped chunk.
-    """
-    chunks, steps = _named(f, _CHUNK), f.job.scenario.steps
-    rows = chunks or _named(f, _STEP)
-    texts = [f.text(row) or "" for row in rows]
-    lo, hi = f.range_start[rows], f.range_end[rows]
-    if not chunks or steps == 1:
-        return texts, lo, hi
-    first = lo[:: len(rows) // steps]
-    return [f"{texts[0]} #{k}" for k in range(steps)], first, np.append(first[1:], hi.max())
-
-
 def iteration_rows(f: Facts) -> list[dict[str, Any]]:
-    """Rows of `iterations`: every instance of what recurs."""
-    texts, lo, hi = _paced(f)
-    if not texts:
-        return []
-    # Instances of an anchor do not overlap, so each op belongs to the last one that began before its launch.
-    owner = np.searchsorted(lo, f.launched, side="right") - 1
-    inside = (owner >= 0) & (f.launched < hi[np.maximum(owner, 0)])
-    first = np.full(len(texts), np.iinfo(np.int64).max)
-    last = np.full(len(texts), -1)
-    np.minimum.at(first, owner[inside], f.start[inside])
-    np.maximum.at(last, owner[inside], f.end[inside])
-    gpu = last - first
-    outlier = _beyond(gpu) | np.append(_beyond(np.diff(first)), False)
-    rows = []
-    for i, text in enumerate(texts):
-        rows.append(
-            {
-                **f.who,
-                "anchor": _NUMBER.sub("#", text),
-                "index": i,
-                "label": text,
-                "cpu_ns": int(hi[i] - lo[i]),
-                "gpu_ns": int(gpu[i]),
-                "outlier": bool(outlier[i]),
-                "period_ns": int(first[i + 1] - first[i]) if i + 1 < len(texts) else None,
-            }
-        )
-    return rows
+    """Rows of `iterations`: every step; of a capture of one, its chunks where it has any."""
+    chunks = _named(f, _CHUNK)
+    if f.job.scenario.steps > 1 or not chunks:
+        spans = _periods(f)
+        gpu = np.array([s.end - s.start for s in spans], np.int64)
+        periods: list[int | None] = gpu.tolist()
+    else:
+        spans = []
+        for k, row in enumerate(chunks):
+            lo, hi = int(f.range_start[row]), int(f.range_end[row])
+            ops = np.flatnonzero((f.launched >= lo) & (f.launched < hi))
+            text = f.text(row) or ""
+            spans.append(Span(text, k, len(chunks), lo, hi, ops, int(f.start[ops].min()), int(f.end[ops].max())))
+        gpu = np.array([s.end - s.start for s in spans], np.int64)
+        periods = [b.start - a.start for a, b in pairwise(spans)] + [None]
+    paced = np.array([p for p in periods if p is not None], np.int64)
+    outlier = _beyond(gpu)
+    outlier[: len(paced)] |= _beyond(paced)
+    return [
+        {
+            **f.who,
+            "anchor": _NUMBER.sub("#", s.label),
+            "index": i,
+            "label": s.label,
+            "cpu_ns": s.hi - s.lo,
+            "gpu_ns": s.end - s.start,
+            "outlier": bool(outlier[i]),
+            "period_ns": periods[i],
+        }
+        for i, s in enumerate(spans)
+    ]
 
 
 def _beyond(ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
