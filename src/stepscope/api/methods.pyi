@@ -15,6 +15,8 @@ class Common(TypedDict, total=False):
 class Window(Common, total=False):
     """What every question about a window takes."""
 
+    step: bool
+    chunk: bool
     anchor: str | None
     index: int | Literal["median", "all"]
     match: bool
@@ -215,7 +217,6 @@ class Methods:
         self,
         *,
         by: Literal["op", "range", "part", "host"] = "op",
-        step: bool = False,
         stage: str = "stage([1-5])_([fbw])",
         align: Literal["auto", "none"] = "auto",
         **options: Unpack[Window],
