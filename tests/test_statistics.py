@@ -10,7 +10,19 @@ import polars as pl
 import pytest
 
 from stepscope.derive.pipelines.two_stages import TwoStage, against
-from stepscope.statistics import PAIRS, RUNS, STEPS, interval, median_change, median_weights, student
+from stepscope.statistics import (
+    PAIRS,
+    RUNS,
+    STEPS,
+    interval,
+    mean_change,
+    mean_weights,
+    median_change,
+    median_weights,
+    period_of,
+    student,
+    uneven,
+)
 
 RANDOM = np.random.default_rng(11)
 
@@ -135,7 +147,7 @@ def exact_bootstrap(base: list[float], new: list[float], shares: list[float]) ->
 @pytest.mark.parametrize("seed", range(6))
 def test_five_samples_are_drawn_from_as_all_draws_would(seed):
     """Of five and five, all 3125 x 3125 pairs can be listed. 2000 of them place a quantile within 0.8 %."""
-    base, new = np.random.default_rng(seed).integers(0, 1000, (2, 5)).astype(float)
+    base, new = np.random.default_rng(seed).integers(1000, 2000, (2, 5)).astype(float)
     found = interval(base, new, RUNS)
     assert found is not None
     a, b, c, d = exact_bootstrap(base.tolist(), new.tolist(), [0.017, 0.033, 0.967, 0.983])
@@ -174,3 +186,70 @@ def test_one_chunk_each_has_no_interval():
     change = against(one, one, 0)["change"]
     assert change["verdict"].startswith("not enough to tell")
     assert change["interval_low_ns"] is change["interval_high_ns"] is None
+
+
+# -- steps of very different lengths -----------------------------------------------------------------------------------
+
+
+def lengths(kind: str, n: int, random: np.random.Generator) -> np.ndarray:
+    """Steps whose true mean is 100."""
+    noise = 1 + 0.02 * random.standard_normal(n)
+    if kind == "alternate":  # 132 ms and 1.4 s, wherever the run begins
+        return np.where((np.arange(n) + random.integers(2)) % 2, 132, 1400) * noise * 100 / 766
+    if kind == "every fourth":
+        return np.where((np.arange(n) + random.integers(4)) % 4, 100, 400) * noise * 100 / 175
+    if kind == "by chance":
+        return np.where(random.random(n) < 0.5, 132, 1400) * noise * 100 / 766
+    return 100 * np.exp(0.5 * random.standard_normal(n) - 0.125)
+
+
+KINDS = ("alternate", "every fourth", "by chance", "lognormal")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_of_means_holds_the_truth(kind):
+    """95 % nominally; of 300 pairs, 91 % or more."""
+    random = np.random.default_rng(KINDS.index(kind))
+    held = claimed = 0
+    for _ in range(300):
+        base, new = lengths(kind, 20, random), 1.1 * lengths(kind, 20, random)
+        found = mean_change(base[:, None], new[:, None], base, new, STEPS)
+        held += found.low[0] <= 10 <= found.high[0]
+        same = lengths(kind, 20, random)
+        found = mean_change(base[:, None], same[:, None], base, same, STEPS)
+        claimed += found.low[0] > 0 or found.high[0] < 0
+    assert held >= 0.91 * 300 and claimed <= 0.09 * 300
+
+
+def test_steps_that_alternate_are_told_apart_within_little_noise():
+    """Their difference is no noise: a change of 10 % is found, always."""
+    random = np.random.default_rng(8)
+    for _ in range(50):
+        base, new = lengths("alternate", 21, random), 1.1 * lengths("alternate", 21, random)
+        found = mean_change(base[:, None], new[:, None], base, new, STEPS)
+        assert found.low[0] > 0 and found.high[0] - found.low[0] < 6
+
+
+def test_what_is_uneven_and_what_recurs():
+    random = np.random.default_rng(9)
+    assert [period_of(lengths(k, 20, random)) for k in KINDS] == [2, 4, 1, 1]
+    assert all(uneven(lengths(k, 20, random)) for k in KINDS)
+    usual = 100 * (1 + 0.1 * random.standard_normal(40))
+    assert not uneven(usual) and period_of(usual) == 1
+    usual[[3, 17]] = 2000  # a checkpoint or two
+    assert not uneven(usual)
+    assert not uneven(np.array([100.0, 1000.0, 100.0]))  # too few to tell
+    assert not uneven(np.full(10, 7.0)) and period_of(np.zeros(8)) == 1
+    assert mean_weights(np.array([1.0, 9.0] * 5 + [1.0])) @ np.array([1.0, 9.0] * 5 + [1.0]) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 12, 21])
+def test_nothing_shrinks_by_more_than_all_of_it(n):
+    random = np.random.default_rng(n)
+    for kind in KINDS:
+        base, new = lengths(kind, n, random), 0.05 * lengths(kind, n + 1, random)
+        for change in (median_change, mean_change):
+            for rows in (1, 50):
+                found = change(base[:, None], new[:, None], base, new, STEPS, rows)
+                if found.low is not None:
+                    assert -found.base[0] <= found.low[0] <= found.delta[0] <= found.high[0]

@@ -1,9 +1,12 @@
-"""What a difference is worth: an interval for the difference of medians (docs/decisions/0013-comparing-medians.md).
+"""What a difference is worth: intervals for medians and means (docs/decisions/0013-comparing-medians.md).
 
 `compare`, `gate` and `pipeline --against` ask here. Everything is linear in the samples. The median of a side is a
 weighted sum of its sorted samples; what the median sample is made of is a weighted sum of the parts of the middle half
 of the samples, scaled to the median. So parts, stages and kernels sum to the median, and their intervals come from the
 same draws as the step's.
+
+Where steps of very different lengths recur (`uneven`) a median is one of them, or lies between two: there the mean is
+what a job pays, and `mean_change` has its interval. No length is negative, so that no interval reaches below -100 %.
 """
 
 from __future__ import annotations
@@ -26,12 +29,16 @@ _BLOCK = 1_000_000
 _SEED = 20240229
 #: Variance of the median over that of the mean, for samples of 1, 2, 3 and 4 from a normal distribution; then at most.
 _MEDIAN_COST = (1.0, 1.0, 1.35, 1.19, math.pi / 2)
+#: Uneven: a fifth of the steps, of four at least, are a quarter or more away from the median.
+_FAR, _OFTEN, _FEWEST_UNEVEN = 0.25, 0.2, 4
+#: A period must be seen so many times, and leave no more than this share of the spread unexplained.
+_WHOLE_PERIODS, _UNEXPLAINED = 4, 0.1
 #: Steps that remember more of each other than this cannot be told from a drift.
 _MOST_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
-class MedianChange:
+class Change:
     """What both sides have, column by column, and the interval of the difference; no interval where none can be had."""
 
     base: F64
@@ -56,7 +63,7 @@ class Design:
 RUNS, STEPS, PAIRS = Design(), Design(steps=True), Design(steps=True, paired=True)
 
 
-def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design, rows: int = 1) -> MedianChange:
+def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design, rows: int = 1) -> Change:
     """The change of columns (samples x columns) whose sums over all parts are the totals.
 
     `rows` is how many intervals are shown together: they are widened so that all of them hold at once.
@@ -64,11 +71,11 @@ def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: 
     n, m = len(base), len(new)
     middle = median_weights(base_total) @ base, median_weights(new_total) @ new
     if n + m < 3 or (design.paired and n < 2):
-        return MedianChange(*middle, None, None)
+        return Change(*middle, None, None)
     delta = middle[1] - middle[0]
     if min(n, m) < FEWEST:
         half = _student([new - base] if design.paired else [base, new], rows)
-        return MedianChange(*middle, delta - half, delta + half)
+        return Change(*middle, _possible(delta - half, middle[0]), delta + half)
     draws = [_draws(base, base_total, 0), _draws(new, new_total, 0 if design.paired else 1)]
     few = min(map(len, draws))
     off = (draws[1][:few] - middle[1]) - (draws[0][:few] - middle[0])
@@ -78,7 +85,59 @@ def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: 
     if design.steps:
         wider *= np.sqrt(_memory([new - base] if design.paired else [base, new]))
     # Draws of medians are lumpy: an interval never leaves out the estimate itself.
-    return MedianChange(*middle, delta + np.minimum(low, 0.0) * wider, delta + np.maximum(high, 0.0) * wider)
+    low, high = delta + np.minimum(low, 0.0) * wider, delta + np.maximum(high, 0.0) * wider
+    return Change(*middle, _possible(low, middle[0]), high)
+
+
+def mean_change(base: F64, new: F64, base_total: F64, new_total: F64, design: Design, rows: int = 1) -> Change:
+    """The change of the means of columns (samples x columns), with Student's interval.
+
+    Steps whose lengths recur (`period_of`) are averaged over whole periods first: which of them a run begins and ends
+    with must not matter, and their difference is no noise.
+    """
+    lags = (period_of(base_total), period_of(new_total)) if design.steps and not design.paired else (1, 1)
+    sides = [_averaged(side, lag) for side, lag in zip((base, new), lags, strict=True)]
+    middle = sides[0].mean(axis=0), sides[1].mean(axis=0)
+    n, m = map(len, sides)
+    delta = middle[1] - middle[0]
+    if n + m < 3 or (design.paired and n < 2):
+        return Change(*middle, None, None)
+    if design.paired or min(n, m) < 2:
+        half = _student([sides[1] - sides[0]] if design.paired else sides, rows, of_means=True)
+    else:
+        half = _welch(sides, rows)
+    if design.steps:
+        half = half * np.sqrt(_memory([sides[1] - sides[0]] if design.paired else sides))
+    return Change(*middle, _possible(delta - half, middle[0]), delta + half)
+
+
+def uneven(total: F64) -> bool:
+    """Whether steps of very different lengths recur, so that none of them is the usual one: more than outliers."""
+    middle = float(np.median(total))
+    far = np.abs(total - middle) > _FAR * middle
+    return len(total) >= _FEWEST_UNEVEN and float(far.mean()) >= _OFTEN
+
+
+def period_of(total: F64) -> int:
+    """After how many steps lengths recur; 1 where they do not: the shortest period that explains nearly all of them."""
+    spread = float(((total - total.mean()) ** 2).sum())
+    for lag in range(2, len(total) // _WHOLE_PERIODS + 1):
+        left = sum(float(((part - part.mean()) ** 2).sum()) for part in (total[k::lag] for k in range(lag)))
+        if left <= _UNEXPLAINED * spread and uneven(total):
+            return lag
+    return 1
+
+
+def _averaged(columns: F64, lag: int) -> F64:
+    """Means of so many samples in a row; what is left at the end is left out."""
+    whole = len(columns) // lag * lag
+    means: F64 = columns[:whole].reshape(-1, lag, columns.shape[1]).mean(axis=1)
+    return means
+
+
+def _possible(low: F64, base: F64) -> F64:
+    """Nothing shrinks by more than all of it."""
+    return np.maximum(low, -base)
 
 
 def interval(base: F64, new: F64, design: Design) -> tuple[float, float] | None:
@@ -91,6 +150,12 @@ def median_weights(total: F64) -> F64:
     """Weights of steps, by their lengths, that give the median step and what it is made of."""
     weights: F64 = _weights(total)[0]
     return weights
+
+
+def mean_weights(total: F64) -> F64:
+    """Weights of steps that give their mean, over whole periods where their lengths recur."""
+    whole = len(total) // (lag := period_of(total)) * lag
+    return np.where(np.arange(len(total)) < whole, 1.0 / whole, 0.0)
 
 
 def _weights(total: F64, counts: I64 | None = None) -> F64:
@@ -152,12 +217,24 @@ def _memory(sides: list[F64]) -> F64:
     return factor
 
 
-def _student(sides: list[F64], rows: int) -> F64:
+def _student(sides: list[F64], rows: int, *, of_means: bool = False) -> F64:
     """Half of Student's interval, all sides taken to spread alike: also where one of them has a single sample."""
     freedom = sum(map(len, sides)) - len(sides)
     squares = sum(((side - side.mean(axis=0)) ** 2).sum(axis=0) for side in sides)
-    spread = np.sqrt(squares / freedom * sum(_cost(len(side)) / len(side) for side in sides))
+    spread = np.sqrt(squares / freedom * sum((1.0 if of_means else _cost(len(s))) / len(s) for s in sides))
     half: F64 = student(1.0 - (1.0 - LEVEL) / rows, freedom) * spread
+    return half
+
+
+def _welch(sides: list[F64], rows: int) -> F64:
+    """Half of Welch's interval: each side with a spread of its own, as sides of different shapes have."""
+    parts = [side.var(axis=0, ddof=1) / len(side) for side in sides]
+    total = sum(parts)
+    weight = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+    freedom = np.floor(np.divide(total**2, weight, out=np.ones_like(total), where=weight > 0)).astype(int)
+    level = 1.0 - (1.0 - LEVEL) / rows
+    factor = {f: student(level, f) for f in np.unique(np.maximum(freedom, 1)).tolist()}
+    half: F64 = np.array([factor[max(f, 1)] for f in freedom.tolist()]) * np.sqrt(total)
     return half
 
 

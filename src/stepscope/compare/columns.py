@@ -14,6 +14,13 @@ _FIGURES = (
     Col("high_ns", "upper end"),
     Col("verdict", "longer, shorter, within noise, new or gone; null where samples are too few to tell"),
 )
+_MEANS = (
+    Col("base_mean_ns", "in the mean step of the base, over whole periods where lengths recur"),
+    Col("new_mean_ns", "in that of the new side"),
+    Col("mean_diff_ns", "their difference; over all rows it sums to that of the mean step"),
+    Col("mean_low_ns", "lower end of its interval; all rows' intervals hold together with 95 %"),
+    Col("mean_high_ns", "upper end"),
+)
 _PARTS = (
     Col("compute_diff_ns", "of the diff, compute"),
     Col("comm_diff_ns", "of the diff, exposed communication"),
@@ -22,11 +29,17 @@ _PARTS = (
 )
 _COUNTS = (Col("base_n", "ops per step and rank in the base"), Col("new_n", "ops per step and rank in the new side"))
 
-COLUMNS = (Col("part", "compute, comm_exposed, copy_exposed or idle (see `breakdown`)"), *_FIGURES)
+COLUMNS = (Col("part", "compute, comm_exposed, copy_exposed or idle (see `breakdown`)"), *_FIGURES, *_MEANS)
 VARIANTS = {
     "part": COLUMNS,
-    "stage": (Col("stage", "stage of the trainer's labels, or (no stage)"), *_FIGURES, *_PARTS),
-    "rank": (Col("rank", "rank of the process"), *_FIGURES, *_PARTS),
-    "family": (Col("family", "kernel family (see `kernels`), or (idle)"), *_FIGURES, *_COUNTS),
-    "kernel": (Col("name", "short name (see `kernels`), or (idle)"), Col("family", "its family"), *_FIGURES, *_COUNTS),
+    "stage": (Col("stage", "stage of the trainer's labels, or (no stage)"), *_FIGURES, *_PARTS, *_MEANS),
+    "rank": (Col("rank", "rank of the process"), *_FIGURES, *_PARTS, *_MEANS),
+    "family": (Col("family", "kernel family (see `kernels`), or (idle)"), *_FIGURES, *_COUNTS, *_MEANS),
+    "kernel": (
+        Col("name", "short name (see `kernels`), or (idle)"),
+        Col("family", "its family"),
+        *_FIGURES,
+        *_COUNTS,
+        *_MEANS,
+    ),
 }

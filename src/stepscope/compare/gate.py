@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.compare import facts as about
-from stepscope.compare.compare import compare, matched, step_change
+from stepscope.compare.changing import matched, step_change
+from stepscope.compare.compare import compare
 from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
-from stepscope.statistics import RUNS, Design, median_change
+from stepscope.statistics import RUNS, Design, mean_change, median_change
 
 COLUMNS = (
     Col("check", "what is limited: step, a part, stage:NAME, family:NAME, rank:N or kernel:NAME; or comparable"),
@@ -29,7 +30,7 @@ COLUMNS = (
     Col("step_pct", "growth found, as a share of the base's step"),
     Col("low_step_pct", "lower end of its interval; the intervals of all checks hold together with 95 %"),
     Col("high_step_pct", "upper end"),
-    Col("base_ns", "in the median step of the base"),
+    Col("base_ns", "in the median step of the base; in the mean one where steps of very different lengths recur"),
     Col("new_ns", "in that of the new side"),
     Col("diff_ns", "new - base"),
     Col("why", "what decided"),
@@ -147,7 +148,7 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows
     columns, totals = [], []
     for side in (base, new):
         table_key = ["step"] if by == "part" else [key]
-        ns, _, total = side.samples(by, table_key, design is RUNS)
+        ns, _, total = side.samples(by, table_key, design is RUNS, mean=bool(step.uneven))
         picked = ns[:, 0, PARTS.index(key)] if by == "part" and key in PARTS else ns[:, 0].sum(axis=1)
         columns.append(picked[:, None])
         totals.append(total)
@@ -155,7 +156,8 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows
         raise CannotAnswer(
             f"limit {limit.check}: neither side has it", f"`stepscope compare --by {by}` lists what there is"
         )
-    found = median_change(columns[0], columns[1], totals[0], totals[1], design, rows)
+    change = mean_change if step.uneven else median_change
+    found = change(columns[0], columns[1], totals[0], totals[1], design, rows)
     before, after = round(float(found.base[0])), round(float(found.new[0]))
     low, high = (step.pct(None if v is None else float(v[0])) for v in (found.low, found.high))
     grown = step.pct(after - before) or 0.0

@@ -13,7 +13,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64
 from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
-from stepscope.statistics import median_weights
+from stepscope.statistics import mean_weights, median_weights
 
 
 @dataclass
@@ -40,10 +40,10 @@ class Side:
         """Keys of a table over all runs, in order of first appearance."""
         return list(dict.fromkeys(k for run in self.runs for k in _table(run, by).keys))
 
-    def samples(self, by: str, keys: list[str], whole: bool) -> tuple[F64, F64, F64]:
+    def samples(self, by: str, keys: list[str], whole: bool, *, mean: bool = False) -> tuple[F64, F64, F64]:
         """`ns[sample, key, part]`, `n[sample, key]` and the length of each sample's step.
 
-        A sample is a step; with `whole`, the median step of a run.
+        A sample is a step; with `whole`, the median step of a run, or its mean one: over whole periods of its steps.
         """
         ns, n, total = [], [], []
         for run in self.runs:
@@ -54,7 +54,7 @@ class Side:
             counts = np.concatenate([table.n, np.zeros((len(table.n), 1))], axis=1)[:, pick]
             step = run.step_ns
             if whole:
-                weights = median_weights(step)
+                weights = mean_weights(step) if mean else median_weights(step)
                 padded = np.tensordot(weights, padded, 1)[None]
                 counts, step = counts.mean(axis=0)[None], np.array([weights @ step])
             ns.append(padded)

@@ -13,7 +13,7 @@ Verdict = Literal["faster", "slower", "no difference", "cannot tell"]
 
 @dataclass(frozen=True)
 class Step:
-    """The median step of both sides, the interval of their difference, and how many samples each rests on."""
+    """The step of both sides, median and mean, the intervals of their differences, and how many samples there are."""
 
     base_ns: int
     new_ns: int
@@ -22,32 +22,57 @@ class Step:
     base_n: int
     new_n: int
     unit: str
+    #: The mean step of both sides, and the interval of their difference.
+    base_mean_ns: int = 0
+    new_mean_ns: int = 0
+    mean_low: float | None = None
+    mean_high: float | None = None
+    #: How steps differ, where ones of very different lengths recur: then means are what counts.
+    uneven: str = ""
+
+    @property
+    def judged(self) -> tuple[int, int, float | None, float | None]:
+        """What the verdict rests on: base, new, and the interval of their difference."""
+        if self.uneven:
+            return self.base_mean_ns, self.new_mean_ns, self.mean_low, self.mean_high
+        return self.base_ns, self.new_ns, self.low, self.high
 
     @property
     def delta_ns(self) -> int:
-        return self.new_ns - self.base_ns
+        return self.judged[1] - self.judged[0]
 
     def pct(self, ns: float | None) -> float | None:
         """As a share of the base's step."""
-        return None if ns is None or not self.base_ns else 100.0 * ns / self.base_ns
+        return _share(ns, self.judged[0])
 
     def summary(self) -> dict[str, Any]:
         return {
             "base_ns": self.base_ns,
             "new_ns": self.new_ns,
-            "diff_ns": self.delta_ns,
-            "change_pct": self.pct(self.delta_ns),
-            "low_change_pct": self.pct(self.low),
-            "high_change_pct": self.pct(self.high),
+            "diff_ns": self.new_ns - self.base_ns,
+            "change_pct": _share(self.new_ns - self.base_ns, self.base_ns),
+            "low_change_pct": _share(self.low, self.base_ns),
+            "high_change_pct": _share(self.high, self.base_ns),
             "samples": f"{self.unit}s",
             "base_n": self.base_n,
             "new_n": self.new_n,
+            "base_mean_ns": self.base_mean_ns,
+            "new_mean_ns": self.new_mean_ns,
+            "mean_change_pct": _share(self.new_mean_ns - self.base_mean_ns, self.base_mean_ns),
+            "low_mean_change_pct": _share(self.mean_low, self.base_mean_ns),
+            "high_mean_change_pct": _share(self.mean_high, self.base_mean_ns),
+            "judged_by": "mean" if self.uneven else "median",
         }
+
+
+def _share(ns: float | None, whole: int) -> float | None:
+    """Per cent; nothing shrinks by more than all of it, whatever rounding makes of that."""
+    return None if ns is None or not whole else max(100.0 * ns / whole, -100.0)
 
 
 def verdict(step: Step, margin: float) -> Verdict:
     """A difference only outside the noise; none only where one beyond `margin` percent would have been seen."""
-    low, high = step.pct(step.low), step.pct(step.high)
+    low, high = map(step.pct, step.judged[2:])
     if low is None or high is None:
         return "cannot tell"
     if low > 0 or high < 0:
@@ -59,8 +84,9 @@ def statement(
     said: Verdict, step: Step, parts: list[dict[str, Any]], differ: list[Difference], condition: str, margin: float
 ) -> str:
     """One sentence with figure, window and condition."""
-    change, low, high = step.pct(step.delta_ns), step.pct(step.low), step.pct(step.high)
-    times = f"{about(step.base_ns, 4)} to {about(step.new_ns, 4)}"
+    before, after, least, most = step.judged
+    change, low, high = map(step.pct, (after - before, least, most))
+    times = f"{about(before, 4)} to {about(after, 4)}{' in the mean' * bool(step.uneven)}"
     n = (
         f"{step.base_n} {step.unit}s a side"
         if step.base_n == step.new_n
@@ -81,7 +107,8 @@ def statement(
             f"cannot tell: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n}), and the noise is more "
             f"than the margin of {margin:g} %"
         )
-    return f"{what}; {condition}{besides}"
+    uneven = f"; {step.uneven}" if step.uneven else ""
+    return f"{what}{uneven}; {condition}{besides}"
 
 
 def _what(step: Step) -> str:
@@ -91,12 +118,13 @@ def _what(step: Step) -> str:
 def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
     """The part that moved most in the direction of the step, and what went against it."""
     sign = 1 if step.delta_ns > 0 else -1
-    most = max(parts, key=lambda r: sign * r["diff_ns"])
-    told = f"{most['part']} ({signed(most['diff_ns'])}"
-    against = min(parts, key=lambda r: sign * r["diff_ns"])
-    if -sign * against["diff_ns"] < 0.1 * abs(step.delta_ns):
+    diff = "mean_diff_ns" if step.uneven else "diff_ns"
+    most = max(parts, key=lambda r: sign * r[diff])
+    told = f"{most['part']} ({signed(most[diff])}"
+    against = min(parts, key=lambda r: sign * r[diff])
+    if -sign * against[diff] < 0.1 * abs(step.delta_ns):
         return f"most of it {told} of {signed(step.delta_ns)})"
-    return f"by {told}, against {against['part']} {signed(against['diff_ns'])})"
+    return f"by {told}, against {against['part']} {signed(against[diff])})"
 
 
 def _moved(step: Step, parts: list[dict[str, Any]]) -> str:

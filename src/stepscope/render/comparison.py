@@ -14,7 +14,14 @@ _HIDDEN: dict[str, tuple[str, ...]] = {
 }
 
 
+#: Of medians and means, those that the verdict does not rest on; the others have all that is said of them.
+_MEANS = ("base_mean_ns", "new_mean_ns", "mean_diff_ns", "mean_low_ns", "mean_high_ns")
+_MEDIANS = ("base_ns", "new_ns", "diff_ns", "change_pct", "step_pct", "low_ns", "high_ns")
+
+
 def narrowed(result: Result) -> Result:
-    """The result with the columns that fit."""
+    """The result with the columns that fit: medians, or means where steps are judged by those."""
     hidden = next((found for mark, found in _HIDDEN.items() if mark in result.rows.columns), ())
-    return replace(result, rows=result.rows.drop(hidden))
+    by_mean = result.command == "compare" and result.summary.get("step", {}).get("judged_by") == "mean"
+    other = _MEDIANS if by_mean else _MEANS
+    return replace(result, rows=result.rows.drop([c for c in {*hidden, *other} if c in result.rows.columns]))

@@ -1,0 +1,161 @@
+"""The rows of a comparison: by part, stage, rank, family or kernel, in nanoseconds that sum to the step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stepscope.compare.run import PARTS, By
+from stepscope.compare.side import Side
+from stepscope.compare.verdict import Step
+from stepscope.errors import BadInput
+from stepscope.intervals.arrays import F64, I64
+from stepscope.statistics import RUNS, Change, Design, mean_change, median_change, median_weights
+
+#: Tables whose rows are many: the largest changes are shown, the others summed.
+LONG = ("family", "kernel")
+#: What sums over rows.
+_SUMS = ("base_ns", "new_ns", "diff_ns", "base_mean_ns", "new_mean_ns", "mean_diff_ns", "base_n", "new_n")
+
+
+def rows_of(by: By, base: Side, new: Side, step: Step, design: Design) -> list[dict[str, Any]]:
+    """One row per key, in order of the sides' own tables; integers that sum to the step."""
+    table = "part" if by == "part" else by
+    keys = list(dict.fromkeys([*base.keys(table), *new.keys(table)]))
+    if by == "rank":
+        keys.sort(key=int)
+    (a, a_n, a_total), (b, b_n, b_total) = (side.samples(table, keys, design is RUNS) for side in (base, new))
+    if by == "part":  # the parts are the keys
+        a, b, keys = a.transpose(0, 2, 1), b.transpose(0, 2, 1), list(PARTS)
+        a_n = b_n = np.zeros((1, len(keys)))
+    lengths = [side.sum(axis=2) for side in (a, b)]
+    count = a.shape[2]
+    split = [median_weights(total) @ side.reshape(len(side), -1) for side, total in ((a, a_total), (b, b_total))]
+    change = median_change(lengths[0], lengths[1], a_total, b_total, design, len(keys))
+    means = _means(by, table, base, new, design)
+    wholes = (step.base_mean_ns, step.new_mean_ns)
+    averages = [
+        np.round(values).astype(np.int64) if by == "rank" else _exact(values, whole)
+        for values, whole in zip((means.base, means.new), wholes, strict=True)
+    ]
+    if by == "rank":
+        whole_ns = [[round(float(v)) for v in side.reshape(-1, count).sum(axis=1)] for side in split]
+        exact = [
+            np.array([_exact(row, total) for row, total in zip(side.reshape(-1, count), totals, strict=True)])
+            for side, totals in zip(split, whole_ns, strict=True)
+        ]
+    else:
+        exact = [
+            _exact(side, total).reshape(-1, count)
+            for side, total in zip(split, (step.base_ns, step.new_ns), strict=True)
+        ]
+    table_rows = [_row(by, key, i, exact, change, (a_n, b_n), step, base, new) for i, key in enumerate(keys)]
+    for i, row in enumerate(table_rows):
+        _add_means(
+            row, [int(values[i]) for values in averages], _ends(means, i, int(averages[0][i])), bool(step.uneven)
+        )
+    return table_rows
+
+
+def _means(by: By, table: str, base: Side, new: Side, design: Design) -> Change:
+    """The change of the mean step's rows."""
+    keys = list(dict.fromkeys([*base.keys(table), *new.keys(table)]))
+    if by == "rank":
+        keys.sort(key=int)
+    (a, _, a_total), (b, _, b_total) = (side.samples(table, keys, design is RUNS, mean=True) for side in (base, new))
+    axis = 1 if by == "part" else 2
+    a, b = a.sum(axis=axis), b.sum(axis=axis)
+    return mean_change(a, b, a_total, b_total, design, a.shape[1])
+
+
+def _ends(change: Change, i: int, base: int) -> tuple[int | None, int | None]:
+    """The interval of a row, in whole nanoseconds; it ends where nothing is left."""
+    low, high = (None if v is None else round(float(v[i])) for v in (change.low, change.high))
+    return None if low is None else max(low, -base), high
+
+
+def _add_means(row: dict[str, Any], means: list[int], ends: tuple[int | None, int | None], judged: bool) -> None:
+    """The means beside the medians; where steps are judged by means, so are rows."""
+    row |= {
+        "base_mean_ns": means[0],
+        "new_mean_ns": means[1],
+        "mean_diff_ns": means[1] - means[0],
+        "mean_low_ns": ends[0],
+        "mean_high_ns": ends[1],
+    }
+    if judged and row["verdict"] not in ("new", "gone"):
+        row["verdict"] = _word(means[0], means[1], *ends)
+
+
+def _row(
+    by: By,
+    key: str,
+    i: int,
+    exact: list[I64],
+    change: Change,
+    counts: tuple[F64, F64],
+    step: Step,
+    base: Side,
+    new: Side,
+) -> dict[str, Any]:
+    before, after = (int(side[i].sum()) for side in exact)
+    low, high = _ends(change, i, before)
+    there = [bool(side[:, i].any()) for side in counts]
+    came = ("new" if there[1] else "gone") if by in LONG and there[0] != there[1] else None
+    n = [float(np.median(side[:, i])) for side in counts]
+    row: dict[str, Any] = {
+        ("name" if by == "kernel" else by): int(key) if by == "rank" else key,
+        "base_ns": before,
+        "new_ns": after,
+        "diff_ns": after - before,
+        "change_pct": 100.0 * (after - before) / before if before else None,
+        "step_pct": 100.0 * (after - before) / step.base_ns if step.base_ns else None,
+        "low_ns": low,
+        "high_ns": high,
+        "verdict": came or _word(before, after, low, high),
+    }
+    if by in ("stage", "rank"):
+        row |= {f"{p.partition('_')[0]}_diff_ns": int(exact[1][i, k] - exact[0][i, k]) for k, p in enumerate(PARTS)}
+    if by in LONG:
+        row |= {"base_n": n[0], "new_n": n[1]}
+    if by == "kernel":
+        row["family"] = next((f for s in (base, new) for r in s.runs if (f := r.families.get(key))), None)
+    return row
+
+
+def _word(before: int, after: int, low: int | None, high: int | None) -> str | None:
+    """What became of a row; null where the samples are too few to say."""
+    if low is None or high is None or before == after == 0:
+        return None
+    if low > 0 or high < 0:
+        return "longer" if after > before else "shorter"
+    return "within noise"
+
+
+def _exact(values: F64, total: int) -> I64:
+    """Whole nanoseconds that sum to `total`: what rounding loses goes to the largest remainders."""
+    down = np.floor(values).astype(np.int64)
+    missing = total - int(down.sum())
+    order = np.argsort(-(values - down), kind="stable")
+    if 0 < missing <= len(order):
+        down[order[:missing]] += 1
+    elif missing:  # only where sums of floats themselves are off by a nanosecond
+        down[int(np.argmax(values))] += missing
+    return down
+
+
+def cut(by: str, table: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+    """The largest changes first; the others as one row, so that the rows still sum to the step."""
+    if top < 0:
+        raise BadInput(f"--top {top}", "give how many rows to show; 0 for all")
+    ordered = sorted(table, key=lambda r: (-abs(r["diff_ns"]), r["name" if by == "kernel" else by]))
+    if not top or len(ordered) <= top:
+        return ordered
+    kept, rest = ordered[:top], ordered[top:]
+    sums = {c: sum(r[c] for r in rest) for c in _SUMS}
+    steps = [r["step_pct"] for r in rest if r["step_pct"] is not None]
+    others: dict[str, Any] = dict.fromkeys(table[0])
+    others |= {("name" if by == "kernel" else by): f"({len(rest)} others)", **sums, "step_pct": sum(steps)}
+    others["change_pct"] = 100.0 * sums["diff_ns"] / sums["base_ns"] if sums["base_ns"] else None
+    return [*kept, others]
