@@ -17,18 +17,20 @@ MS = 1_000_000
 
 
 def run(lengths, compute=0.8):
-    """A run of steps of these lengths (ms): compute for a share of each, then nothing."""
+    """A run of steps of these lengths (ms), after one that does not count: nothing, then compute for most of each."""
     ops, calls, ranges, t = [], [], [], 0
-    for k, ms in enumerate([*lengths, 1], 1):
-        ops.append(op(t + 10, t + 10 + int(ms * MS * compute), call=k))
+    for k, ms in enumerate([1, *lengths], 1):
+        end = t + int(ms * MS)
+        ops.append(op(end - int(ms * MS * compute), end, call=k))
         calls.append(call(t + 2, t + 4, k))
         ranges.append(nvtx(t, t + 8, f"step {k}"))
-        t += int(ms * MS)
+        t = end
+    calls.append(call(t - 1, t + 1, name="cudaDeviceSynchronize"))
     return make(ops=ops, calls=calls, ranges=ranges)
 
 
 def side(*runs):
-    return Given(list(runs)).side(StepSpec())
+    return Given(list(runs)).side(StepSpec(warmup=1))
 
 
 def alternating(n, seed, factor=1.0, first=0):
