@@ -21,7 +21,7 @@ def test_json_follows_the_contract(stepscope, command):
     assert list(answer) == ["schema", "command", "profile", "window", "rows", "summary", "notes", "note_details"]
     assert (answer["schema"], answer["command"]) == ("stepscope/1", command)
     source = {"file": "fake.sqlite", "format": "nsys-sqlite", "tool": "2025.3.1", "schema": "3.20.3"}
-    assert answer["profile"] == {"sources": [source], "ranks": 2}
+    assert answer["profile"] == {"sources": [source], "ranks": 2, "world": None}
     assert answer["notes"][0] == "the recording began late"
     for row in answer["rows"]:
         assert all(isinstance(v, int | None) for k, v in row.items() if k.endswith(("_ns", "_bytes")))

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepscope import api
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
-from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign, ranks_text, some_ranks
+from stepscope.model.heading import source_line
+from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign, ranks_text, some_ranks, world_summary
+from stepscope.model.result import Result
 from stepscope.model.schema import PROCESSES
 from stepscope.model.source import Chunk, Quality, SourceInfo
 
@@ -190,3 +193,52 @@ def test_every_process_gets_one_rank_and_keeps_its_own(files: list[list[int | No
         assert own is None or own == row["rank"]
         assert (own is None) == (row["rank_from"] == INFERRED)
     assert bool(notes) == any(r is None for file in files for r in file)
+
+
+def _said(rank: int, world: int | None, rank_from: str = "distributedInfo") -> dict[str, Any]:
+    return known(rank, rank_from=rank_from, world_size=world)
+
+
+def test_files_of_different_worlds_are_not_one_job() -> None:
+    with pytest.raises(BadInput) as refused:
+        assign([Processes("a.json", _said(3, 8)), Processes("b.json", _said(1, 2))])
+    assert str(refused.value) == (
+        "a.json is of a job of 8 ranks, b.json of one of 2; "
+        "give the files of one job; to compare two: stepscope compare a.json --to b.json"
+    )
+    one_job = [Processes("a.json", _said(0, 8)), Processes("b.json", _said(1, 8)), Processes("c.json", _said(2, None))]
+    assert assign(one_job)[0]["rank"].to_list() == [0, 1, 2]
+
+
+def test_the_widest_communicator_beside_a_label_is_no_world() -> None:
+    files = [Processes("a.sqlite", _said(0, 8, "setup label")), Processes("b.sqlite", _said(1, 4, "setup label"))]
+    with pytest.raises(BadInput, match="of a job of 8 ranks"):
+        assign(files)
+    for file in files:
+        file.info = SourceInfo(str(file.path), "nsys-sqlite")
+    assert assign(files)[0]["rank"].to_list() == [0, 1]
+
+
+def test_missing_ranks_are_told_where_the_world_is_known() -> None:
+    ranks, _ = assign([Processes("a.json", _said(0, 6)), Processes("b.json", _said(4, 6))])
+    assert world_summary(ranks) == {"world": 6, "ranks_missing": "1-3,5"}
+    ranks, _ = assign([Processes("a.json", _said(n, 2)) for n in (0,)] + [Processes("b.json", _said(1, 2))])
+    assert world_summary(ranks) == {"world": 2}
+    ranks, _ = assign([Processes("a.json", _said(3, None))])
+    assert world_summary(ranks) == {}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "world", "line"),
+    [(2, 128, "2 of 128 ranks"), (1, 2, "1 of 2 ranks"), (1, None, "1 rank"), (2, 2, "2 ranks")],
+)
+def test_the_heading_says_how_many_of_the_ranks_are_there(ranks: int, world: int | None, line: str) -> None:
+    assert source_line(Result(pl.DataFrame(), ranks=ranks, world=world)) == line
+
+
+def test_real_files_of_two_jobs_are_refused(shared: Path) -> None:
+    files = [shared / f"traces/public/hta_diff_{which}.json.gz" for which in ("control", "test")]
+    with pytest.raises(BadInput, match=r"control\.json\.gz is of a job of 8 ranks, .*test\.json\.gz of one of 2"):
+        api.open(*files, cache=False)
+    two = api.open(shared / "traces/public/world128.rank*.json.gz", cache=False).info()
+    assert (two.world, two.summary["ranks_missing"]) == (128, "2-127")

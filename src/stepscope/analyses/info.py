@@ -14,6 +14,7 @@ from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import world_summary
 from stepscope.model.result import Col, Result
 from stepscope.model.schema import TABLES
 from stepscope.model.units import about
@@ -57,6 +58,7 @@ def info(profile: Profile) -> Result:
     missing = [t for t in TABLES if not profile.has(t)]
     summary = {
         "ranks": table.height,
+        **world_summary(profile.ranks),
         "hosts": table["host"].n_unique(),
         "tables": [t for t in TABLES if t not in missing],
         "missing": missing,

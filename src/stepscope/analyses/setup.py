@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.model.labels import Setup, parse_setup
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-from stepscope.model.ranks import INFERRED
+from stepscope.model.ranks import INFERRED, world_summary
 from stepscope.model.result import Col, Result
 
 #: Axes of the label's documented form come first and are always there; others follow as they occur.
@@ -32,6 +32,7 @@ COLUMNS = (
     Col("mbs", "micro-batch size"),
     Col("seq", "sequence length"),
     Col("inferred", "true where nothing in the trace states the rank"),
+    Col("world_size", "ranks of the job, where the trace says"),
 )
 
 
@@ -54,6 +55,7 @@ def setup(profile: Profile) -> Result:
         "setup",
         *columns,
         (pl.col("rank_from") == INFERRED).alias("inferred"),
+        pl.col("world_size").cast(pl.Int64),
     ).with_columns(pl.col(k).cast(pl.Int64, strict=False) for k in ("mbs", "seq"))
     notes = []
     unlabelled = profile.ranks.filter(pl.col("setup").is_null())
@@ -66,7 +68,11 @@ def setup(profile: Profile) -> Result:
             )
         )
     how = profile.ranks.group_by("rank_from").len().sort("rank_from")
-    return Result(table, summary={"rank_from": dict(how.iter_rows())}, notes=notes)
+    summary = {
+        "rank_from": dict(how.iter_rows()),
+        **world_summary(profile.ranks),
+    }
+    return Result(table, summary=summary, notes=notes)
 
 
 def _coordinate(label: Setup | None, axis: str, part: int) -> int | None:

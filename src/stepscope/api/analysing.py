@@ -19,6 +19,7 @@ from stepscope.api.options import (
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model import profile as model
 from stepscope.model.note import folded
+from stepscope.model.ranks import world_of
 from stepscope.model.result import Result
 
 
@@ -68,7 +69,7 @@ def _finished(result: Result, name: str, profile: model.Profile | None, top: int
         return result
     used = set(profile.ranks["source"].to_list())
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
-    result.ranks = profile.ranks.height
+    result.ranks, result.world = profile.ranks.height, world_of(profile.ranks)
     read = profile.notes if name == "info" else folded(profile.notes)
     result.notes = list(dict.fromkeys([*read, *result.notes]))
     return result

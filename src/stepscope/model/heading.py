@@ -19,12 +19,13 @@ _MOST_LABEL = 120
 
 
 def source_line(result: Result) -> str:
-    """`node0.sqlite (nsys-sqlite 2025.3.1), 4 ranks`."""
+    """`node0.sqlite (nsys-sqlite 2025.3.1), 4 ranks`; `2 of 128 ranks` where some are missing."""
     by_format: dict[str, list[str]] = {}
     for s in result.sources:
         by_format.setdefault(" ".join(filter(None, (s.format, s.tool))), []).append(PurePath(s.file).name)
     files = [f"{f[0] if len(f) == 1 else f'{len(f)} files'} ({kind})" for kind, f in by_format.items()]
-    ranks = [f"{result.ranks} rank{'s' * (result.ranks != 1)}"] if result.ranks else []
+    of = f" of {result.world}" if result.world is not None and result.world > result.ranks else ""
+    ranks = [f"{result.ranks}{of} rank{'s' * (result.ranks != 1 or bool(of))}"] if result.ranks else []
     return ", ".join([*files, *ranks])
 
 

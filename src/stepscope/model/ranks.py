@@ -63,6 +63,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
             )
         )
     table = pl.concat(frames).select(list(RANKS)).cast(RANKS)  # type: ignore[arg-type]
+    _refuse_strangers(table, sources)
     _refuse_twins(table, sources)
     unknown = table.filter(pl.col("rank").is_null()).height
     notes = []
@@ -77,6 +78,19 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
         )
     notes += _sharing(table)
     return table.sort("rank"), notes
+
+
+def world_of(ranks: pl.DataFrame) -> int | None:
+    """How many ranks the job has, where the sources say."""
+    stated = ranks["world_size"].drop_nulls()
+    return int(max(stated.max(), ranks.height)) if len(stated) else None  # type: ignore[type-var,arg-type]
+
+
+def world_summary(ranks: pl.DataFrame) -> dict[str, int | str]:
+    """`world`, and `ranks_missing` where not all of them are there; nothing where no source says."""
+    world = world_of(ranks)
+    missing = ranks_text(set(range(world or 0)) - set(ranks["rank"].to_list()))
+    return ({"world": world} if world else {}) | ({"ranks_missing": missing} if missing else {})
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -99,6 +113,27 @@ def some_ranks(ranks: Iterable[int]) -> str:
 def _rank_in_name(path: Path) -> int | None:
     numbers = _IN_FILE_NAME.findall(path.name)
     return int(numbers[-1]) if numbers else None
+
+
+def _refuse_strangers(table: pl.DataFrame, sources: Sequence[Source]) -> None:
+    """Files of jobs that had different numbers of ranks.
+
+    An nsys export knows only the widest communicator that it saw made: beside a setup label, that is no world.
+    """
+    nsys = [index for index, source in enumerate(sources) if source.info.format.startswith("nsys")]
+    guessed = pl.col("source").is_in(nsys) & (pl.col("rank_from") == "setup label")
+    stated = table.filter(~guessed.fill_null(False)).drop_nulls("world_size").sort("source", "pid")
+    worlds = stated.unique("world_size", keep="first", maintain_order=True)
+    worlds = worlds.unique("source", keep="first", maintain_order=True)
+    if worlds.height < 2:
+        return
+    (first, a), (second, b) = (
+        (size, sources[at].path) for size, at in worlds.select("world_size", "source").head(2).iter_rows()
+    )
+    raise BadInput(
+        f"{a} is of a job of {first} rank{'s' * (first != 1)}, {b} of one of {second}",
+        f"give the files of one job; to compare two: stepscope compare {a} --to {b}",
+    )
 
 
 def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:

@@ -42,6 +42,8 @@ class Result:
     command: str = ""
     sources: list[SourceInfo] = field(default_factory=list)
     ranks: int = 0
+    #: ranks of the job, where the sources say
+    world: int | None = None
     ranked_by: str | None = None
     #: What the user asked for: how many rows, 0 for all; and how many that left out.
     top: int | None = None

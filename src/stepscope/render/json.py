@@ -21,6 +21,7 @@ def to_json(result: Result) -> bytes:
                 {"file": s.file, "format": s.format, "tool": s.tool, "schema": s.schema} for s in result.sources
             ],
             "ranks": result.ranks,
+            "world": result.world,
         },
         "window": result.window,
         "rows": result.rows.to_dicts(),
