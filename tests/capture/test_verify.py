@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fake import call, make, op
 from stepscope.capture import manifest
 from stepscope.cli.main import run
+from stepscope.derive.rank.data import ranks_of
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
+from stepscope.verify import whole
 
 
 def verified(capsys, *arguments: str) -> tuple[int, dict[str, dict[str, str]], str]:
@@ -114,3 +117,21 @@ def test_records_that_cannot_be(healthy, capsys, tmp_path):
     status, checks, said = verified(capsys, str(file))
     assert status == 1 and checks["records"]["status"] == "failed"
     assert "rows whose end is before the start" in checks["records"]["found"] and "records: ops: left out" in said
+
+
+def test_launches_that_a_graph_keeps_are_not_lost(shared, capsys):
+    """Made by hand: ten launches with an op, five within a capture of a graph, by another thread too; one is lost."""
+
+    def status(*calls: dict[str, object]) -> tuple[str, str]:
+        ops = [op(100 + k, 101 + k, call=k) for k in range(1, 11)]
+        launches = [call(k, k + 1, k) for k in range(1, 11)]
+        check = whole.launches(list(ranks_of(make(ops=ops, calls=[*launches, *calls]))))
+        return check.status, check.found
+
+    begin, end = call(20, 21, 91, "cudaStreamBeginCapture"), call(40, 41, 92, "cudaStreamEndCapture")
+    kept = [call(22 + k, 23 + k, 50 + k, tid=1 + k % 2) for k in range(5)]
+    assert status(begin, *kept, end) == ("ok", "all of 10 launches have their op")
+    assert status(begin, *kept, end, call(60, 61, 70)) == ("failed", "1 of 11 launches have no op")
+    assert status(*kept) == ("failed", "5 of 15 launches have no op")
+    _, checks, _ = verified(capsys, str(shared / "traces/public/tl_xdit_flux_capture.json.gz"))
+    assert checks["nothing dropped"]["status"] == "ok"
