@@ -31,7 +31,7 @@ def profile():
 
 
 def test_people_see_ten_and_programs_all(profile):
-    result = api.analyse(profile, "idle", index=0)
+    result = api.analyse(profile, "idle", whole=True)
     assert result.rows["gap_ns"].to_list() == GAPS
     text = render(result, "table").decode()
     shown = [line for line in text.splitlines() if "queue" in line and "kernel_" in line]
@@ -45,15 +45,15 @@ def test_people_see_ten_and_programs_all(profile):
 
 
 def test_whoever_says_how_many_gets_so_many_in_every_format(profile):
-    three = api.analyse(profile, "idle", index=0, top=3)
+    three = api.analyse(profile, "idle", whole=True, top=3)
     assert three.rows["gap_ns"].to_list() == sorted(GAPS, reverse=True)[:3]
     assert len(json.loads(render(three, "json"))["rows"]) == 3
     assert "… and 37 more" in render(three, "table").decode()
-    everything = api.analyse(profile, "idle", index=0, top=0)
+    everything = api.analyse(profile, "idle", whole=True, top=0)
     text = render(everything, "table").decode()
     assert sum("kernel_" in line for line in text.splitlines()) == 40 and "more (" not in text
     with pytest.raises(BadInput, match="--top -1"):
-        api.analyse(profile, "idle", index=0, top=-1)
+        api.analyse(profile, "idle", whole=True, top=-1)
 
 
 def test_steps_paths_and_trees_keep_their_order():
