@@ -130,7 +130,7 @@ def test_products_without_tensor_cores() -> None:
     ops, calls = loop(20, 30, name="ampere_sgemm_128x64_tn")
     row = found(diagnose(ops=ops, calls=calls, ranges=steps(700)))["no-tensor-cores"]
     assert row["recoverable_ns"] == pytest.approx(20 * 15 * US, rel=0.02)  # no GPU is named: twice as fast
-    assert row["confidence"] == "medium"
+    assert row["recoverable_low_ns"] < row["recoverable_ns"] < row["recoverable_high_ns"]  # nobody knows how fast
     for other in ("nvjet_sm90_tst_128x64", "ampere_dgemm_64x64_nn", "void gemv2T_kernel_val<float>"):
         ops, calls = loop(20, 30, name=other)
         assert "no-tensor-cores" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700)))

@@ -1,9 +1,10 @@
 """`make promises`: what `diagnose` promised for a fault, and what taking the fault away gave.
 
-python tests/promises [quick|full] [real|simulated] [--jobs N]
+python tests/promises [quick|full] [real|simulated] [--write] [--jobs N]
 
-`quick` takes a part of the simulated jobs and prints the page (about three minutes on two cores); `full` takes all and
-writes docs/promises.md. All pairs go into .promises/pairs.json too. What needs ../shared is left out where it is not.
+`quick` takes a part of the simulated jobs and prints the page (about five minutes on two cores); `full` takes all and
+writes docs/promises.md and src/stepscope/findings/calibration.toml, as `--write` does with a part. All pairs go into
+.promises/pairs.json too. What needs ../shared is left out where it is not, and nothing is written then.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -19,9 +21,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # workers share the cores
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from promises import page, real, simulated
+from promises import calibrate, page, real, simulated
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".promises"
@@ -31,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scale", nargs="?", default="quick", choices=("quick", "full"))
     parser.add_argument("which", nargs="?", default="all", choices=("all", "real", "simulated"))
+    parser.add_argument("--write", action="store_true", help="write the page and the widths at any scale")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     began = time.monotonic()
@@ -51,9 +55,10 @@ def main() -> int:
     text = page.page(pairs, healthy, made, twins, args.scale)
     KEPT.mkdir(exist_ok=True)
     (KEPT / "pairs.json").write_text(json.dumps([p.as_dict() for p in (*pairs, *made)], indent=1), "utf-8")
-    if args.scale == "full" and args.which == "all":
+    if (args.write or args.scale == "full") and pairs and made and real.SHARED.is_dir():
         (ROOT / "docs" / "promises.md").write_text(text, "utf-8")
-        print("docs/promises.md written")
+        calibrate.FILE.write_text(calibrate.text(calibrate.widths(pairs, made)), "utf-8")
+        print("docs/promises.md and calibration.toml written")
     else:
         print(text)
     print(f"{len(pairs)} real pairs, {len(made)} simulated, {time.monotonic() - began:.0f} s", file=sys.stderr)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from promises.calibrate import held
 from promises.pair import MATERIAL, MISSED, Figures, Healthy, Pair, Said, figures
 
 HERE = Path(__file__).parent
@@ -24,7 +26,8 @@ is what it said of jobs with a known fault, beside what taking that fault away r
    which is what a user gets. *Profiled*: the difference of two captures by the same tool, where nothing else is known.
 4. ± is the standard error of the truth; without it, each side is a single run.
 5. The error is (promise − truth) ÷ truth: −100 % where the fault was not named, positive where too much was promised.
-6. *Inside*: the truth lies in the finding's 90 % interval (`recoverable_low_ns` to `recoverable_high_ns`).
+6. *Inside*: the truth lies in the finding's 90 % interval, `recoverable_low_ns` to `recoverable_high_ns`. Its width is
+   from these pairs (`findings/calibration.toml`): a real pair is judged by the width that all *other* jobs give.
 7. *First*: the fault's finding comes first, on the right ranks. Asked for only where the fault costs
    {100 * MATERIAL:g} % of the step or more, and more than anything that is wrong with the twin.
 8. Simulated jobs (`stepscope simulate`) are run again without the fault, with the same seed: their truth is exact.
@@ -37,6 +40,8 @@ is what it said of jobs with a known fault, beside what taking that fault away r
 def page(
     pairs: Sequence[Pair], healthy: Sequence[Healthy], made: Sequence[Pair], twins: Sequence[Healthy], scale: str
 ) -> str:
+    inside = held(list(pairs), list(made))
+    pairs = [replace(p, inside_others=inside.get(i)) for i, p in enumerate(pairs)]
     parts = [METHOD, _verdict(pairs, made, healthy, twins, scale)]
     if pairs:
         parts += [_real(pairs), _misses(pairs)]

@@ -61,6 +61,8 @@ class Pair:
     profiled_ns: float | None = None
     #: the step with the fault without a profiler; `step_ns` is what `diagnose` looked at
     real_step_ns: float | None = None
+    #: whether the interval that all other jobs give holds the truth; None where that was not asked
+    inside_others: bool | None = None
 
     @property
     def first(self) -> Said | None:
@@ -104,6 +106,8 @@ class Pair:
     def inside(self) -> bool | None:
         """Whether the interval holds the truth; None where no interval is stated."""
         p = self.promise
+        if self.inside_others is not None:
+            return self.inside_others
         if p is None or p.low_ns is None or p.high_ns is None:
             return None
         return p.low_ns <= self.truth_ns <= p.high_ns

@@ -28,6 +28,8 @@ def finding(**changed: Any) -> dict[str, Any]:
         "command": "stepscope stragglers PROFILE",
         "stage": None,
         "where": [{"rank": 0, "start_ns": 10, "end_ns": 20, "stream": 7}],
+        "recoverable_low_ns": 900,
+        "recoverable_high_ns": 1100,
     }
     return row | changed
 

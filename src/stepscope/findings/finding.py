@@ -28,8 +28,9 @@ class Place:
 class Finding:
     """Something that costs time, with what it rests on. `recoverable_ns` is per step, and never more than `rests_on`.
 
-    Confidence is `high` where the recorded dependencies, replayed without the fault, give the time back; `medium` where
-    a part of the reasoning is a comparison with what is usual; `low` where the figure is an upper bound only.
+    A detector's `confidence` says what its figure rests on: `high` where the recorded dependencies, replayed without
+    the fault, give the time back; `medium` where a part of the reasoning is a comparison with what is usual; `low`
+    where the figure is an upper bound only. What a reader gets is the width of the interval (`calibration.py`).
     """
 
     id: str
@@ -43,6 +44,9 @@ class Finding:
     ranks: tuple[int, ...] = ()
     stage: str | None = None
     where: tuple[Place, ...] = field(default=())
+    #: the interval of `recoverable_ns`, 90 %; a detector states it only where it knows better than `calibration.toml`
+    low_ns: int | None = None
+    high_ns: int | None = None
     #: it qualifies all other findings: first, and shown however little it could give back
     warns: bool = False
     #: ranks or links that stand out beside others, as `stragglers` names them: listed where asked for all (--least 0),

@@ -32,12 +32,25 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
 
 
 def _finding(number: int, row: dict[str, Any], width: int, pen: Pen) -> list[str]:
-    share = f"{about(row['recoverable_ns'])} of the step ({row['share_pct']:.1f} %), confidence {row['confidence']}"
+    share = f"{_with_interval(row)}, {row['share_pct']:.1f} % of the step"
     title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
-    out = [pen.bold(title), *(pen.bold(line) for line in more), f"   could give back {share}  [{row['id']}]"]
+    out = [
+        pen.bold(title),
+        *(pen.bold(line) for line in more),
+        f"   could give back {share}; confidence {row['confidence']}  [{row['id']}]",
+    ]
     for label, key in (("", "evidence"), ("try: ", "try_next"), ("see: ", "command")):
         out += ["   " + line for line in wrapped(f"{label}{row[key]}", width - 3, indent=len(label))]
     return out
+
+
+def _with_interval(row: dict[str, Any]) -> str:
+    """`49 ms (42 to 58)`; units of the ends where they differ."""
+    told, low, high = (about(row[f"recoverable_{end}ns"]) for end in ("", "low_", "high_"))
+    unit = " " + told.rpartition(" ")[2]
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return f"{told} ({low} to {high})"
 
 
 def _by_reason(skipped: list[dict[str, str]]) -> list[str]:

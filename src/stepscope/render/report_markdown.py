@@ -73,7 +73,7 @@ def _findings(part: Part) -> list[str]:
                 str(i + 1),
                 f"{text(r['title'])} ({code(r['id'])})",
                 text(r["ranks"] or "all"),
-                f"{_ns(r['recoverable_ns'])} ({show('x_pct', r['share_pct'])})",
+                f"{_ns(r['recoverable_ns'])} ({show('x_pct', r['share_pct'])}), {_between(r)}",
                 text(r["confidence"]),
                 text(r["evidence"]),
                 text(r["try_next"]),
@@ -128,6 +128,10 @@ def _more(count: int, part: Part) -> list[str]:
 
 def _windows(part: Part) -> list[str]:
     return [*(f"window: {text(line)}  " for line in part.windows), ""] if part.windows else []
+
+
+def _between(finding: dict[str, Any]) -> str:
+    return f"{_ns(finding['recoverable_low_ns'])} to {_ns(finding['recoverable_high_ns'])}"
 
 
 def _ns(value: int | None) -> str:

@@ -75,6 +75,7 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
     host, ops = products[worst]
+    least, most = interval(case)
     by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
     by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
     top = short_range(short_names(host.profile.names.gather(by_name["name"][:1]))[0])
@@ -91,6 +92,8 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, *_times(*products[r]))),
+            low_ns=case.credit(ID, least),
+            high_ns=case.credit(ID, most),
         )
     ]
 
