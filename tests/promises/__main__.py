@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -51,6 +51,10 @@ def main() -> int:
             of("simulated", simulated.pair, ((case,) for case in simulated.cases(args.scale))),
             of("simulated", simulated.healthy, simulated.twins(args.scale)),
         )
+        for done, future in enumerate(as_completed([f for futures in asked for f in futures]), 1):
+            future.result()
+            if done % 100 == 0:
+                print(f"{done} jobs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         pairs, healthy, made, twins = ([future.result() for future in futures] for futures in asked)
     text = page.page(pairs, healthy, made, twins, args.scale)
     KEPT.mkdir(exist_ok=True)
