@@ -42,6 +42,7 @@ function Card({ finding, show }: { finding: Finding; show: Show | null }) {
     <li class="finding" data-id={f.id}>
       <div class="gain">
         <b>{duration(f.recoverable_ns)}</b>
+        <span class="dim">{duration(f.recoverable_low_ns)} to {duration(f.recoverable_high_ns)}</span>
         <span class="dim">{percent(f.share_pct)} of the step</span>
         <span class="share"><i style={{ width: `${Math.min(100, Math.max(f.share_pct, 0))}%` }} /></span>
       </div>

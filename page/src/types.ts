@@ -25,6 +25,8 @@ export interface Finding {
   command: string;
   stage: string | null;
   where: Place[];
+  recoverable_low_ns: number | null;
+  recoverable_high_ns: number | null;
 }
 
 export interface Findings extends Part {
