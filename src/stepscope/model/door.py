@@ -10,8 +10,8 @@ becomes of nulls, and of values that cannot be:
 4. A row is left out that is of no process; that lacks a time, or another value that nothing can replace; whose end is
    before its start; that lies beyond ±2^62 ns (146 years), or over a year from the median of its table; that is longer
    than twice the capture and a second, or than a day where the source does not say how long the capture was; or that
-   repeats a GPU op or a call: same times, place, name and correlation. So is a GPU op that goes on after a later launch
-   of its stream is over, or ends long after the host's last record (`model.stream_order`). A table with rows, and no
+   repeats a GPU op or a call: same times, place, name and correlation. So is a GPU op that goes on after later launches
+   of its stream are over, or ends long after the host's last record (`model.stream_order`). A table with rows, and no
    such row left, is refused.
 5. A null stays where the column is `nullable`; else `instead` takes its place, `(no name)` that of a name.
 

@@ -1,8 +1,8 @@
 """GPU ops that cannot be: what goes on while later ops of its stream begin and end, or ends long after the capture did.
 
-A stream runs its launches in order. A kernel may begin while the one before it still runs (programmatic dependent
-launch), and nodes of one graph may run side by side; but no launch is over before the one before it is. Of two such
-records the one that goes on too long has a wrong end.
+A stream runs its launches in order. A kernel may begin while the one before it still runs, and even be over before it
+(programmatic dependent launch), and nodes of one graph may run side by side; but what comes after waits for both. Of
+records that say otherwise, the one that goes on too long has a wrong end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from stepscope.intervals.arrays import I64, Mask
 
 #: Older traces round to whole microseconds, and clocks of copies and kernels differ by some more.
 _ROUNDING_NS = 10_000
+#: How much longer than the one launch behind it an op may run.
+_PREFETCH_NS = 10**6
 #: How long after the end of everything else an op may end: the time that it ran already, within these bounds.
 _LEAST_TAIL_NS, _MOST_TAIL_NS = 10**8, 10**9
 #: Without any record of the host, an op is too long only beside many others that together are a tenth of it.
@@ -21,7 +23,7 @@ _MANY, _TIMES = 100, 10
 
 
 def out_of_order(ops: pl.DataFrame, context: pl.Series | None = None) -> Mask | None:
-    """Ops that go on after a later launch of their stream is over; None where there are none.
+    """Ops that go on after two later launches of their stream are over, or long after one; None where none do.
 
     Rows are in order of process and start. `context` tells apart streams of several contexts with one id.
     """
@@ -74,7 +76,7 @@ def _codes(columns: list[pl.Series]) -> I64:
 
 
 def _outlasting(start: I64, end: I64, launch: I64) -> Mask:
-    """Of the ops of one stream in order of start: those that go on after a launch that began later is over."""
+    """Of the ops of one stream in order of start: those that go on after launches that began later are over."""
     _, of = np.unique(launch, return_inverse=True)
     of = of.reshape(-1)
     n = int(of.max()) + 1
@@ -87,9 +89,11 @@ def _outlasting(start: I64, end: I64, launch: I64) -> Mask:
     order = np.lexsort((-longest, first))  # of launches that begin together, the longer one is the earlier
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
-    after = np.append(np.minimum.accumulate(over[order][::-1])[::-1], last)
+    one = np.append(np.minimum.accumulate(over[order][::-1])[::-1], last)
+    # The second to be over, from each launch on: the later of it and the first of those behind it, or one of theirs.
+    two = np.append(np.minimum.accumulate(np.maximum(over[order], one[1:])[::-1])[::-1], last)
     nth = np.maximum(place[of] + 1, np.searchsorted(first[order], start))
-    return after[nth] < end - _ROUNDING_NS
+    return (two[nth] < end - _ROUNDING_NS) | (one[nth] < end - _PREFETCH_NS)
 
 
 def too_long(start: I64, end: I64) -> Mask | None:

@@ -16,6 +16,7 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import GateFailed
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import world_of
 from stepscope.model.result import Col, Result, rows
 from stepscope.verify import about, content, whole
 from stepscope.verify.check import FAILED, WARNING, Check
@@ -90,6 +91,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
     failed = [c for c in checks if c.status == FAILED]
     result = Result(rows(COLUMNS, [asdict(c) for c in checks]), summary=dict(sorted(count.items())))
     result.command, result.ranks, result.sources = "capture verify", len(ranks), profile.sources
+    result.world = world_of(profile.ranks)
     for c in checks:  # in full: a table cuts them
         if c.status in (FAILED, WARNING):
             text = f"{c.status}: {c.check}: {c.found}" + (f"; {c.fix}" if c.fix else "")
