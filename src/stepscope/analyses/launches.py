@@ -6,8 +6,7 @@ depth of a queue is the number of launches called but not yet started; it is tim
 window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending) and the GPU
 busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
 the part of the window's exact partition that takes more than half of it (`mixed` where none does). Where that is idle
-time before a launch it is `host-bound` if most of it is one gap, else `overhead-bound`. (Time between steps is in the
-window with `--period`.)
+time before a launch it is `host-bound` if most of it is one gap, else `overhead-bound`.
 """
 
 from __future__ import annotations
