@@ -216,7 +216,7 @@ def test_what_serializes_overlapped_and_serialized(shared: Path):
     rows = {}
     for name in ("overlapped", "serialized"):
         profile = api.open(shared / f"traces/h200/moe4mps/{name}.sqlite", cache=False)
-        rows[name] = concurrency(profile, WHOLE, by="exposed")
+        rows[name] = concurrency(profile, WindowSpec(unit="chunk"), by="exposed")
     serialized = rows["serialized"].rows
     assert serialized["reason"].unique().to_list() == ["event"]
     assert serialized["waits_for"].unique().to_list() == ["ncclDevKernel_SendRecv"]
