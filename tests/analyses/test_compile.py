@@ -48,8 +48,8 @@ BROKEN = {
 }
 
 
-def one(profile: Any, **options: Any) -> dict[str, Any]:
-    return compile(profile, WindowSpec(index=0), **options).rows.to_dicts()[0]
+def one(profile: Any, anchor: str | None = None) -> dict[str, Any]:
+    return compile(profile, WindowSpec(anchor=anchor, index=0)).rows.to_dicts()[0]
 
 
 def test_regions_breaks_and_gpu_time_by_hand():
@@ -61,14 +61,14 @@ def test_regions_breaks_and_gpu_time_by_hand():
 
 def test_idle_time_is_split_by_where_the_host_was_and_sums_up():
     row = one(make(**BROKEN))
-    # Gaps [20, 42), [45, 74), [80, 112): until the launch, the host was the reason.
-    assert row["idle_ns"] == 22 + 29 + 32
-    assert row["idle_graph_ns"] == 72 - 70  # in the graph of 1/2 before its launch
-    assert row["idle_between_ns"] == (40 - 20) + (70 - 45) + (100 - 80)
+    # Gaps [0, 14), [20, 42), [45, 74), [80, 112): until the launch, the host was the reason.
+    assert row["idle_ns"] == 14 + 22 + 29 + 32
+    assert row["idle_graph_ns"] == (12 - 10) + (72 - 70)  # in the graphs before their launches
+    assert row["idle_between_ns"] == (10 - 0) + (40 - 20) + (70 - 45) + (100 - 80)
     assert row["idle_eager_ns"] == 110 - 100
-    assert row["idle_other_ns"] == 2 + 2 + 2  # queued
+    assert row["idle_other_ns"] == 2 + 2 + 2 + 2  # queued
     assert row["idle_ns"] == sum(row[f"idle_{k}_ns"] for k in ("compile", "graph", "between", "eager", "other"))
-    assert row["verdict"] == "host-bound"  # 67 ns of waiting in compiled code for 12 ns of work
+    assert row["verdict"] == "host-bound"  # 79 ns of waiting in compiled code for 12 ns of work
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_verdict_of_breaks(a, between, verdict):
         "ops": [op(14, a, "a", call=1), op(max(a, between), 100, "b", call=2), op(100, 140, "c", call=3)],
         "ranges": [nvtx(0, 200, "step 0"), nvtx(300, 301, "step 1")],
     }
-    row = one(make(**tables))
+    row = one(make(**tables), anchor="^step")  # from its first op on: without what comes before the first graph
     assert (row["breaks"], row["verdict"]) == (1, verdict)
 
 
@@ -223,11 +223,11 @@ def test_a_real_cpu_trace_without_breaks():
 
 def test_breaks_on_a_gpu_by_torch_profiler_and_by_nvtx(tmp_path):
     """The same model on an H200 (torch 2.11): three steps, whole and broken; the broken one also under nsys."""
-    whole, broken = (
-        stepscope.open(DATA / f"torch2.11_h200_{which}.pt.trace.json.gz", cache=False).compile().rows.to_dicts()[0]
-        for which in ("whole", "broken")
-    )
+    files = [DATA / f"torch2.11_h200_{which}.pt.trace.json.gz" for which in ("whole", "broken")]
+    whole, broken = (stepscope.open(f, cache=False).compile(whole=True).rows.to_dicts()[0] for f in files)
     assert [(r["regions"], r["graphs"], r["breaks"]) for r in (whole, broken)] == [(3, 6, 0), (21, 27, 12)]
+    each = [stepscope.open(f, cache=False).compile().rows.to_dicts()[0] for f in files]  # the optimizer ends a step
+    assert [(r["regions"], r["graphs"], r["breaks"]) for r in each] == [(1, 2, 0), (7, 9, 4)]
     assert whole["compiled_ns"] == pytest.approx(broken["compiled_ns"], rel=0.01)  # the same work, in smaller pieces
     assert whole["gpu_per_graph_ns"] > 4 * broken["gpu_per_graph_ns"]
     assert broken["between_ns"] > 0 == whole["between_ns"]  # what .item() launches at a break

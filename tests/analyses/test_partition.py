@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -116,22 +117,46 @@ def test_a_queued_op_is_of_the_range_that_launched_it():
     assert rows == [(110, 20, "queue", "backward")]
 
 
-def test_time_between_steps_is_said_where_it_is_most_of_the_period():
+def test_time_between_steps_is_in_the_second_of_them():
     tables = {
         "ops": [op(1000 * k + 5, 1000 * k + 405, call=k + 1) for k in range(3)],
         "calls": [call(1000 * k + 1, 1000 * k + 2, k + 1) for k in range(3)],
         "ranges": [nvtx(1000 * k, 1000 * k + 900, f"step {k}") for k in range(3)],
     }
-    said = "the window covers 400 ns of a period of 1 µs (rank 0): --period includes the rest"
-    for question in (breakdown, idle):
-        assert any(n.startswith(said) for n in question(make(**tables), WHOLE).notes), question
-        assert not any("period" in n for n in question(make(**tables), WindowSpec(period=True)).notes), question
-        last = question(make(**tables), WindowSpec(period=True, index=-1)).notes
-        assert last == ["rank 0: nothing follows the last instance, so its window ends with its last op"]
-    for row in tables["ops"]:
-        row["end_ns"] += 200
-    assert breakdown(make(**tables), WHOLE).notes == []
-    assert breakdown(make(**tables), WindowSpec(start=0, end=50)).notes == []
+    result = breakdown(make(**tables), WHOLE)  # step 1: from 405 to 1405
+    row = result.rows.to_dicts()[0]
+    assert (result.window[0]["label"], row["window_ns"], row["compute_ns"], row["idle_ns"]) == (
+        "step 1",
+        1000,
+        400,
+        600,
+    )
+    assert result.notes == []
+    gaps = idle(make(**tables), WHOLE).rows.select("gap_start_ns", "gap_ns", "cause").rows()
+    # in the range of step 0, in none, in that of step 1; from the launch on, queued
+    assert gaps == [(405, 495, "host"), (900, 100, "host"), (1000, 1, "host"), (1001, 4, "queue")]
+    steps = breakdown(make(**tables), WHOLE, by="step").rows
+    assert steps["window_ns"].to_list() == [405, 1000, 1000]  # the first begins with its range
+    assert result.summary["all_steps"]["steps"] == 3
+    assert result.summary["all_steps"]["mean_ns"] == round(2405 / 3)
+    assert result.summary["all_steps"]["compute_pct"] == pytest.approx(100 * 1200 / 2405)
+
+
+def test_a_range_that_was_asked_for_is_its_own_ops_or_with_period_all_to_the_next():
+    tables = {
+        "ops": [op(1000 * k + 5, 1000 * k + 405, call=k + 1) for k in range(3)],
+        "calls": [call(1000 * k + 1, 1000 * k + 2, k + 1) for k in range(3)],
+        "ranges": [nvtx(1000 * k, 1000 * k + 900, f"step {k}") for k in range(3)],
+    }
+
+    def asked(**spec: Any) -> tuple[int, list[str]]:
+        result = breakdown(make(**tables), WindowSpec(anchor="^step", **spec))
+        return result.rows["window_ns"][0], result.notes
+
+    assert asked() == (400, [])
+    assert asked(period=True) == (1000, [])
+    said = "rank 0: nothing follows the last instance, so its window ends with its last op"
+    assert asked(period=True, index=-1) == (400, [said])
 
 
 def test_no_answer_without_gpu_work_or_calls():

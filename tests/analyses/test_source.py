@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -286,14 +287,31 @@ def test_a_real_nsys_trace_with_both_sorts_of_stacks(tmp_path):
 # -- real traces -------------------------------------------------------------------------------------------------------
 
 
+def median_step(events: list[Any], launches: dict[int, Any]) -> tuple[float, float]:
+    """When the host began and ended the step of median length: from the end of all GPU work before it to its own."""
+    steps = sorted(
+        (e for e in events if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation"),
+        key=lambda e: e["ts"],
+    )
+    cuts = [steps[0]["ts"], *(e["ts"] + e["dur"] for e in steps)]
+    ran = [
+        (launches[e["args"]["correlation"]]["ts"], e["ts"] + e["dur"])
+        for e in events
+        if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset") and e["args"].get("correlation") in launches
+    ]
+    ends = [max([cuts[0], *(end for at, end in ran if at < cut)]) for cut in cuts]
+    lengths = [b - a for a, b in pairwise(ends)]
+    k = lengths.index(sorted(lengths)[len(lengths) // 2])
+    return cuts[k], cuts[k + 1]
+
+
 @pytest.mark.parametrize("trace", ["eager", "compiled"])
 def test_a_real_trace_against_plain_json(shared, trace):
-    """Time by op and pass, and by line, of the second step: everything looked up in the JSON in the plainest way."""
+    """Time by op and pass, and by line, of the median step: everything looked up in the JSON in the plainest way."""
     file = shared / f"traces/h200/train/{trace}.pt.trace.json.gz"
     p = stepscope.open(file, cache=False)
     with gzip.open(file) as f:
         events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
-    step = next(e for e in events if e["name"] == "ProfilerStep#3" and e["cat"] == "user_annotation")
     wrap = ("Torch-Compiled", "TorchDynamo", "Pregraph", "AOTDispatcher")
     cpu = [e for e in events if e["cat"] == "cpu_op" and not e["name"].startswith(wrap)]
     frames = [e for e in events if e["cat"] == "python_function"]
@@ -301,6 +319,7 @@ def test_a_real_trace_against_plain_json(shared, trace):
     for e in events:
         if e["cat"] in ("cuda_runtime", "cuda_driver"):
             launches.setdefault(e["args"]["correlation"], e)
+    begin, end = median_step(events, launches)
 
     def around(what: list[Any], tid: int, at: float) -> list[Any]:
         return sorted(
@@ -311,7 +330,7 @@ def test_a_real_trace_against_plain_json(shared, trace):
     lines: dict[str, float] = defaultdict(float)
     for e in events:
         at = launches.get(e["args"].get("correlation")) if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset") else None
-        if at is None or not step["ts"] <= at["ts"] < step["ts"] + step["dur"]:
+        if at is None or not begin <= at["ts"] < end:
             continue
         outer = around(cpu, at["tid"], at["ts"])[0]
         name = outer["name"].removeprefix(ENGINE)

@@ -14,9 +14,9 @@ from stepscope.model.profile import Profile
 
 
 def job() -> Profile:
-    """Two steps. The first launches a gemm, in `layer`, and a communication that is still running in the second."""
+    """Two steps. The first launches a gemm, in `layer`, and a communication, beside which the second begins."""
     return make(
-        ops=[op(100, 200, "gemm", 7, call=1), comm(150, 420, 9, call=2), op(300, 400, "relu", 7, call=3)],
+        ops=[op(100, 200, "gemm", 7, call=1), comm(150, 420, 9, call=2), op(300, 500, "relu", 7, call=3)],
         calls=[call(5, 8, id=1), call(20, 22, id=2), call(105, 107, id=3)],
         ranges=[
             nvtx(0, 50, "step 0"),
@@ -33,12 +33,14 @@ def ask(spec: WindowSpec, **options: object) -> list[dict]:
 
 
 def test_ops_of_the_window_and_what_else_runs_in_it():
-    rows = ask(WindowSpec(index=1))
+    rows = ask(WindowSpec(index=0))  # ends with the communication, at 420
     assert [(r["stream"], r["name"], r["start_ns"], r["end_ns"], r["inside"]) for r in rows] == [
-        (7, "relu", 300, 400, True),
-        (9, "ncclDevKernel_SendRecv", 150, 420, False),
+        (7, "gemm", 100, 200, True),
+        (7, "relu", 300, 500, False),
+        (9, "ncclDevKernel_SendRecv", 150, 420, True),
     ]
     assert [(r["role"], r["stage"], r["range"]) for r in rows] == [
+        ("compute", "stage1_f", "layer00.stage1_f"),
         ("compute", "(no stage)", "step 1"),
         ("comm", "stage1_f", "send"),
     ]
@@ -51,7 +53,7 @@ def test_ranges_lie_where_their_work_ran():
         (0, "step 0", 100, 420, 2),
         (1, "layer00.stage1_f", 100, 420, 2),
         (2, "send", 150, 420, 1),
-        (0, "step 1", 300, 400, 1),
+        (0, "step 1", 300, 500, 1),
     ]
 
 
@@ -60,13 +62,12 @@ def test_parts_follow_each_other_and_fill_the_window():
     assert [(r["part"], r["start_ns"], r["end_ns"]) for r in rows] == [
         ("compute", 100, 200),
         ("comm_exposed", 200, 300),
-        ("compute", 300, 400),
-        ("comm_exposed", 400, 420),
+        ("compute", 300, 500),
     ]
 
 
 def test_the_host_s_ranges_and_calls():
-    rows = ask(WindowSpec(index=1), by="host")  # the window: from 100, on the host, to 420, on the GPU
+    rows = ask(WindowSpec(index=1), by="host")  # the window: from 50, on the host, to 500, on the GPU
     assert [(r["kind"], r["depth"], r["name"], r["start_ns"], r["end_ns"]) for r in rows] == [
         ("range", 0, "step 1", 100, 150),
         ("call", 1, "cudaLaunchKernel", 105, 107),
@@ -82,11 +83,16 @@ def test_the_host_s_ranges_and_calls():
     assert [r["depth"] for r in rows if r["kind"] == "call"] == [2, 3, 1]
 
 
-def test_a_step_begins_with_its_host():
-    rows = ask(WindowSpec(index=1), by="part", step=True)
-    assert (rows[0]["part"], rows[0]["start_ns"], rows[0]["end_ns"]) == ("compute", 100, 200)
-    rows = ask(WindowSpec(index=0), by="part", step=True)
-    assert (rows[0]["part"], rows[0]["start_ns"], rows[0]["end_ns"]) == ("idle", 0, 100)
+def test_a_step_begins_with_the_end_of_the_one_before_it_the_first_with_its_range():
+    rows = ask(WindowSpec(index=1), by="part")
+    assert [(r["part"], r["start_ns"], r["end_ns"]) for r in rows] == [("compute", 420, 500)]
+    rows = ask(WindowSpec(index=0), by="part")
+    assert [(r["part"], r["start_ns"], r["end_ns"]) for r in rows] == [
+        ("idle", 0, 100),
+        ("compute", 100, 200),
+        ("comm_exposed", 200, 300),
+        ("compute", 300, 420),
+    ]
 
 
 def test_the_step_instead_of_a_chunk():
@@ -99,9 +105,9 @@ def test_the_step_instead_of_a_chunk():
             nvtx(12, 30, "forward chunk 1 backward chunk 1"),
         ],
     )
-    assert timeline(profile, WindowSpec()).rows["start_ns"].to_list() == [300]
-    assert timeline(profile, WindowSpec(), step=True).rows["start_ns"].to_list() == [100, 300]
-    assert timeline(profile, WindowSpec(index="all")).rows["start_ns"].to_list() == [100, 300]
+    assert timeline(profile, WindowSpec()).rows["start_ns"].to_list() == [100, 300]
+    assert timeline(profile, WindowSpec(unit="chunk")).rows["start_ns"].to_list() == [300]
+    assert timeline(profile, WindowSpec(unit="chunk", index="all")).rows["start_ns"].to_list() == [100, 300]
 
 
 def test_parts_sum_to_the_breakdown(shared):

@@ -39,7 +39,7 @@ def test_dir_lists_the_questions(profile):
 
 
 def test_unknown_keywords_name_the_valid_ones(profile):
-    with pytest.raises(TypeError, match=r"no option .ankor.; it has anchor, index, match, period, whole, start, end"):
+    with pytest.raises(TypeError, match=r"no option .ankor.; it has step, chunk, anchor, index, match, period, whole"):
         profile.window(ankor="step")
     with pytest.raises(TypeError, match="it has rank"):
         profile.setup(anchor="step")

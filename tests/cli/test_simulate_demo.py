@@ -92,9 +92,9 @@ def test_the_tour_says_true_things(call, tmp_path: Path):
     assert demo.JOB.world == 8
     p = package.open(tmp_path / "*.sqlite", cache=False)
     rows = {row["rank"]: row for row in p.breakdown().rows.to_dicts()}
-    assert rows[3]["compute_pct"] > 95
+    assert rows[3]["compute_pct"] > 90
     assert all(rows[r]["comm_exposed_pct"] > 20 for r in (0, 1, 2))
-    assert rows[5]["idle_ns"] > 8 * max(rows[r]["idle_ns"] for r in (4, 6, 7))
+    assert rows[5]["idle_ns"] > 5 * max(rows[r]["idle_ns"] for r in (4, 6, 7))
     causes = p.idle(by="cause", rank=5).rows.sort("total_ns", descending=True)
     assert causes["cause"][0] == "alloc"
     overlap = p.overlap(rank="0,3").rows

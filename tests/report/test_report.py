@@ -191,23 +191,6 @@ def test_what_cannot_be_answered_is_said():
     assert "no stragglers here" in to_markdown(report)
 
 
-@pytest.mark.parametrize(("longer", "shown"), [(3, True), (1.5, False)])
-def test_time_between_steps_is_shown_where_it_is_most_of_it(longer, shown):
-    inner = answers(ops(["gemm"], [None]), diagnosis(finding()))
-
-    def answer(name: str, **options: object) -> Result:
-        found = inner(name, **{k: v for k, v in options.items() if k != "period"})
-        if options.get("period"):
-            found.rows = found.rows.with_columns(pl.lit(int(longer * STEP_NS)).alias("window_ns"))
-        return found
-
-    part = gather(Asker(answer, ("t.sqlite",)), "x", drawn=False).breakdown
-    assert ("--period" in part.command) == shown == (part.data["rows"][0]["window_ns"] > STEP_NS)
-    assert any("between the steps" in line for line in part.windows) == shown
-    chosen = Asker(answer, ("t.sqlite",), {"index": 1})  # a window that was asked for is taken as it is
-    assert "--period" not in gather(chosen, "x", drawn=False).breakdown.command
-
-
 def test_without_gpu_activity_there_is_no_report(capsys, tmp_path):
     def nothing(name: str, **_: object) -> None:
         raise CannotAnswer("the profile has no GPU activity")

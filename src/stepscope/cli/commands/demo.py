@@ -44,12 +44,12 @@ STEPS = (
         "would gain less than 1 % without it (--least 0 lists it). The other commands show what this rests on.",
     ),
     Step("setup", "The trainer's label in the trace says where each rank sits in the mesh."),
-    Step("window", "Figures rest on one chunk per rank, chosen on the host and measured on the GPU, which lags it."),
+    Step("window", "The steady state: one chunk per rank, chosen on the host and measured on the GPU, which lags it."),
     Step("streams", "Each rank computes on one stream and communicates on others.", {"rank": "0,3"}),
     Step(
         "breakdown",
         "Rank 3 computes nearly all the time while its peers, 0 to 2, wait in communication: the first fault. "
-        "Rank 5 is idle ten times as long as its neighbours: the second.",
+        "Rank 5 is idle six times as long as its neighbours: the second.",
     ),
     Step("overlap", "Stage by stage: rank 0's communication is exposed where it waits for rank 3.", {"rank": "0,3"}),
     Step("idle", "Why rank 5's GPU had nothing to do: the allocator.", {"by": "cause", "rank": "4,5"}),
