@@ -5,6 +5,7 @@
 #
 #   OUT=DIR [NSYS=PATH] [BACKENDS="nsys torch"] [FAULTS="none serialized ..."] [LIMIT_S=500] examples/moe_reference/capture_h200.sh
 #
+# FAULT-none is the workload of a fault without it: its twin. WARMUP and STEPS: steps before the capture, and in it.
 # Leaves in $OUT: captures-a.tar.xz and captures-b.tar.xz (BACKEND/FAULT/: traces and manifest, scrubbed by scrub.py), log.txt.
 set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -49,6 +50,7 @@ ALL="none serialized straggler slow-host dataloader host-syncs imbalance alloc t
 FAULTS=${FAULTS:-$ALL}
 workload() {
   case $1 in
+    *-none) workload "${1%-none}" | sed 's/ --fault [^ ]*//' ;;
     none) echo "$LARGE" ;;
     serialized) echo "$SHAPE --width 1024 --hidden 65536 --fault serialized:how=wait" ;;    # twice the bytes
     straggler) echo "$LARGE --fault straggler:rank=3,factor=2" ;;
@@ -65,14 +67,14 @@ workload() {
 }
 PORT=29600
 one() {  # BACKEND NAME
-  local shape steps=1 began=$SECONDS
+  local shape steps=${STEPS:-1} warmup=${WARMUP:-4} began=$SECONDS
   shape=$(workload "$2") || { say "no fault $2"; return; }
   if [ "$2" = dataloader ]; then steps=3; fi     # what happens between steps needs several; odd: the median chunk is steady
   PORT=$((PORT + 1))
   # shellcheck disable=SC2086
   timeout -s INT -k 20 "$RUN_S" "$PYTHON" -m stepscope capture run --backend "$1" --nsys "$NSYS" --nproc 4 --share-gpu \
-    --port "$PORT" --warmup 4 --steps $steps --grace 20 -o "$WORK/out/$1/$2" -- \
-    "$PYTHON" "$HERE/train.py" --share-gpu $shape --steps $((4 + steps)) > "$WORK/said" 2>&1
+    --port "$PORT" --warmup "$warmup" --steps $steps --grace 20 -o "$WORK/out/$1/$2" -- \
+    "$PYTHON" "$HERE/train.py" --share-gpu $shape --steps $((warmup + steps)) > "$WORK/said" 2>&1
   local rc=$?
   say "$1 $2: exit $rc, $((SECONDS - began)) s"
   if [ $rc -ne 0 ]; then cut -c1-200 "$WORK/said" | tee -a "$LOG"; else cat "$WORK/said" >> "$LOG"; fi

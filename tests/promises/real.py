@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -43,7 +44,7 @@ def pair(row: dict[str, Any], folder: Path) -> Pair:
     """A capture with a fault, diagnosed, beside what taking the fault away gave."""
     step_ns, said = asked(_unpacked(row["files"], folder))
     profiled = _by_captures(row, folder)
-    truth, pm, how = _unprofiled(row) or (*profiled, "profiled")
+    truth, pm, how = _unprofiled(row) or _unrecorded(row, folder) or (*profiled, "profiled")
     beside = asked(_unpacked(twin, folder))[1] if (twin := _twin(row)) else ()
     # Where the twin has some of the fault too, the promise for the difference is the difference of promises.
     had = sum(s.ns for s in beside if s.id in row["ids"]) if row.get("beyond_twin") else 0
@@ -62,7 +63,7 @@ def pair(row: dict[str, Any], folder: Path) -> Pair:
         row["set"],
         how,
         profiled[0],
-        statistics.fmean(row["with_ms"]) * 1e6 if "with_ms" in row else None,
+        _real_step(row, folder),
     )
 
 
@@ -78,12 +79,46 @@ def _twin(row: dict[str, Any]) -> str | None:
     return found if found and _found(found) else None
 
 
+def _real_step(row: dict[str, Any], folder: Path) -> float | None:
+    """The step with the fault, without a profiler."""
+    if "with_ms" in row:
+        return statistics.fmean(row["with_ms"]) * 1e6
+    before = steps_before(_unpacked(row["files"], folder))
+    return statistics.fmean(before) if before else None
+
+
 def _unprofiled(row: dict[str, Any]) -> tuple[float, float | None, str] | None:
     """What taking the fault away gives without a profiler, and how far that may be off."""
     if "with_ms" not in row:
         return None
     (a, da), (b, db) = _mean(row["with_ms"]), _mean(row["without_ms"])
-    return (a - b) * 1e6, (math.hypot(da, db) * 1e6 if da is not None and db is not None else None), "unprofiled"
+    pm = math.hypot(da, db) * 1e6 if da is not None and db is not None else None
+    return (a - b) * 1e6, pm, "unprofiled, another machine" if row.get("elsewhere") else "unprofiled"
+
+
+def _unrecorded(row: dict[str, Any], folder: Path) -> tuple[float, float | None, str] | None:
+    """The same from the steps of both runs before recording began, where `capture run` has noted them."""
+    if (twin := _twin(row)) is None:
+        return None
+    before = [steps_before(_unpacked(f, folder)) for f in (row["files"], twin)]
+    if not all(before):
+        return None
+    (a, da), (b, db) = map(_mean, before)
+    return a - b, math.hypot(da, db) if da is not None and db is not None else None, "before recording"
+
+
+def steps_before(paths: list[Path]) -> list[float]:
+    """Lengths of the steps before recording, nanoseconds.
+
+    Not of the first two, which settle, nor of the last before torch.profiler: it warms up there.
+    """
+    manifest = paths[0] / "manifest.json"
+    if not manifest.is_file():
+        return []
+    told = json.loads(manifest.read_text("utf-8"))
+    ranks = [[ns for ns, recorded in steps if not recorded] for steps in told["captured"]["step_ns"].values()]
+    steps = [statistics.fmean(each) for each in zip(*ranks, strict=True)][2:]
+    return steps[:-1] if told["scenario"]["backend"] == "torch" and len(steps) > 2 else steps
 
 
 def _by_captures(row: dict[str, Any], folder: Path) -> tuple[float | None, float | None]:
