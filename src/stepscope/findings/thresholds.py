@@ -94,12 +94,6 @@ SLOW_FRAMEWORK = Threshold(
     "simulated hosts that launch as fast as they can vary by 1.1; eager frameworks take 1.6 to 15 times as long",
     (_HEALTHY, "public/rtx5000ada_windows.sqlite", "decision 0019"),
 )
-FRAMEWORK_AVOIDABLE = Threshold(
-    25.0,
-    "% of the time between calls",
-    "careful: CUDA graphs save nearly all of it, larger batches or fused kernels a part",
-    ("public/a100_nccl_metadata_world2.json.gz",),
-)
 SLOW_BESIDE_PEERS = Threshold(
     1.4,
     "times the pace of the others",

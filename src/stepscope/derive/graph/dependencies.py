@@ -3,7 +3,8 @@
 A stream is a sequence in the order of the host's calls: ops, records of events, waits for events. A record is complete
 when everything before it on its stream is, a wait when its record is; so an event stands for the op that ends last
 among all that lies behind it, through any number of streams that only pass events on (as NCCL's do). Waits constrain
-the next op of their stream. An op that "ended" after its dependant started is none: the trace contradicts it.
+the next op of their stream. An op that "ended" after its dependant started did not hold it up; in a replay it still
+comes first (`order`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Dependencies:
     event: I64
     #: waits for events whose record is not in the trace
     unresolved: int
+    #: the op before it on its stream, even if that still ran when this one started: dependent launches overlap by design
+    order: I64
 
     def latest(self, end: I64) -> tuple[I64, Mask]:
         """The one of the two that ends last (NONE without either), and whether that is the event's."""
@@ -56,12 +59,12 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     time = np.concatenate([data.launched_at, *(_column(f, "start_ns") for f in (records, waits))])
     kind = np.repeat([_OP, _RECORD, _WAIT], [n, records.height, waits.height])
     start = np.concatenate([data.start, np.zeros(records.height + waits.height, np.int64)])
-    order = np.lexsort((start, kind, time, stream))
-    stream, kind = stream[order], kind[order]
-    row = order - np.array([0, n, n + records.height])[kind]  # row within the op, record or wait table
+    sequence = np.lexsort((start, kind, time, stream))
+    stream, kind = stream[sequence], kind[sequence]
+    row = sequence - np.array([0, n, n + records.height])[kind]  # row within the op, record or wait table
     segment = np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) if len(stream) else stream
     is_op, is_record, is_wait = (kind == k for k in (_OP, _RECORD, _WAIT))
-    value = np.full(len(order), NONE, dtype=np.int64)
+    value = np.full(len(sequence), NONE, dtype=np.int64)
     value[is_op] = place[row[is_op]]
     behind = np.full(records.height, NONE, dtype=np.int64)
     recorded_here = of_wait[row[is_wait]] != NONE
@@ -75,17 +78,18 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
 
     before = _shifted(_running_max(np.where(is_op, value, NONE), segment), segment)
     # Waits count from the op before them on: each op begins a stretch of its own.
-    stretch = np.cumsum(np.r_[False, is_op[:-1]]) + segment * (len(order) + 1) if len(order) else segment
+    stretch = np.cumsum(np.r_[False, is_op[:-1]]) + segment * (len(sequence) + 1) if len(sequence) else segment
     waited = _running_max(np.where(is_wait, value, NONE), np.unique(stretch, return_inverse=True)[1].reshape(-1))
-    dependency = []
+    dependency, order = [], []
     for places in (before, waited):
         op = np.full(n, NONE, dtype=np.int64)
         place_of_op = places[is_op]
         op[row[is_op]] = np.where(place_of_op != NONE, by_end[np.maximum(place_of_op, 0)] if n else NONE, NONE)
+        order.append(op.copy())
         late = (op != NONE) & (data.end[np.maximum(op, 0)] > data.start) if n else op != NONE
         op[late] = NONE
         dependency.append(op)
-    return Dependencies(dependency[0], dependency[1], int((of_wait == NONE).sum()))
+    return Dependencies(dependency[0], dependency[1], int((of_wait == NONE).sum()), order[0])
 
 
 def _with_event(syncs: pl.DataFrame, kind: str) -> I64:

@@ -91,7 +91,7 @@ def _releases(data: RankData) -> Releases:
     # Clocks of host and GPU can disagree by a little: then the stream's order, which the GPU's clock alone tells.
     why[odd], source[odd] = np.where(stream[odd] != NONE, BY_STREAM, BY_NOTHING), stream[odd]
     state[odd] = np.where(stream[odd] != NONE, 2 * stream[odd] + 1, NONE)
-    return Releases(why, source, wait, stuck, state, waits, stream, event, lat, found.unresolved, inferred)
+    return Releases(why, source, wait, stuck, state, waits, found.order, event, lat, found.unresolved, inferred)
 
 
 def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I64, call_end: I64) -> Latency:

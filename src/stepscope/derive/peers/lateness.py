@@ -13,10 +13,11 @@ import polars as pl
 
 from stepscope.derive.graph.releases import nearest_comm
 from stepscope.derive.peers.compute import communications_of, kernels_of
+from stepscope.derive.peers.thresholds import BATCHES, FETCH, LIKE, QUIET
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.intervals.arrays import NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 
 #: Ranges around getting a batch.
@@ -82,7 +83,30 @@ def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
     if len(named):
         return late, intersect(late, named), True
     copies = (data.ops["copy_kind"] == "HtoD").to_numpy()[after]
-    return late, intersect(late, union(start[copies], until[copies])), False
+    fetched = copies | _like(data, start, until, copies)
+    return late, intersect(late, union(start[fetched], until[fetched])), False
+
+
+def _like(data: RankData, start: I64, until: I64, copies: Mask) -> Mask:
+    """Gaps that are like those before a copy of input: about as long, and the host makes no call in them.
+
+    A step that accumulates gradients fetches several batches, and may copy them later than it fetches them.
+    """
+    length = until - start
+    long = copies & (length >= FETCH.ns)
+    if not long.any():
+        return np.zeros(len(start), dtype=bool)
+    usual = float(np.median(length[long]))
+    calls = data.calls["start_ns"].to_numpy()
+    quiet = np.searchsorted(calls, until) - np.searchsorted(calls, start) <= QUIET.value
+    alike: Mask = quiet & (length >= usual / LIKE.value) & (length <= usual * LIKE.value) & (length >= FETCH.ns)
+    return alike
+
+
+def recurring_input(data: RankData) -> bool:
+    """Whether the rank waits for input again and again: once or twice is loading a model, not training on batches."""
+    _, fetching, _ = host_late(data.profile, data)
+    return int((fetching.end - fetching.start >= FETCH.ns).sum()) >= BATCHES.value
 
 
 def data_ranges(profile: Profile, data: RankData) -> Spans:
@@ -92,4 +116,7 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
     rows = data.own_ranges
     wanted = profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
     input_ranges = data.ranges[rows[wanted]]
+    # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
+    launching = data.calls["tid"].gather(np.unique(data.launch[data.launch != NONE])).unique()
+    input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))
     return union(input_ranges["start_ns"].to_numpy(), input_ranges["end_ns"].to_numpy())

@@ -76,5 +76,30 @@ FEWEST_TRANSFERS = Threshold(
     (_LINKS, "decision 0018"),
 )
 
+FETCH = Threshold(
+    1000.0,
+    "µs",
+    "a loader that keeps ahead hands over a batch in 70 to 200; a host that is away for longer than this is at work",
+    ("h200/hf/hf1_data.sqlite", "public/aiprof_baseline.sqlite"),
+)
+LIKE = Threshold(
+    1.5,
+    "times as long or as short",
+    "batches of one loader take 50.0 and 50.3 ms; other long absences of the host are not of that length",
+    ("h200/hf/hf1_data.sqlite",),
+)
+QUIET = Threshold(
+    2,
+    "CUDA calls",
+    "a host that fetches makes none but the launch that ends the gap, and the return of the call before it",
+    ("h200/hf/hf1_data.sqlite",),
+)
+BATCHES = Threshold(
+    4,
+    "waits for input",
+    "copies of weights come once; a loop over batches waits before each of them",
+    ("public/aiprof_baseline.sqlite", "public/a100_lm2.7b_nvtx.sqlite"),
+)
+
 #: All of them by name, in this order.
 THRESHOLDS = {name: value for name, value in globals().items() if isinstance(value, Threshold)}

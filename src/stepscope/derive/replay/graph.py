@@ -193,11 +193,11 @@ def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
 
 
 def _lag(data: RankData, ops: I64, before: I64, usual: I64) -> I64:
-    """From the op before to the start: as recorded, but no more than usual."""
+    """From the op before to the start: as recorded, but no more than usual; less than none where the two overlap."""
     if len(ops) == 0:
         return ops
     gap = np.where(before != NONE, data.start[ops] - data.end[np.maximum(before, 0)], 0)
-    return np.maximum(np.minimum(gap, usual), 0)
+    return np.minimum(gap, usual)
 
 
 def _event_latency(data: RankData, ops: I64, recorded: Releases) -> I64:

@@ -1,8 +1,8 @@
 """The GPU waits for input, or for output: the host is fetching the next batch, or reading or writing files.
 
 Ranges and annotations that name it (`data`, `next batch`, `enumerate(DataLoader)…`, `IO`) say when the host was at it.
-Where a trace has none, it is the time before the next copy from the host, unless all ranks of one host are late
-together (`late-node`). What it could give back is the step replayed without that time.
+Where a trace has none, it is the time before the next copy from the host, and other absences of the host that are as
+long, unless all ranks of one host are late together (`late-node`). What it could give back is the step replayed without that time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.stragglers import stragglers
-from stepscope.derive.peers.lateness import data_ranges, host_late
+from stepscope.derive.peers.lateness import data_ranges, host_late, recurring_input
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -55,7 +55,7 @@ def detect(case: Case) -> list[Finding]:
     if not fetching:
         return []
     lost = {r: h.idle_in(s) for r, (h, s, _) in fetching.items()}
-    saved = case.credit(ID)
+    saved = case.credit(ID, at_most=max(lost.values()))
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
@@ -88,7 +88,7 @@ def _fetching(host: Host) -> tuple[Spans, bool]:
     named = union(*(np.concatenate([getattr(s, c) for s in ranges_of]) for c in ("start", "end")))
     if len(named):
         return named, True
-    if host.whole:  # copies of weights, not of batches
+    if host.whole and not recurring_input(host.data):  # copies of weights, not of batches
         return Spans.empty(), False
     return host_late(host.profile, host.data)[1], False
 

@@ -11,7 +11,6 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.thresholds import (
     FASTEST_LAUNCHES,
-    FRAMEWORK_AVOIDABLE,
     LAUNCHES_FOR_A_SPEED,
     QUICKEST_CALL,
     SLOW_BESIDE_PEERS,
@@ -78,7 +77,7 @@ def _slow_hosts(case: Case) -> Slow:
 
     All ranks together can only be compared with what is usual (`usual`): where the launch calls themselves take several
     times as long, the machine is slow, and is taken to be as fast as that; where they do not, the framework is what
-    takes time between them, and a quarter of it is taken to be avoidable, no more.
+    takes time between them, and launches are taken to come at the pace of the hardware, as those of CUDA graphs do.
     """
     paces = {r: h.pace_ns for r, h in hosts(case).items() if h.pace_ns is not None}
     should, slow = usual(case), Slow({}, {}, {})
@@ -94,7 +93,7 @@ def _slow_hosts(case: Case) -> Slow:
         if call >= SLOW_CALL.value:
             slow.machine[rank] = call
         elif pace / factor >= SLOW_FRAMEWORK.value * should.pace_ns:
-            slow.framework[rank] = 1 / (1 - FRAMEWORK_AVOIDABLE.share)
+            slow.framework[rank] = pace / factor / should.pace_ns
     return slow
 
 
