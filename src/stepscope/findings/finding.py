@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
 
+from stepscope.intervals import Spans
 from stepscope.model.result import Result
 
 Confidence = Literal["high", "medium", "low"]
@@ -47,6 +48,8 @@ class Finding:
     #: the interval of `recoverable_ns`, 90 %; a detector states it only where it knows better than `calibration.toml`
     low_ns: int | None = None
     high_ns: int | None = None
+    #: exposed time that it speaks of, by rank, in the rank's own time: what no finding covers is one (`residual`)
+    covers: Mapping[int, Spans] = field(default_factory=dict)
     #: it qualifies all other findings: first, and shown however little it could give back
     warns: bool = False
     #: ranks or links that stand out beside others, as `stragglers` names them: listed where asked for all (--least 0),

@@ -82,6 +82,16 @@ ORDER: tuple[After, ...] = (
         "what was only issued badly can be hidden by issuing it well",
     ),
     After(
+        "in-order-communication",
+        ("slow-link", "first-use", "late-node", "expert-imbalance", "straggler"),
+        "waiting for a late or slow rank, or on a slow link, is not the fault of the order",
+    ),
+    After(
+        "exposed-copies",
+        ("data-stall", "host-sync"),
+        "a copy that waits for its batch, or that the host waits for, costs that time once",
+    ),
+    After(
         "pipeline-bubble",
         ("slow-link", "first-use", "late-node", "serialized-communication"),
         "a stage that waits for late transfers idles for them, not for its schedule",

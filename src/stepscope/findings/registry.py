@@ -25,9 +25,11 @@ DETECTORS = (
     "data-stall",
     "expert-imbalance",
     "exposed-communication",
+    "exposed-copies",
     "gc-pause",
     "graph-breaks",
     "host-sync",
+    "in-order-communication",
     "late-node",
     "launch-bound",
     "low-occupancy",
@@ -39,6 +41,7 @@ DETECTORS = (
     "slow-link",
     "straggler",
     "tiny-kernels",
+    "unexplained",
 )
 #: Causes that are no finding, but are taken out of what findings give back: the file in `findings/evidence`.
 WITHOUT_FINDING = {"first-use": "first_uses"}
@@ -54,6 +57,8 @@ class Detector:
     detect: Callable[[Case], list[Finding]]
     #: the step without the cause; none where a finding has no single one
     remedy: Callable[[Case], Change] | None = None
+    #: what is left once all others have been looked for
+    rest: Callable[[Case, list[Finding]], list[Finding]] | None = None
     #: what is worth a word though it is no finding
     notes: Callable[[Case], list[Note]] = lambda _: []
 
@@ -66,7 +71,7 @@ def detectors() -> tuple[Detector, ...]:
 
 def _detector(module: ModuleType) -> Detector:
     doc = inspect.cleandoc(module.__doc__ or "")
-    parts = {name: getattr(module, name) for name in ("remedy", "notes") if hasattr(module, name)}
+    parts = {name: getattr(module, name) for name in ("remedy", "notes", "rest") if hasattr(module, name)}
     return Detector(module.ID, doc.split("\n", 1)[0], doc, module.detect, **parts)
 
 

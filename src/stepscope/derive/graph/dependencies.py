@@ -29,7 +29,7 @@ class Dependencies:
     event: I64
     #: waits for events whose record is not in the trace
     unresolved: int
-    #: the op before it on its stream, even if that still ran when this one started: dependent launches overlap by design
+    #: the op before it on its stream, even if that still ran when this one started, as dependent launches do
     order: I64
 
     def latest(self, end: I64) -> tuple[I64, Mask]:
@@ -56,7 +56,7 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     place[by_end] = np.arange(n)
 
     stream = np.concatenate([of_op, *(_column(f, "stream") for f in (records, waits))])
-    time = np.concatenate([data.launched_at, *(_column(f, "start_ns") for f in (records, waits))])
+    time = np.concatenate([_issued(data, of_op), *(_column(f, "start_ns") for f in (records, waits))])
     kind = np.repeat([_OP, _RECORD, _WAIT], [n, records.height, waits.height])
     start = np.concatenate([data.start, np.zeros(records.height + waits.height, np.int64)])
     sequence = np.lexsort((start, kind, time, stream))
@@ -90,6 +90,23 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
         op[late] = NONE
         dependency.append(op)
     return Dependencies(dependency[0], dependency[1], int((of_wait == NONE).sum()), order[0])
+
+
+def _issued(data: RankData, stream: I64) -> I64:
+    """When each op was issued; without a launch record, no later than what its stream ran after it, in order."""
+    if not data.unlinked:
+        return data.launched_at
+    order = np.lexsort((data.start, stream))
+    linked = data.launch[order] != NONE
+    never = np.iinfo(np.int64).max
+    known = np.where(linked, data.launched_at[order], never)
+    lift = np.flatnonzero(np.r_[stream[order][1:] != stream[order][:-1], True])  # the last op of each stream
+    until = np.empty(len(order), np.int64)
+    for first, last in zip(np.r_[0, lift[:-1] + 1].tolist(), lift.tolist(), strict=True):
+        until[first : last + 1] = np.minimum.accumulate(known[first : last + 1][::-1])[::-1]
+    issued = data.launched_at.copy()
+    issued[order] = np.where(linked, data.launched_at[order], np.minimum(until, data.start[order]))
+    return issued
 
 
 def _with_event(syncs: pl.DataFrame, kind: str) -> I64:

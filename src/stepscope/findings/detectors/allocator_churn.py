@@ -58,6 +58,7 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in allocations[r][0].longest(allocations[r][1])),
+            covers={r: h.gaps_of(calls) for r, (h, calls) in allocations.items()},
         )
     ]
 

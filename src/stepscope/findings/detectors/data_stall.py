@@ -2,7 +2,8 @@
 
 Ranges and annotations that name it (`data`, `next batch`, `enumerate(DataLoader)…`, `IO`) say when the host was at it.
 Where a trace has none, it is the time before the next copy from the host, and other absences of the host that are as
-long, unless all ranks of one host are late together (`late-node`). What it could give back is the step replayed without that time.
+long, unless all ranks of one host are late together (`late-node`). What it could give back is the step replayed
+without that time, and no more than the GPU idled in it.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, fetching[r][1].start, fetching[r][1].end)),
+            covers={r: h.gaps_touched(s.start, s.end) for r, (h, s, _) in fetching.items()},
         )
     ]
 

@@ -20,7 +20,7 @@ from stepscope.findings.evidence.first_uses import first_use_notes
 from stepscope.findings.evidence.hosts import guilty
 from stepscope.findings.evidence.issued import at_once
 from stepscope.findings.evidence.meetings import sides
-from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said
+from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said, spans_of
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Confidence, Finding
 from stepscope.model.note import Note
@@ -80,6 +80,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         ranks=ranks,
         stage=key if key.startswith("stage") else None,
         where=places_of(case, most_exposed(by_rank)),
+        covers=spans_of(case, {r: p.ops for r, p in by_rank.items()}),
     )
 
 

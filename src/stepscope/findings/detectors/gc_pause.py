@@ -63,6 +63,7 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, collections[r].start, collections[r].end)),
+            covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in collections.items()},
         )
     ]
 

@@ -70,6 +70,7 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, lost[r].start, lost[r].end)),
+            covers={r: h.gaps_touched(s.start, s.end) for r, (h, _, s) in outside.items()},
         )
     ]
 

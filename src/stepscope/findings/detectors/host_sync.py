@@ -164,6 +164,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
         ranks=ranks,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in costly.syncs[r].host.longest(calls[r])),
+        covers={r: costly.syncs[r].host.gaps_of(c) for r, c in calls.items()},
     )
 
 

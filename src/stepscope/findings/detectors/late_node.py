@@ -204,4 +204,5 @@ def _finding(case: Case, one: _Late) -> Finding:
         ("idle", f"--rank {ranks_text(one.ranks)}"),
         ranks=one.ranks,
         where=one.where,
+        covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in one.change.host_time_cut.items()},
     )

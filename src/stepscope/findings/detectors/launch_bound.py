@@ -15,6 +15,7 @@ from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import USUAL_CALL
+from stepscope.intervals import Spans
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
@@ -59,6 +60,7 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
         ranks=ranks,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
+        covers=_late_launches(case, ranks),
     )
 
 
@@ -91,7 +93,17 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         ranks=ranks,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
+        covers=_late_launches(case, ranks),
     )
+
+
+def _late_launches(case: Case, ranks: tuple[int, ...]) -> dict[int, Spans]:
+    """Gaps of the GPU in which the host was launching."""
+    found = {}
+    for rank in ranks:
+        launching = hosts(case)[rank].quicker(float("inf"))
+        found[rank] = hosts(case)[rank].gaps_touched(launching.start, launching.end)
+    return found
 
 
 def _starved(case: Case, rank: int) -> float:

@@ -58,5 +58,6 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in hosts(case)[r].longest(loading[r])),
+            covers={r: hosts(case)[r].gaps_of(calls) for r, calls in loading.items()},
         )
     ]

@@ -43,6 +43,17 @@ def bubble(case: Case) -> Result | None:
         return None
 
 
+def ideal_ns(case: Case) -> int:
+    """The bubble that the schedule leaves on a rank; 0 where there is no pipeline, or its schedule is not known."""
+    try:
+        answer = case.once(bubble)
+    except CannotAnswer:
+        return 0
+    if answer is None or answer.summary.get("ideal_pct") is None:
+        return 0
+    return int(answer.summary["ideal_pct"] / 100 * case.step_ns)
+
+
 def detect(case: Case) -> list[Finding]:
     answer = case.once(bubble)
     if answer is None or answer.summary.get("schedule") not in _EXACT or answer.summary.get("ideal_pct") is None:

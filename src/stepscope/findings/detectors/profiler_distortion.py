@@ -46,6 +46,7 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in waits[r].host.longest(waits[r].calls)),
+            covers={r: m.host.gaps_of(m.calls) for r, m in waits.items()},
             warns=True,
         )
     ]

@@ -25,7 +25,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.issued import Serialized, at_once, serialized
-from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said
+from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding
 from stepscope.model.profile import Profile
@@ -80,6 +80,7 @@ def _bounded(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=keys[0] if len(keys) == 1 and keys[0].startswith("stage") else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
+            covers=spans_of(case, joined),
         )
     ]
 
@@ -120,6 +121,7 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             ranks=ranks,
             stage=stages[0] if len(stages) == 1 else None,
             where=places_of(case, [(r, o) for _, r, o in sorted(ops, reverse=True)[:10]]),
+            covers=spans_of(case, {r: np.union1d(s.waited, s.inline) for r, s in too_early.items()}),
         )
     ]
 

@@ -127,5 +127,6 @@ def detect(case: Case) -> list[Finding]:
             ranks=ranks,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in repeats[r].places()),
+            covers={r: s.host.gaps_of(s.host.data.launch[s.kernels]) for r, s in repeats.items()},
         )
     ]

@@ -180,8 +180,7 @@ class Host:
     @cached_property
     def idle(self) -> Pieces:
         """When its GPU did nothing in the step, by cause."""
-        assert self.window.gpu_start_ns is not None and self.window.gpu_end_ns is not None
-        return causes(self.data, partition(self.data, self.window.gpu_start_ns, self.window.gpu_end_ns).idle)
+        return causes(self.data, partition(self.data, *self.gpu).idle)
 
     def idle_ns(self, *cause: str) -> int:
         """Idle time of these causes."""
@@ -191,6 +190,22 @@ class Host:
     def idle_in(self, spans: Spans) -> int:
         """Idle time within stretches of the host."""
         return intersect(union(self.idle.start, self.idle.end), spans).length()
+
+    def gaps_touched(self, start: I64, end: I64) -> Spans:
+        """Idle gaps of its GPU, each whole, that some of these stretches of the host reach into."""
+        idle = partition(self.data, *self.gpu).idle
+        reached = np.searchsorted(np.sort(start), idle.end, side="left") - np.searchsorted(np.sort(end), idle.start)
+        return Spans(idle.start[reached > 0], idle.end[reached > 0])
+
+    def gaps_of(self, calls: I64) -> Spans:
+        """The same of calls."""
+        return self.gaps_touched(self.start[calls], self.stop[calls])
+
+    @property
+    def gpu(self) -> tuple[int, int]:
+        """The step on its GPU."""
+        assert self.window.gpu_start_ns is not None and self.window.gpu_end_ns is not None
+        return self.window.gpu_start_ns, self.window.gpu_end_ns
 
     def longest_idle(self, *cause: str) -> list[Place]:
         """The longest idle stretches of these causes."""

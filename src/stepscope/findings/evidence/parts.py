@@ -14,13 +14,14 @@ import polars as pl
 from stepscope.derive.accounting.exposure import comm_ops
 from stepscope.derive.comm.kinds import kinds
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
+from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.thresholds import UNWAITED_TRANSFERS
-from stepscope.intervals import subtract, union
+from stepscope.intervals import Spans, subtract, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 
@@ -52,6 +53,11 @@ def parts(case: Case) -> dict[int, dict[str, Part]]:
 def said(key: str) -> str:
     """A kind in words."""
     return WORDS.get(key, f"communication of {key}" if key.startswith("stage") else f"{key.replace('_', '-')}s")
+
+
+def spans_of(case: Case, ops: Mapping[int, I64]) -> dict[int, Spans]:
+    """When these ops of each rank ran."""
+    return {d.rank: union(d.start[ops[d.rank]], d.end[ops[d.rank]]) for d in ranks_of(case.profile) if d.rank in ops}
 
 
 def most_exposed(by_rank: Mapping[int, Part], most: int = 10) -> list[tuple[int, int]]:
@@ -96,9 +102,7 @@ def exposed_transfers(case: Case, by_rank: Mapping[int, I64], shorter: Mapping[i
     less = pl.DataFrame(list(shorter.items()), schema={"meeting": pl.Int64, "less": pl.Int64}, orient="row")
     whole = table.filter(pl.col("present") == pl.col("size")).join(less, on="meeting", how="left")
     lengths = whole.group_by("rank", "op").agg((pl.col("ns") - pl.col("less").fill_null(0)).min().clip(0))
-    # Of those that are not matched, the shorter ones wait least: what they take is what a transfer takes.
-    took = np.concatenate([(d.end - d.start)[by_rank[d.rank]] for d in ranks_of(case.profile) if d.rank in by_rank])
-    usual = int(np.quantile(took, UNWAITED_TRANSFERS.share)) if len(took) else 0
+    usual = _usual(case, by_rank, table)
     exposed, matched, asked = [], 0, 0
     for data in ranks_of(case.profile):
         if data.rank not in by_rank:
@@ -106,11 +110,31 @@ def exposed_transfers(case: Case, by_rank: Mapping[int, I64], shorter: Mapping[i
         ops = by_rank[data.rank]
         of = lengths.filter(pl.col("rank") == data.rank)
         at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
-        length = at.fill_null(usual).to_numpy()
+        length = pl.select(pl.coalesce(at, usual[data.rank])).to_series().to_numpy()
         start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
         exposed.append(subtract(union(start, data.end[ops]), data.compute).length())
         matched, asked = matched + len(at) - at.null_count(), asked + len(at)
     return exposed, 2 * matched > asked
+
+
+def _usual(case: Case, by_rank: Mapping[int, I64], table: pl.DataFrame) -> dict[int, pl.Series]:
+    """By rank: how long each transfer would take without waiting, by its like, of the same name and size.
+
+    The shorter ones of many wait least. Where there are few, nothing tells: then all that they take.
+    """
+    size = table.group_by("rank", "op").agg(pl.col("own_bytes").max())
+    frames = []
+    for data in ranks_of(case.profile):
+        if data.rank in by_rank:
+            ops = by_rank[data.rank]
+            frame = pl.DataFrame({"op": ops, "name": data.name[ops], "took": (data.end - data.start)[ops]})
+            frames.append(frame.with_columns(pl.lit(data.rank, table["rank"].dtype).alias("rank")))
+    table = pl.concat(frames).join(size, on=["rank", "op"], how="left", maintain_order="left")
+    like = ["name", "own_bytes"]
+    shorter = pl.col("took").quantile(UNWAITED_TRANSFERS.share).over(like).cast(pl.Int64)
+    many = pl.len().over(like) >= FEWEST_TRANSFERS.value
+    table = table.with_columns(pl.when(many).then(shorter).otherwise("took").alias("usual"))
+    return {int(key[0]): frame["usual"] for key, frame in table.partition_by("rank", as_dict=True).items()}
 
 
 def _walls(case: Case, by_rank: Mapping[int, I64]) -> list[int]:

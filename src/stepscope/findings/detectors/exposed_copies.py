@@ -1,0 +1,114 @@
+"""Copies that nothing runs beside: weights that are offloaded, activations that are swapped, input that comes late.
+
+A copy hides behind compute if it has a stream of its own and is issued early enough. What is counted is time in which a
+copy or a memset runs, and neither compute nor communication does, as `breakdown` has it. What it could give back is the
+step replayed with those copies taking no time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.rank.data import COPY
+from stepscope.derive.replay.change import Change
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.finding import Finding
+from stepscope.intervals import Spans
+from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.units import about
+
+ID = "exposed-copies"
+
+#: Direction -> what it is called, and what to do about it.
+_KINDS = {
+    "HtoD": (
+        "copies to the device",
+        "keep on the GPU what each step needs; what must be offloaded, copy ahead: the next layer's while this one "
+        "computes, from pinned memory, on a stream of its own",
+    ),
+    "DtoH": (
+        "copies to the host",
+        "copy on a stream of their own, to pinned memory with non_blocking=True, while the next layer computes",
+    ),
+    "DtoD": (
+        "copies within the device",
+        "avoid them: contiguous layouts, views instead of clones, in-place ops, buffers that are allocated once",
+    ),
+    "PtoP": ("copies between devices", "copy on a stream of their own, before they are needed"),
+    "none": ("memsets", "zero less: zero_grad(set_to_none=True), buffers that are written anyway"),
+}
+
+
+def _copies(case: Case) -> dict[int, tuple[Host, Spans, I64]]:
+    """By rank: when copies are exposed, and which; nothing where it cannot matter."""
+    exposed = {}
+    for rank, host in hosts(case).items():
+        spans = partition(host.data, *host.gpu).copy_exposed
+        ops = host.window.ops[host.data.role[host.window.ops] == COPY]
+        if len(spans):
+            exposed[rank] = host, spans, ops
+    return exposed if case.material(max((s.length() for _, s, _ in exposed.values()), default=0)) else {}
+
+
+def remedy(case: Case) -> Change:
+    """Copies of no length, for which no call of the host waits."""
+    exposed = case.once(_copies)
+    return Change(
+        op_factor={r: (ops, np.zeros(len(ops))) for r, (_, _, ops) in exposed.items()},
+        calls_not_waiting={r: _launches(h, ops) for r, (h, _, ops) in exposed.items()},
+    )
+
+
+def _launches(host: Host, ops: I64) -> I64:
+    launch = host.data.launch[ops]
+    return np.unique(launch[launch != NONE])
+
+
+def detect(case: Case) -> list[Finding]:
+    exposed = case.once(_copies)
+    if not exposed:
+        return []
+    lost = {r: spans.length() for r, (_, spans, _) in exposed.items()}
+    ranks = guilty(lost)
+    worst = max(ranks, key=lambda r: (lost[r], -r))
+    host, _, ops = exposed[worst]
+    table = _by_kind(host, ops)
+    first = table.row(0, named=True)
+    what, advice = _KINDS.get(first["kind"], _KINDS["none"])
+    rate = f"; {first['bytes'] / 1e6:,.0f} MB at {first['bytes'] / first['ns']:.1f} GB/s" if first["bytes"] else ""
+    try:
+        saved = case.credit(ID, at_most=max(lost.values()))
+    except CannotAnswer:
+        saved = max(lost.values())
+    return [
+        Finding(
+            ID,
+            f"{what} run with nothing beside them",
+            saved,
+            "medium",
+            f"copies of rank {worst} are exposed for {about(lost[worst])} of the step; most are {first['n']:,} {what} "
+            f"of {about(first['ns'])} in all{rate}",
+            advice,
+            ("breakdown", ""),
+            ranks=ranks,
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in places(r, exposed[r][1].start, exposed[r][1].end)),
+            covers={r: spans for r, (_, spans, _) in exposed.items()},
+        )
+    ]
+
+
+def _by_kind(host: Host, ops: I64) -> pl.DataFrame:
+    """Copies by direction: how many, how long, how much; the longest first."""
+    table = host.data.ops[ops].select(
+        pl.col("copy_kind").cast(pl.String).alias("kind"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+        pl.col("bytes").fill_null(0),
+    )
+    totals = table.group_by("kind").agg(pl.len().alias("n"), pl.col("ns").sum(), pl.col("bytes").sum())
+    return totals.sort("ns", "kind", descending=[True, False])

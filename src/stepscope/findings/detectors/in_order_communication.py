@@ -1,0 +1,82 @@
+"""Communication in order with compute, on the stream that computes: tensor-parallel all-reduces, as a rule.
+
+Nothing can run beside it on its stream, and the next kernel waits for it. Often its result is needed at once; then it
+is hidden only by splitting the work (half of the tokens communicate while the other half computes), by a fused kernel,
+or by doing less of it. What it could give back is the step replayed with those transfers taking no time: the most that
+can be had. Ranks still wait for whoever is late.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.derive.accounting.exposure import comm_ops
+from stepscope.derive.comm.kinds import kinds
+from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.replay.change import Change
+from stepscope.derive.windows.window import Window
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import guilty
+from stepscope.findings.evidence.issued import serialized
+from stepscope.findings.evidence.parts import Part, most_exposed, spans_of
+from stepscope.findings.evidence.places import places_of
+from stepscope.findings.finding import Finding
+from stepscope.intervals import subtract, union
+from stepscope.model.profile import Profile
+from stepscope.model.units import about
+
+ID = "in-order-communication"
+
+
+def _in_order(case: Case) -> dict[int, tuple[Part, str]]:
+    """By rank: communication on streams that compute, and what most of it is; without what was only issued badly."""
+    try:
+        issued = {r: np.union1d(s.waited, s.inline) for r, s in case.once(serialized).items()}
+    except CannotAnswer:
+        issued = {}
+
+    def of(profile: Profile, data: RankData, window: Window) -> tuple[Part, str] | None:
+        comm = comm_ops(data, window)
+        chosen = comm.barrier & ~np.isin(comm.ops, issued.get(data.rank, comm.ops[:0]))
+        if not chosen.any() or not (data.role[window.ops] == COMPUTE).any():
+            return None
+        wall = subtract(union(comm.start[chosen], comm.end[chosen]), data.compute).length()
+        names = kinds(profile.names.gather(data.name[comm.ops[chosen]])).fill_null("communication")
+        kind = str(names.value_counts().sort(["count", names.name], descending=[True, False])[names.name][0])
+        part = Part(comm.ops[chosen], comm.exposed[chosen], int(comm.length[chosen].sum()), wall)
+        return part, f"{kind.replace('_', '-')}s" if kind != "communication" else kind
+
+    return {r: found for r, found in case.each_rank(of).items() if found is not None}
+
+
+def detect(case: Case) -> list[Finding]:
+    by_rank = case.once(_in_order)
+    wall = {r: p.wall_ns for r, (p, _) in by_rank.items()}
+    if not case.material(max(wall.values(), default=0)):
+        return []
+    ranks = guilty(wall)
+    worst = max(ranks, key=lambda r: (wall[r], -r))
+    part, what = by_rank[worst]
+    instant = Change(transfers_instant={r: p.ops for r, (p, _) in by_rank.items()})
+    try:
+        saved = case.credit(ID, instant, max(wall.values()))
+    except CannotAnswer:
+        saved = max(wall.values())
+    return [
+        Finding(
+            ID,
+            f"{what} run in order with compute, on its own stream",
+            saved,
+            "low",
+            f"{len(part.ops):,} on rank {worst} take {about(part.comm_ns)} of the step on a stream that computes, and "
+            f"{about(wall[worst])} of that have nothing beside them. That includes waiting for other ranks",
+            "split the batch or the tokens in two, so that one half communicates while the other computes (async "
+            "tensor parallelism, two-batch overlap); fuse it with the product before it; or communicate less (sequence "
+            "parallelism, lower precision, a smaller tensor-parallel group within one NVLink domain)",
+            ("overlap", ""),
+            ranks=ranks,
+            where=places_of(case, most_exposed({r: p for r, (p, _) in by_rank.items()})),
+            covers=spans_of(case, {r: p.ops for r, (p, _) in by_rank.items()}),
+        )
+    ]

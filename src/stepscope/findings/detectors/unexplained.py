@@ -1,0 +1,190 @@
+"""What is neither compute nor covered by any other finding: exposed communication, exposed copies, idle time.
+
+Every finding says which exposed time it speaks of. What is left is named here, by its cause as far as that is known, so
+that no step gets an all-clear while a part of it is lost. It is an upper bound: nobody knows what could be done about
+it. The bubble that a pipeline's schedule leaves is explained by the schedule; waiting for a rank, link or stage that
+has a finding of its own, by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.comm.kinds import kinds
+from stepscope.derive.host.idle_causes import API, CAUSES, HOST, causes
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.derive.windows.window import Window
+from stepscope.findings.case import Case
+from stepscope.findings.detectors.pipeline_bubble import ideal_ns
+from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import SHOWN
+from stepscope.intervals import Spans, intersect, subtract, union
+from stepscope.intervals.arrays import I64
+from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
+from stepscope.model.units import about
+
+ID = "unexplained"
+
+#: Findings whose time others spend waiting, inside their communication or idle.
+_WAITED_FOR = (
+    "compute-imbalance",
+    "expert-imbalance",
+    "late-node",
+    "pipeline-bubble",
+    "slow-link",
+    "straggler",
+)
+#: What keeps an op from running, in words, and what to do about it.
+_IDLE = {
+    "host": (
+        "the host is elsewhere",
+        "see what the program does there: name it with ranges, or record Python's stacks (torch.profiler with_stack, "
+        "nsys --python-sampling=true)",
+    ),
+    "api": ("the host is in other CUDA calls", "see which calls take long (`stepscope idle`), and why in this step"),
+    "sync": ("the host waits for the GPU", "see which call waits (`stepscope idle`), and let it not wait"),
+    "alloc": ("memory is allocated", "keep memory in the caching allocator"),
+    "load": ("code is loaded", "profile later steps: code is loaded once"),
+    "queue": (
+        "launched work has not begun",
+        "see what it waits for: events of other streams, another process on the GPU, a full queue, clocks",
+    ),
+    "tail": ("nothing more is launched", "see what the program does at the end of the step"),
+    "unlinked": ("the trace does not say what launched the next op", "capture the CUDA calls too"),
+}
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What no finding covers on one rank."""
+
+    comm: Spans
+    copy: Spans
+    idle: Spans
+    cause: dict[str, int]
+    within: dict[str, int]
+    kinds: dict[str, int]
+
+
+def detect(case: Case) -> list[Finding]:
+    """Nothing by itself: `rest` looks at what the others leave."""
+    return []
+
+
+def rest(case: Case, shown: Iterable[Finding]) -> list[Finding]:
+    """What these findings leave uncovered, where it is worth a finding."""
+    shown = list(shown)
+    covered = {r: _joined(f.covers[r] for f in shown if r in f.covers) for r in case.ranks}
+    left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
+    if not left or not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
+        return []
+    waited = sum(f.recoverable_ns for f in shown if f.id in _WAITED_FOR) + ideal_ns(case)
+    findings = []
+    comm = _mean(left, "comm")
+    idle = _mean(left, "idle")
+    explained = min(waited, comm)
+    if case.material(comm - explained, SHOWN):
+        findings.append(_communication(case, left, comm - explained))
+    if case.material(idle - (waited - explained), SHOWN):
+        findings.append(_idle(case, left, idle - (waited - explained)))
+    if case.material(copy := _mean(left, "copy"), SHOWN):
+        findings.append(_copies(case, left, copy))
+    return findings
+
+
+def _joined(parts: Iterable[Spans]) -> Spans:
+    spans = [Spans.empty(), *parts]
+    return union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans]))
+
+
+def _mean(left: dict[int, _Left], part: str) -> int:
+    return int(np.mean([getattr(of, part).length() for of in left.values()]))
+
+
+def _left(profile: Profile, data: RankData, window: Window, covered: Spans) -> _Left:
+    assert window.gpu_start_ns is not None and window.gpu_end_ns is not None
+    parts = partition(data, window.gpu_start_ns, window.gpu_end_ns)
+    comm, copy, idle = (subtract(s, covered) for s in (parts.comm_exposed, parts.copy_exposed, parts.idle))
+    pieces = causes(data, idle)
+    length = pieces.end - pieces.start
+    by_cause = {name: int(length[pieces.cause == k].sum()) for k, name in enumerate(CAUSES)}
+    host = np.isin(pieces.cause, (HOST, API))
+    texts = data.text_of(pieces.within[host]).fill_null("")
+    within: dict[str, int] = {}
+    for text, ns in zip(texts.to_list(), length[host].tolist(), strict=True):
+        within[text] = within.get(text, 0) + ns
+    ops = window.ops[data.role[window.ops] == COMM]
+    return _Left(comm, copy, idle, by_cause, within, _by_kind(profile, data, ops, comm))
+
+
+def _by_kind(profile: Profile, data: RankData, ops: I64, comm: Spans) -> dict[str, int]:
+    """Uncovered communication by its operation."""
+    if not len(ops) or not len(comm):
+        return {}
+    kind = kinds(profile.names.gather(data.name[ops])).fill_null("communication")
+    found = {}
+    for text in kind.unique().to_list():
+        of_kind = (kind == text).to_numpy()
+        found[str(text)] = intersect(union(data.start[ops[of_kind]], data.end[ops[of_kind]]), comm).length()
+    return found
+
+
+def _communication(case: Case, left: dict[int, _Left], ns: int) -> Finding:
+    worst = max(left, key=lambda r: (left[r].comm.length(), -r))
+    most = max(left[worst].kinds, key=lambda k: left[worst].kinds[k], default="communication")
+    return _finding(
+        case,
+        ns,
+        "communication is exposed, and nothing above says why",
+        f"on rank {worst} {about(left[worst].comm.length())} of the step are exposed communication that no other "
+        f"finding covers, most of it {most.replace('_', '-')}: transfers, and waiting for other ranks",
+        "see which rank comes last (`stepscope stragglers`) and how long transfers take without waiting (`stepscope "
+        "collectives`); give the traces of all ranks",
+        ("breakdown", ""),
+        [p for r, of in left.items() for p in places(r, of.comm.start, of.comm.end)],
+    )
+
+
+def _copies(case: Case, left: dict[int, _Left], ns: int) -> Finding:
+    worst = max(left, key=lambda r: (left[r].copy.length(), -r))
+    return _finding(
+        case,
+        ns,
+        "copies are exposed, and nothing above says why",
+        f"on rank {worst} {about(left[worst].copy.length())} of the step are exposed copies that nothing else covers",
+        "see what copies (`stepscope timeline --by part`)",
+        ("breakdown", ""),
+        [p for r, of in left.items() for p in places(r, of.copy.start, of.copy.end)],
+    )
+
+
+def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
+    worst = max(left, key=lambda r: (left[r].idle.length(), -r))
+    of = left[worst]
+    cause = max(of.cause, key=lambda c: of.cause[c])
+    what, advice = _IDLE[cause]
+    parts = [f"{about(t)} {c}" for c, t in sorted(of.cause.items(), key=lambda x: -x[1])[:3] if t]
+    range_ = max(of.within, key=lambda t: of.within[t], default="") if cause in ("host", "api") else ""
+    inside = f", most of it in `{short_range(range_)}`" if range_ else ""
+    return _finding(
+        case,
+        ns,
+        f"the GPU idles, and {what}",
+        f"on rank {worst} the GPU is idle for {about(of.idle.length())} of the step that no other finding covers "
+        f"(by cause: {', '.join(parts)}){inside}",
+        advice,
+        ("idle", "--by cause"),
+        [p for r, of_rank in left.items() for p in places(r, of_rank.idle.start, of_rank.idle.end)],
+    )
+
+
+def _finding(
+    case: Case, ns: int, title: str, evidence: str, advice: str, command: tuple[str, str], where: list[Place]
+) -> Finding:
+    return Finding(ID, title, ns, "low", evidence, advice, command, ranks=case.ranks, where=longest(where))
