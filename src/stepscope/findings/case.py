@@ -19,7 +19,7 @@ from stepscope.derive.windows.window import Kind, Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.order import credited_before
 from stepscope.findings.registry import remedy
-from stepscope.findings.thresholds import LOOKED_AT
+from stepscope.findings.thresholds import FAITHFUL, LOOKED_AT
 from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
@@ -51,6 +51,13 @@ class Case:
     def replay(self) -> Replay:
         """The step, to be replayed with a change."""
         return Replay(self.profile, self.path)
+
+    @cached_property
+    def faithful(self) -> bool:
+        """Whether what waits for what is known: by events, or since a replay without a change gives the step again."""
+        if bool(self.path.steps["events"].all()):
+            return True
+        return self.replay.plain >= FAITHFUL.share * (self.path.end - self.path.begin)
 
     @cached_property
     def windows(self) -> dict[int, Window]:

@@ -50,6 +50,8 @@ class Finding:
     high_ns: int | None = None
     #: exposed time that it speaks of, by rank, in the rank's own time: what no finding covers is one (`residual`)
     covers: Mapping[int, Spans] = field(default_factory=dict)
+    #: an upper bound without a known remedy: it comes after promises of like size
+    open_end: bool = False
     #: it qualifies all other findings: first, and shown however little it could give back
     warns: bool = False
     #: ranks or links that stand out beside others, as `stragglers` names them: listed where asked for all (--least 0),
@@ -66,8 +68,8 @@ class Skipped:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Warnings, then most recoverable first."""
-    return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns, f.id, f.ranks))
+    """Warnings, then most recoverable first; what has no remedy counts half."""
+    return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns // (1 + f.open_end), f.id, f.ranks))
 
 
 def for_profile(result: Result, paths: Sequence[str]) -> Result:

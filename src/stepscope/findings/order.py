@@ -24,8 +24,8 @@ class After:
 ORDER: tuple[After, ...] = (
     After(
         "data-stall",
-        ("launch-bound",),
-        "a machine that is slow at launching is slow at fetching too",
+        ("launch-bound", "profiler-distortion"),
+        "a machine that is slow at launching is slow at fetching too, and so is one that a profiler slows",
     ),
     After(
         "host-sync",
@@ -35,7 +35,7 @@ ORDER: tuple[After, ...] = (
     After(
         "host-sync",
         ("profiler-distortion",),
-        "where a measurement makes the host wait behind every block, other waits come on top",
+        "what only the profiler costs is no finding's to give back",
     ),
     After(
         "launch-bound",

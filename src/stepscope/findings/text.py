@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepscope.derive.rank.data import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.model.labels import setups
@@ -16,7 +17,10 @@ def statement(case: Case, f: Finding) -> str:
 
 
 def clean(case: Case, least: float) -> str:
-    """A clean bill: nothing from this share of the step on, in per cent."""
+    """A clean bill: nothing from this share of the step on, in per cent; none where no compute was recorded."""
+    if not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
+        who = some_ranks(case.ranks)
+        return f"No compute kernel was recorded on {who}: nothing says where the {case.kind} goes."
     what = f"Nothing above {least:g} % of the {about(case.step_ns)} step"
     return f"{what} stands out on {some_ranks(case.ranks)}{_conditions(case)}."
 

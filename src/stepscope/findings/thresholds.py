@@ -30,6 +30,12 @@ LOOKED_AT = Threshold(
     "a cause of a quarter of what is shown cannot become a finding, and a replay costs time",
     (_HEALTHY, f"{_SIDES}::test_what_cannot_matter_is_not_looked_at"),
 )
+FAITHFUL = Threshold(
+    90.0,
+    "% of the step",
+    "without event records, replays of 96 % and more agree with nsys captures of the same job; one of 62 % does not",
+    ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz", "h200/moe4mps/overlapped.rank*.pt.trace.json.gz"),
+)
 NAMED_BESIDE_WORST = Threshold(
     25.0,
     "% of the worst rank",
@@ -100,6 +106,18 @@ SLOW_BESIDE_PEERS = Threshold(
     "sound hosts of one job differ by up to 1.27",
     ("h200/moe4/overlapped.rank*.pt.trace.json.gz", _HOST),
 )
+NEARLY_ALWAYS = Threshold(
+    90.0,
+    "% of the communications",
+    "of ranks alike, the last one changes; one that its host starves is last in 21 of 21",
+    ("public/amd_merged_all.json.gz",),
+)
+MEETINGS_TO_TELL = Threshold(
+    8,
+    "communications",
+    "with fewer, one rank may come last in nearly all of them by chance",
+    ("public/amd_merged_all.json.gz",),
+)
 LONGEST_LAUNCH = Threshold(
     50,
     "times the pace",
@@ -140,6 +158,24 @@ LATE_RESIDUALS = Threshold(
     "a beginning that clocks place no better says nothing; the residual is a median, its tail is longer",
     (f"{_ACROSS}::test_a_wrong_clock_is_no_finding",),
 )
+DISTORTED_PACE = Threshold(
+    40.0,
+    "µs per launch",
+    "eager frameworks take 15 to 35 under nsys or a plain torch.profiler; with a range for every op, 55",
+    ("h200/hf/hf1_rich.sqlite", "h200/hf/hf1_healthy.sqlite"),
+)
+UNDISTORTED_PACE = Threshold(
+    24.0,
+    "µs per launch",
+    "what the same job takes without: transformers 23.7, other eager loops 17 to 29",
+    ("h200/hf/hf1_healthy.sqlite", "tests/data/promises"),
+)
+EVENTS_PER_LAUNCH = Threshold(
+    2.0,
+    "records of the host per launch",
+    "torch runs one to three ops per launch; a profiler that writes each of them down is in their way",
+    ("h200/hf/hf1_rich.sqlite",),
+)
 MEASURING_SYNCS = Threshold(
     8,
     "device synchronizations in a step",
@@ -157,6 +193,13 @@ MEASURED_RANGES = Threshold(
     "% of the ranges",
     "a timer closes every range that it opened, and the first or the last may be cut off",
     ("h200/moe4mps/cut_off.sqlite",),
+)
+
+SHORT_GAP = Threshold(
+    10.0,
+    "µs",
+    "the GPU takes 1 to 2 from one kernel of a stream to the next, and up to 5 behind a large one",
+    ("public/h100_qwen.json.gz",),
 )
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

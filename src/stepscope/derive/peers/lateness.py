@@ -23,6 +23,9 @@ from stepscope.model.profile import Profile
 #: Ranges around getting a batch.
 DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
 
+#: What nsys and emit_nvtx call a torch op.
+_TORCH_OP = r", (?:seq|op_id) = \d+"
+
 #: Per communication op: the one that its start waited for, -1 for none.
 CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int32,
@@ -114,8 +117,9 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
     if data.ranges.height == 0:
         return Spans.empty()
     rows = data.own_ranges
-    wanted = profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
-    input_ranges = data.ranges[rows[wanted]]
+    # A torch op's range lists its inputs: that is not getting input.
+    named = profile.names.str.contains(DATA) & ~profile.names.str.contains(_TORCH_OP)
+    input_ranges = data.ranges[rows[named.to_numpy()[data.ranges["name"].to_numpy()[rows]]]]
     # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
     launching = data.calls["tid"].gather(np.unique(data.launch[data.launch != NONE])).unique()
     input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))

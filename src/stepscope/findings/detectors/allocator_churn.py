@@ -6,6 +6,8 @@ once it is warm. What it could give back is the step replayed with those calls n
 
 from __future__ import annotations
 
+import numpy as np
+
 from stepscope.derive.host.idle_causes import ALLOC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -14,6 +16,7 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
+from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.units import about
 
@@ -28,8 +31,20 @@ def _allocations(case: Case) -> dict[int, tuple[Host, I64]]:
 
 
 def remedy(case: Case) -> Change:
-    """No such calls."""
-    return Change(calls_not_waiting={r: calls for r, (_, calls) in case.once(_allocations).items()})
+    """No such calls, and nothing of what the allocator does between two of them."""
+    allocations = case.once(_allocations)
+    return Change(
+        calls_not_waiting={r: calls for r, (_, calls) in allocations.items()},
+        host_time_cut={r: _between(h, calls) for r, (h, calls) in allocations.items()},
+    )
+
+
+def _between(host: Host, calls: I64) -> Spans:
+    """Host time from one such call to the next of its thread, where no other call comes between them."""
+    order = np.lexsort((calls, host.tid[calls]))
+    rows = calls[order]
+    adjoining = (np.diff(rows) == 1) & (np.diff(host.tid[rows]) == 0)
+    return union(host.stop[rows[:-1][adjoining]], host.start[rows[1:][adjoining]])
 
 
 def detect(case: Case) -> list[Finding]:

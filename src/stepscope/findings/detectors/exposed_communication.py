@@ -91,7 +91,7 @@ def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Confidence]:
     """
     instant = Change(transfers_instant={r: p.ops for r, p in by_rank.items()})
     try:
-        if bool(case.path.steps["events"].all()):
+        if case.faithful:
             saved = case.credit(ID, instant, max(p.wall_ns for p in by_rank.values()))
             return saved, "high" if case.path.met is not None else "medium"
     except CannotAnswer:

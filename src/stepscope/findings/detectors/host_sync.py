@@ -98,8 +98,7 @@ class _Costly:
 
 def _costly(case: Case) -> list[_Costly]:
     """Kinds of waits without which the step is shorter."""
-    measuring = {r: m.calls for r, m in case.once(measured).items()}
-    syncs = {r: s for r, h in hosts(case).items() if len((s := _syncs(h, measuring.get(r))).calls)}
+    syncs = {r: s for r, h in hosts(case).items() if len((s := _syncs(h)).calls)}
     costly = []
     for kind in range(len(_KINDS)):
         calls = {r: of_kind for r, s in syncs.items() if len(of_kind := s.of(kind))}
@@ -151,13 +150,15 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     host = costly.syncs[worst].host
     n = len(calls[worst])
     inside = _ranges(host, calls[worst])
+    timer = case.once(measured).get(worst) if costly.kind == DEVICE else None
+    behind = f", one behind {timer.behind}, as timers of blocks make them" if timer is not None else ""
     return Finding(
         ID,
         f"{round(n):,} {what} make the host wait",
         costly.saved,
         sure(case),
         f"rank {worst} spends {about(host.length(calls[worst]))} of the step in them"
-        f"{f', most in {inside}' if inside else ''}; the GPU is without work for "
+        f"{f', most in {inside}' if inside else ''}{behind}; the GPU is without work for "
         f"{about(host.idle_ns('sync', 'host', 'api'))} of the step",
         advice,
         ("idle", "--by cause"),
@@ -179,12 +180,10 @@ def _ranges(host: Host, calls: I64) -> str | None:
     return f"`{top['text'][0]}`"
 
 
-def _syncs(host: Host, measuring: I64 | None) -> _Syncs:
-    """The rank's synchronizing calls, less those that are a measurement's (`profiler-distortion`)."""
+def _syncs(host: Host) -> _Syncs:
+    """The rank's synchronizing calls."""
     data = host.data
     calls = host.of_cause(SYNC)
-    if measuring is not None:
-        calls = np.setdiff1d(calls, measuring)
     family = families(data)[calls]
     stream, event, device = (family == f for f in (Family.STREAM_SYNC, Family.EVENT_SYNC, Family.DEVICE_SYNC))
     kind = np.select([stream, event, device], [STREAM, EVENT, DEVICE], COPY).astype(np.int64)

@@ -8,13 +8,15 @@ between them, with launches at the pace of the hardware: that is what CUDA graph
 
 from __future__ import annotations
 
+from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.replay.change import Change
+from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
 from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import USUAL_CALL
+from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS, USUAL_CALL
 from stepscope.intervals import Spans
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
@@ -80,9 +82,12 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     else:
         took = f"of which the call is {about(host.call_ns)}; counted as if it took {about(usual(case).pace_ns)}"
         machine = ""
+    last = _last(case)
     return Finding(
         ID,
-        "the host cannot launch fast enough",
+        f"the host of rank {last[0]} launches slowest, and it comes last in {last[1]} of {last[2]} communications"
+        if last is not None and last[0] in ranks
+        else "the host cannot launch fast enough",
         saved,
         "medium",
         f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU waits for launches "
@@ -94,7 +99,23 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
         covers=_late_launches(case, ranks),
+        open_end=worst in slow_hosts(case).framework,
     )
+
+
+def _last(case: Case) -> tuple[int, int, int] | None:
+    """The rank that comes last nearly always, how often, and of how many communications; None where there is none."""
+    if len(case.ranks) < 2:
+        return None
+    try:
+        table = case.ask(stragglers).rows
+    except CannotAnswer:
+        return None
+    total = int(table["times_last"].sum())
+    first = table.sort("times_last", descending=True).row(0, named=True)
+    slowest = max(case.ranks, key=lambda r: _starved(case, r) if r in hosts(case) else 0.0)
+    often = total >= MEETINGS_TO_TELL.value and first["times_last"] >= NEARLY_ALWAYS.share * total
+    return (int(first["rank"]), int(first["times_last"]), total) if often and first["rank"] == slowest else None
 
 
 def _late_launches(case: Case, ranks: tuple[int, ...]) -> dict[int, Spans]:

@@ -1,16 +1,17 @@
-"""The measurement changes what it measures: a synchronization behind every block, timers that wait for the GPU.
+"""The profiler changes what it measures: it writes down so much of the host that launching slows down, and the step.
 
-Block timers that synchronize destroy the overlap that they are meant to time: shares of such a profile say where time
-goes, its lengths and its overlap say nothing of the real run. That is true whatever else is found, so the finding is
-shown even where it could give nothing back. What it could give back is the step replayed without those waits.
+A range for every torch op, or every Python function, takes longer than what it names. Shares of such a profile on the
+GPU hold; its step, its idle time and its overlap do not. That is true whatever else is found, so it is said first. What
+it could give back is the step replayed with launches at the pace of an eager framework; other findings about the host
+promise what is left after that. Synchronizations of the program are its own (`host-sync`).
 """
 
 from __future__ import annotations
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import guilty, stage_of, sure
-from stepscope.findings.evidence.measurement import measured
+from stepscope.findings.evidence.hosts import guilty, stage_of
+from stepscope.findings.evidence.instrumented import instrumented
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
 from stepscope.model.units import about
@@ -19,34 +20,36 @@ ID = "profiler-distortion"
 
 
 def remedy(case: Case) -> Change:
-    """No such waits."""
-    return Change(calls_not_waiting={r: m.calls for r, m in case.once(measured).items()})
+    """Launches as quick as without so much recording."""
+    return Change(host_time_cut={r: i.overhead for r, i in case.once(instrumented).items()})
 
 
 def detect(case: Case) -> list[Finding]:
-    waits = case.once(measured)
-    if not waits:
+    slow = case.once(instrumented)
+    if not slow:
         return []
-    ranks = guilty({r: float(len(m.calls)) for r, m in waits.items()})
-    worst = max(ranks, key=lambda r: (len(waits[r].calls), -r))
-    most = waits[worst]
-    n = round(len(most.calls))
+    saved = case.credit(ID)
+    if not case.material(saved):
+        return []
+    ranks = guilty({r: i.host.pace_ns or 0.0 for r, i in slow.items()})
+    worst = max(ranks, key=lambda r: (slow[r].host.pace_ns or 0.0, -r))
+    most = slow[worst]
+    spans = {r: slow[r].host.quicker(float("inf")) for r in ranks}
     return [
         Finding(
             ID,
-            f"this profile is attribution only: {n:,} synchronizations, one behind {most.behind}, destroy overlap",
-            case.credit(ID),
-            sure(case),
-            f"on rank {worst} they take {about(most.host.length(most.calls))} of the step; with the host "
-            "waiting each time, nothing can be launched ahead and no communication can run beside compute: shares of "
-            "time hold, lengths and overlap do not",
-            "time blocks with CUDA events (torch.cuda.Event(enable_timing=True)) or with ranges alone, and profile "
-            "again before judging overlap, launches or bubbles",
-            ("idle", "--by cause"),
+            f"the profiler slows the host: it records {most.what}",
+            saved,
+            "low",
+            f"on rank {worst} it writes {most.per_launch:.1f} records per launch, and a launch takes "
+            f"{about(most.host.pace_ns or 0.0)} of host time. Idle time, launches and the length of the step are those "
+            "of the profiler; the GPU's own work is not",
+            "profile again with less: no range per op (--pytorch=…), no Python stacks or backtraces, no shapes",
+            ("launches", "--by rank"),
             ranks=ranks,
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in waits[r].host.longest(waits[r].calls)),
-            covers={r: m.host.gaps_of(m.calls) for r, m in waits.items()},
+            where=longest(p for r in ranks for p in slow[r].host.longest_idle("host", "api")),
+            covers={r: slow[r].host.gaps_touched(s.start, s.end) for r, s in spans.items()},
             warns=True,
         )
     ]

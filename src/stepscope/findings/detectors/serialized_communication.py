@@ -59,7 +59,7 @@ def _bounded(case: Case) -> list[Finding]:
     joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in early.items() if ps}
     ranks = tuple(sorted(joined))
     names = said(keys[0]) if len(keys) == 1 else f"communication of {', '.join(keys)}"
-    if bool(case.path.steps["events"].all()):
+    if case.faithful:
         saved = case.credit(ID, Change(transfers_instant=joined), sum(wall.values()), kind="bound")
     else:  # nothing says what waits for what: what is exposed of the transfers
         shorter = case.before(ID, "bound").transfer_less_ns

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.derive.accounting.partition import partition
 from stepscope.derive.peers.compute import Compared
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -37,7 +38,13 @@ def remedy(case: Case) -> Change:
 def _as_peers(case: Case, group: dict[int, Compared]) -> Change:
     """Kernels of these ranks as long as their peers', and none that these do not launch."""
     cut = {r: spans for r, c in group.items() if len(spans := _launching(case, c))}
-    return Change(kernel_factor={r: c.factors() for r, c in group.items()}, host_time_cut=cut)
+    return Change(kernel_factor={r: _factors(c) for r, c in group.items()}, host_time_cut=cut)
+
+
+def _factors(compared: Compared) -> dict[str, float]:
+    """Kernels as long as the peers'. A rank that only has more to do keeps those that it is quicker with."""
+    factors = compared.factors()
+    return factors if compared.slow_gpu else {name: f for name, f in factors.items() if f < 1}
 
 
 def _launching(case: Case, compared: Compared) -> Spans:
@@ -66,7 +73,21 @@ def detect(case: Case) -> list[Finding]:
     slow = {r: c for r, c in stragglers.items() if c.slow_gpu}
     more = {r: c for r, c in stragglers.items() if r not in slow}
     groups = [g for g in (slow, more) if g]
-    return [_finding(case, g, case.credit(ID, _as_peers(case, g))) for g in groups]
+    return [_finding(case, g, _saved(case, g)) for g in groups]
+
+
+def _saved(case: Case, group: dict[int, Compared]) -> int:
+    """What a replay gives back. Without event records it misses what only they tell, that others waited for the rank.
+
+    Then it is at least what the rank computes beyond its peers, as far as those have exposed communication.
+    """
+    saved = case.credit(ID, _as_peers(case, group))
+    if bool(case.path.steps["events"].all()):
+        return saved
+    beyond = max(int((c.slower["ns"] - c.slower["like_ns"]).sum()) for c in group.values())
+    exposed = case.each_rank(lambda _, d, w: partition(d, w.gpu_start_ns or 0, w.gpu_end_ns or 0).comm_exposed.length())
+    waited = [ns for rank, ns in exposed.items() if rank not in group]
+    return max(saved, min(beyond, int(np.median(waited)))) if waited else saved
 
 
 def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:

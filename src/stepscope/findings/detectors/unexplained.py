@@ -16,13 +16,14 @@ import numpy as np
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.kinds import kinds
 from stepscope.derive.host.idle_causes import API, CAUSES, HOST, causes
-from stepscope.derive.rank.data import COMM, COMPUTE, RankData
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.detectors.pipeline_bubble import ideal_ns
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import SHOWN
+from stepscope.findings.thresholds import SHORT_GAP, SHOWN
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
@@ -54,6 +55,18 @@ _IDLE = {
     "queue": (
         "launched work has not begun",
         "see what it waits for: events of other streams, another process on the GPU, a full queue, clocks",
+    ),
+    "shared": (
+        "other ranks use it",
+        "give each rank a GPU of its own before judging idle time: they take turns on this one",
+    ),
+    "short": (
+        "kernels do not follow each other at once",
+        "fewer and larger kernels (fusing, torch.compile), or CUDA graphs, which shorten the gap between kernels",
+    ),
+    "capture": (
+        "a CUDA graph is captured",
+        "that is done once: profile later steps",
     ),
     "tail": ("nothing more is launched", "see what the program does at the end of the step"),
     "unlinked": ("the trace does not say what launched the next op", "capture the CUDA calls too"),
@@ -168,7 +181,7 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     worst = max(left, key=lambda r: (left[r].idle.length(), -r))
     of = left[worst]
     cause = max(of.cause, key=lambda c: of.cause[c])
-    what, advice = _IDLE[cause]
+    what, advice = _IDLE[_closer(case, worst, cause, of)]
     parts = [f"{about(t)} {c}" for c, t in sorted(of.cause.items(), key=lambda x: -x[1])[:3] if t]
     range_ = max(of.within, key=lambda t: of.within[t], default="") if cause in ("host", "api") else ""
     inside = f", most of it in `{short_range(range_)}`" if range_ else ""
@@ -184,7 +197,21 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     )
 
 
+def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
+    """What more is known of a cause."""
+    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    _, start, end = captures(data)
+    if 2 * intersect(union(start, end), left.idle).length() > left.idle.length():
+        return "capture"
+    if cause != "queue":
+        return cause
+    if any(note.code == "shared-gpu" for note in case.profile.notes):
+        return "shared"
+    return "short" if float(np.median(left.idle.end - left.idle.start)) < SHORT_GAP.ns else cause
+
+
 def _finding(
     case: Case, ns: int, title: str, evidence: str, advice: str, command: tuple[str, str], where: list[Place]
 ) -> Finding:
-    return Finding(ID, title, ns, "low", evidence, advice, command, ranks=case.ranks, where=longest(where))
+    ranks, places_ = case.ranks, longest(where)
+    return Finding(ID, title, ns, "low", evidence, advice, command, ranks=ranks, where=places_, open_end=True)

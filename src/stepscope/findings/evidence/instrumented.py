@@ -1,0 +1,56 @@
+"""Profilers that slow the host: a range for every torch op, Python's stack at every call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, hosts
+from stepscope.findings.thresholds import DISTORTED_PACE, EVENTS_PER_LAUNCH, UNDISTORTED_PACE
+from stepscope.intervals import Spans
+
+#: What nsys and emit_nvtx call a torch op.
+_TORCH_OP = r", (?:seq|op_id) = \d+"
+
+
+@dataclass(frozen=True)
+class Instrumented:
+    """A rank whose profile records so much of its host that it is slow: what, how often per launch, and the pace."""
+
+    host: Host
+    what: str
+    per_launch: float
+
+    @property
+    def overhead(self) -> Spans:
+        """Host time that launching takes beyond what an eager framework needs: the profiler's, as far as is known."""
+        return self.host.quicker((self.host.pace_ns or 0.0) / UNDISTORTED_PACE.ns)
+
+
+def instrumented(case: Case) -> dict[int, Instrumented]:
+    """By rank: profiles that slow launching down, and so the step."""
+    return {r: found for r, h in hosts(case).items() if (found := _of(h)) is not None}
+
+
+def _of(host: Host) -> Instrumented | None:
+    launches = len(np.unique(host.data.launch[host.window.ops]))
+    if not launches or (host.pace_ns or 0.0) < DISTORTED_PACE.ns:
+        return None
+    ranges = host.data.ranges
+    inside = (pl.col("start_ns") >= host.begin) & (pl.col("start_ns") < host.end)
+    torch_ops = host.profile.names.str.contains(_TORCH_OP).to_numpy()[ranges.filter(inside)["name"].to_numpy()].sum()
+    kinds = (
+        host.data.host.filter(inside)["kind"].cast(pl.String)
+        if host.data.host.height
+        else pl.Series([], dtype=pl.String)
+    )
+    counts = {
+        "a range for every torch op": int(torch_ops),
+        "every Python function": int((kinds == "python").sum()),
+    }
+    what = max(counts, key=lambda k: counts[k])
+    per_launch = counts[what] / launches
+    return Instrumented(host, what, per_launch) if per_launch >= EVENTS_PER_LAUNCH.value else None
