@@ -18,8 +18,8 @@ FIRST: dict[str, tuple[list[str], str]] = {
     "h200/payloads/overlapped.sqlite": (["exposed-communication"], "67.1 MB each at 2 GB/s"),
     "public/dlrm8/dlrm_kineto": (["data-stall"], "sparse_data_dist"),
     "public/h100x2_before.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
-    "public/h100x2_after.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
-    "public/world128.rank*.json.gz": (["exposed-communication"], "send-recv"),
+    "public/h100x2_after.sqlite": (["tiny-kernels", "host-sync"], "only repeat"),
+    "public/world128.rank*.json.gz": (["launch-bound"], "of host time"),
     "public/mi300x_4ranks_merged_nccl.json.gz": ([], ""),
 }
 
@@ -29,7 +29,8 @@ def test_the_first_findings_of_ranks(trace: str, shared: Path) -> None:
     result = api.analyse(api.open(str(shared / "traces" / trace)), "diagnose")
     ids, says = FIRST[trace]
     rows = result.rows.to_dicts()
-    assert [r["id"] for r in rows[: len(ids)]] == ids, result.summary["statement"]
+    named = [r["id"] for r in rows if r["id"] != "unexplained"]
+    assert named[: len(ids)] == ids, result.summary["statement"]
     if not ids:
         assert rows == []
         assert len(result.summary["skipped"]) > 10  # not looked for is not the same as not there

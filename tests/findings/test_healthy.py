@@ -32,4 +32,5 @@ def test_a_healthy_job_gets_a_clean_bill(job: dict[str, Any], seed: int) -> None
     told = diagnosed(Scenario(**job, steps=1 + seed % 2, seed=100 + seed))
     assert told.result.rows.height == 0, str(told)
     assert told.result.summary["clean"]
-    assert told.result.summary["statement"].startswith("Nothing above 2 %")
+    # A pipeline's bubble is not compute, and no fault: the sentence says how much there is.
+    assert told.result.summary["statement"].startswith(("Nothing above 2 %", "No single cause above 2 %"))

@@ -54,7 +54,7 @@ def diagnose(
 ) -> Result:
     conditions = [_condition(text) for text in fail_on]
     case = Case(profile, window, align)
-    findings, skipped = look(case, only, least)
+    findings, skipped = look(case, only)
     shown = [f for f in findings if f.warns or case.share(f.recoverable_ns) >= least]
     small = len(findings) - len(shown)
     notes = _notes(case)
@@ -78,7 +78,7 @@ def diagnose(
     return result
 
 
-def look(case: Case, only: tuple[str, ...] = (), least: float = SHOWN.value) -> tuple[list[Finding], list[Skipped]]:
+def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Skipped]]:
     """All findings, ranked, and the detectors that could not look."""
     ids = {d.id for d in detectors()}
     if unknown := [i for i in only if i not in ids]:
@@ -94,10 +94,9 @@ def look(case: Case, only: tuple[str, ...] = (), least: float = SHOWN.value) -> 
             skipped.append(Skipped(detector.id, str(why)))
             continue
         findings += _within(case, detected)
-    shown = [f for f in findings if f.warns or case.share(f.recoverable_ns) >= least]
     for detector in detectors():
         if detector.rest is not None and (not only or detector.id in only):
-            findings += _within(case, detector.rest(case, shown))
+            findings += _within(case, detector.rest(case, findings))
     return ranked(findings), skipped
 
 

@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.model.labels import setups
+from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
 
 def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
-    figure = f"{about(f.recoverable_ns)} of the {about(case.step_ns)} step ({case.share(f.recoverable_ns):.0f} %)"
+    figure = (
+        f"{about(f.recoverable_ns)} of the {about(case.step_ns)} {unit(case)} ({case.share(f.recoverable_ns):.0f} %)"
+    )
     return f"{f.title}: {figure} could come back, on {_ranks(case, f)}{_conditions(case)}."
+
+
+def unit(case: Case) -> str:
+    """What the window is called: `step`, `capture`, `chunk`; `window` where the user chose something else."""
+    return case.kind if case.kind in ("step", "capture", "chunk") else "window"
 
 
 def clean(case: Case, least: float) -> str:
     """A clean bill: nothing from this share of the step on, in per cent; none where no compute was recorded."""
     if not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
         who = some_ranks(case.ranks)
-        return f"No compute kernel was recorded on {who}: nothing says where the {case.kind} goes."
-    what = f"Nothing above {least:g} % of the {about(case.step_ns)} step"
-    return f"{what} stands out on {some_ranks(case.ranks)}{_conditions(case)}."
+        return f"No compute kernel was recorded on {who}: nothing says where the {unit(case)} goes."
+    parts = _not_compute(case)
+    lost = sum(parts.values())
+    what = f"above {least:g} % of the {about(case.step_ns)} {unit(case)}"
+    where = f"on {some_ranks(case.ranks)}{_conditions(case)}"
+    if lost < least:
+        return f"Nothing {what} stands out {where}."
+    listed = ", ".join(f"{name} {share:.0f} %" for name, share in parts.items() if share >= 1) or "in small parts"
+    return (
+        f"No single cause {what} stands out {where}; {lost:.0f} % of it is not compute ({listed}): --least 0 lists all."
+    )
+
+
+def _not_compute(case: Case) -> dict[str, float]:
+    """Shares of the window, over all ranks, in which nothing computes; in per cent."""
+
+    def parts(_: Profile, data: RankData, window: Window) -> tuple[int, int, int, int]:
+        found = partition(data, window.gpu_start_ns or 0, window.gpu_end_ns or 0)
+        spans = (found.comm_exposed, found.copy_exposed, found.idle)
+        return found.window_ns, *(s.length() for s in spans)  # type: ignore[return-value]
+
+    total, *lost = (sum(column) for column in zip(*case.each_rank(parts).values(), strict=True))
+    names = ("exposed communication", "exposed copies", "idle")
+    return {name: 100.0 * ns / max(total, 1) for name, ns in zip(names, lost, strict=True)}
 
 
 def _ranks(case: Case, f: Finding) -> str:

@@ -170,6 +170,12 @@ UNDISTORTED_PACE = Threshold(
     "what the same job takes without: transformers 23.7, other eager loops 17 to 29",
     ("h200/hf/hf1_healthy.sqlite", "tests/data/promises"),
 )
+DISTORTS = Threshold(
+    10.0,
+    "% of the step",
+    "every profiler costs some: what nsys alone adds is 13; a profile is to be thrown away for more than it helps",
+    ("h200/hf/hf1_rich.sqlite", "h200/train/eager.pt.trace.json.gz"),
+)
 EVENTS_PER_LAUNCH = Threshold(
     2.0,
     "records of the host per launch",

@@ -43,15 +43,13 @@ def bubble(case: Case) -> Result | None:
         return None
 
 
-def ideal_ns(case: Case) -> int:
-    """The bubble that the schedule leaves on a rank; 0 where there is no pipeline, or its schedule is not known."""
+def bubble_ns(case: Case) -> int:
+    """The bubble of a rank, on average, which this detector judges; 0 where there is no pipeline."""
     try:
         answer = case.once(bubble)
     except CannotAnswer:
         return 0
-    if answer is None or answer.summary.get("ideal_pct") is None:
-        return 0
-    return int(answer.summary["ideal_pct"] / 100 * case.step_ns)
+    return int(np.mean(answer.rows["bubble_ns"].to_numpy())) if answer is not None and answer.rows.height else 0
 
 
 def detect(case: Case) -> list[Finding]:

@@ -14,6 +14,7 @@ from stepscope.findings.evidence.hosts import guilty, stage_of
 from stepscope.findings.evidence.instrumented import instrumented
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import DISTORTS
 from stepscope.model.units import about
 
 ID = "profiler-distortion"
@@ -29,7 +30,7 @@ def detect(case: Case) -> list[Finding]:
     if not slow:
         return []
     saved = case.credit(ID)
-    if not case.material(saved):
+    if not case.material(saved, DISTORTS):
         return []
     ranks = guilty({r: i.host.pace_ns or 0.0 for r, i in slow.items()})
     worst = max(ranks, key=lambda r: (slow[r].host.pace_ns or 0.0, -r))

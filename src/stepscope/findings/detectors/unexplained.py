@@ -2,7 +2,7 @@
 
 Every finding says which exposed time it speaks of. What is left is named here, by its cause as far as that is known, so
 that no step gets an all-clear while a part of it is lost. It is an upper bound: nobody knows what could be done about
-it. The bubble that a pipeline's schedule leaves is explained by the schedule; waiting for a rank, link or stage that
+it. A pipeline's bubble is judged by its own detector; waiting for a rank, link or stage that
 has a finding of its own, by that.
 """
 
@@ -20,7 +20,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
-from stepscope.findings.detectors.pipeline_bubble import ideal_ns
+from stepscope.findings.detectors.pipeline_bubble import bubble_ns
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SHORT_GAP, SHOWN
@@ -90,25 +90,25 @@ def detect(case: Case) -> list[Finding]:
     return []
 
 
-def rest(case: Case, shown: Iterable[Finding]) -> list[Finding]:
-    """What these findings leave uncovered, where it is worth a finding."""
-    shown = list(shown)
-    covered = {r: _joined(f.covers[r] for f in shown if r in f.covers) for r in case.ranks}
+def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
+    """What these findings leave uncovered, where it is worth a finding. Small ones cover theirs: they were looked at."""
+    findings = list(findings)
+    covered = {r: _joined(f.covers[r] for f in findings if r in f.covers) for r in case.ranks}
     left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
     if not left or not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
         return []
-    waited = sum(f.recoverable_ns for f in shown if f.id in _WAITED_FOR) + ideal_ns(case)
-    findings = []
+    waited = sum(f.recoverable_ns for f in findings if f.id in _WAITED_FOR) + bubble_ns(case)
+    left_over = []
     comm = _mean(left, "comm")
     idle = _mean(left, "idle")
     explained = min(waited, comm)
     if case.material(comm - explained, SHOWN):
-        findings.append(_communication(case, left, comm - explained))
+        left_over.append(_communication(case, left, comm - explained))
     if case.material(idle - (waited - explained), SHOWN):
-        findings.append(_idle(case, left, idle - (waited - explained)))
+        left_over.append(_idle(case, left, idle - (waited - explained)))
     if case.material(copy := _mean(left, "copy"), SHOWN):
-        findings.append(_copies(case, left, copy))
-    return findings
+        left_over.append(_copies(case, left, copy))
+    return left_over
 
 
 def _joined(parts: Iterable[Spans]) -> Spans:
