@@ -87,13 +87,10 @@ def apart() -> Profile:
     return Profile(sources)
 
 
-UNSETTLED = pytest.mark.xfail(strict=True, reason="reads files apart without settling on a step (choosing.settled)")
 APART = sorted(set(WINDOWED) - set(OF_TORCH) - {"iterations"})
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(c, marks=UNSETTLED if c in ("collectives", "pipeline") else ()) for c in APART]
-)
+@pytest.mark.parametrize("command", APART)
 def test_the_step_is_the_same_on_ranks_that_are_read_apart(command: str):
     """Sums of lengths: 20, 30, 50 and 60, of which the upper median is step 2."""
     window = api.analyse(apart(), command, step=True).window

@@ -28,6 +28,7 @@ from stepscope.derive.pipelines.chunks import CHUNKS, Work
 from stepscope.derive.pipelines.chunks import works as works_of
 from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
 from stepscope.derive.rank.needs import no_gpu_activity
+from stepscope.derive.windows.choosing import settled
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
@@ -190,7 +191,7 @@ def _block_notes(table: pl.DataFrame) -> list[Note]:
 
 def _works(profile: Profile, window: WindowSpec) -> list[tuple[list[Work], Windows]]:
     """The work of all ranks: by rank and by chunk are two looks at the same."""
-    return profile.map(works_of, window)
+    return profile.map(works_of, settled(profile, window))
 
 
 def _micro_batches(

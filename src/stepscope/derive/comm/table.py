@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.axes import AXIS_OF, axes_of
 from stepscope.derive.comm.kinds import ALL_TO_ALL, bus_factors
-from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.choosing import settled, windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.intervals.arrays import I64
@@ -65,7 +65,7 @@ def inside(
     """The rows of the window: of the whole capture, unless a window was asked for; then what any rank has in it."""
     if spec == WindowSpec():
         return table, _whole(profile, a)
-    found = profile.map(_ops_inside, spec)
+    found = profile.map(_ops_inside, settled(profile, spec))
     kept = pl.concat([f for f, _ in found])
     mine = a.matched.sides.join(kept, on=["rank", "op"], how="semi")["meeting"].unique()
     return table.filter(pl.col("meeting").is_in(mine.implode())), [w for _, spans in found for w in spans]

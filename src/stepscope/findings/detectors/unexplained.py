@@ -91,7 +91,7 @@ def detect(case: Case) -> list[Finding]:
 
 
 def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
-    """What these findings leave uncovered, where it is worth a finding. Small ones cover theirs: they were looked at."""
+    """What these findings leave uncovered, where it is worth a finding. Small ones cover theirs: it was looked at."""
     findings = list(findings)
     covered = {r: _joined(f.covers[r] for f in findings if r in f.covers) for r in case.ranks}
     left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
