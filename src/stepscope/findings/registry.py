@@ -29,6 +29,7 @@ DETECTORS = (
     "gc-pause",
     "graph-breaks",
     "host-sync",
+    "idle-device",
     "in-order-communication",
     "late-node",
     "launch-bound",

@@ -228,6 +228,12 @@ TINY_REPEATS = Threshold(
     "two of a kind come together by chance, as the halves of a layer do",
     (f"{_SIDES}::test_tiny_kernels_repeat", _HEALTHY),
 )
+DEVICE_WAITS = Threshold(
+    50.0,
+    "% of the busiest device",
+    "devices of one process that share the work evenly differ by a few per cent",
+    ("tests/findings/test_idle_device.py",),
+)
 CLOCK_LOW = Threshold(
     95.0,
     "% of the highest clock",

@@ -15,6 +15,10 @@ Severity = Literal["info", "warning", "loss"]
 Origin = Literal["recording", "import", "analysis"]
 
 
+#: Notes that say that some ranks recorded less than others: an answer begins with them.
+INCOMPLETE = ("cut-off", "step-not-on-all-ranks", "no-gpu-work-in-window")
+
+
 class Note(str):
     """One note. Equal texts are equal notes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepscope.model import heading
+from stepscope.model.note import INCOMPLETE
 from stepscope.model.result import Result
 from stepscope.model.units import about
 from stepscope.render.table import Pen, wrapped
@@ -16,23 +17,32 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
     out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
     for line in heading.window_lines(result):
         out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
+    # What was not recorded comes first: everything below rests on what was.
+    first = [note for note in result.notes if getattr(note, "code", "") in INCOMPLETE]
+    for note in first:
+        out += [
+            pen.yellow(line) for line in wrapped(f"incomplete: {note}; ranks are compared on what all recorded", width)
+        ]
     out.append("")
+    unit = "capture" if all(w.get("kind") == "capture" for w in result.window) else "step"
     for number, row in enumerate(result.rows.iter_rows(named=True), 1):
-        out += [*_finding(number, row, width, pen), ""]
+        out += [*_finding(number, row, unit, width, pen), ""]
     if skipped := result.summary["skipped"]:
         texts = _by_reason(skipped)
         out += [line for text in texts for line in wrapped(f"not looked for: {text}", width)]
     for note in result.notes:
-        first, *rest = wrapped(f"note: {note}", width, indent=6)
-        out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
+        if note in first:
+            continue
+        line, *rest = wrapped(f"note: {note}", width, indent=6)
+        out += [pen.yellow("note:") + line.removeprefix("note:"), *rest]
     if skipped or result.notes:
         out.append("")
     out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]
     return "\n".join(out) + "\n"
 
 
-def _finding(number: int, row: dict[str, Any], width: int, pen: Pen) -> list[str]:
-    share = f"{_with_interval(row)}, {row['share_pct']:.1f} % of the step"
+def _finding(number: int, row: dict[str, Any], unit: str, width: int, pen: Pen) -> list[str]:
+    share = f"{_with_interval(row)}, {row['share_pct']:.1f} % of the {unit}"
     title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
     out = [
         pen.bold(title),
