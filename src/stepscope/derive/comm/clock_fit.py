@@ -24,6 +24,8 @@ FLOOR_NS = 1000.0
 _USUAL_DRIFT = 50e-6
 #: A difference counts from so many standard errors on, and ends are looked for until every source has so many.
 _SIGNIFICANT, _ENOUGH, _SEVERAL = 3.0, 12, 4
+#: Clocks that are set by anything are nearer than this; others count from another origin.
+_NO_CLOCK_IS_FURTHER_NS = 1e9
 #: Rounds of reweighting, and the residual below which a deviation counts as none.
 _ROUNDS, _TINY_NS = 25, 50.0
 #: Work of one round: collectives are thinned out so that their number times the clocks' squared stays below this.
@@ -68,6 +70,7 @@ def align(meetings: pl.DataFrame, sides: pl.DataFrame, sources: int, origin: int
     ends = _Ends(observed, origin, sources)
     each = _solve(ends, np.arange(sources, dtype=np.int64), component)
     same = _shared(each, ends.span, component, _SIGNIFICANT * float(np.median(_residuals(ends, each)[ends.best])))
+    same = _told_apart(ends, each, same, component)
     fit = _solve(ends, same, component) if len(np.unique(same)) < sources else each
     residual = _residuals(ends, fit) * fit.inflation
     p50, p95 = _per_source(ends, residual)
@@ -269,6 +272,24 @@ def _shared(fit: _Fit, span: float, component: I64, residual: float) -> I64:
             if head == s:
                 heads.append(s)
     return same
+
+
+def _told_apart(ends: _Ends, fit: _Fit, same: I64, component: I64) -> I64:
+    """Clocks that few ends tell apart are as they were recorded, unless they read quite different times.
+
+    A single pair of ends says little: who sends may leave long before who receives has come.
+    """
+    merged = same.copy()
+    for c in np.unique(component):
+        head = int(np.flatnonzero(component == c)[0])
+        for clock in np.unique(same[(component == c) & (same != same[head])]).tolist():
+            mine = same[ends.source] == clock
+            both = np.bincount(ends.of[mine], minlength=ends.count) > 0
+            both &= np.bincount(ends.of[~mine], minlength=ends.count) > 0
+            near = abs(fit.offset[clock] - fit.offset[head]) < _NO_CLOCK_IS_FURTHER_NS
+            if int(both.sum()) < _SEVERAL and near:
+                merged[same == clock] = same[head]
+    return merged
 
 
 def _per_source(ends: _Ends, residual: F64) -> tuple[F64, F64]:
