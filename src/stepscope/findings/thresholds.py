@@ -134,6 +134,18 @@ BATCH_HANDED_OVER = Threshold(
     "a loader that keeps ahead hands over a batch in 70 to 200, on traces and simulated jobs alike",
     ("public/nsysai_2gpu_1s.sqlite", _HEALTHY),
 )
+RECURS = Threshold(
+    50.0,
+    "% of what this step loses",
+    "a loader that cannot keep up is late for every step; a batch of 10 ms in one of three is not",
+    ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz", "public/aiprof_baseline_nvtx.sqlite"),
+)
+STEPS_TO_TELL = Threshold(
+    3,
+    "steps",
+    "of two steps, nobody knows which is usual",
+    ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz",),
+)
 NUMBER = Threshold(
     64,
     "bytes",

@@ -14,15 +14,17 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.stragglers import stragglers
+from stepscope.derive.accounting.partition import partition
 from stepscope.derive.peers.lateness import data_ranges, host_late, recurring_input
 from stepscope.derive.replay.change import Change
+from stepscope.derive.windows.periods import periods
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import BATCH_HANDED_OVER
-from stepscope.intervals import Spans, union
+from stepscope.findings.thresholds import BATCH_HANDED_OVER, RECURS, STEPS_TO_TELL
+from stepscope.intervals import Spans, intersect, union
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
@@ -36,9 +38,9 @@ def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
     """By rank: when its host was getting input, and whether ranges say so. Nothing where it cannot matter."""
     fetching: dict[int, tuple[Host, Spans, bool]] = {}
     for rank, host in hosts(case).items():
-        spans, named = _fetching(host)
-        spans = spans.clip(host.begin, host.end)
-        if host.idle_in(spans):
+        every, named = _fetching(host)
+        spans = every.clip(host.begin, host.end)
+        if host.idle_in(spans) and _recurs(host, every, host.idle_in(spans)):
             fetching[rank] = host, spans, named
     most = max((h.idle_in(s) for h, s, _ in fetching.values()), default=0)
     if not case.material(most - BATCH_HANDED_OVER.ns) or _late_together(case, fetching):
@@ -93,6 +95,15 @@ def _fetching(host: Host) -> tuple[Spans, bool]:
     if host.whole and not recurring_input(host.data):  # copies of weights, not of batches
         return Spans.empty(), False
     return host_late(host.profile, host.data)[1], False
+
+
+def _recurs(host: Host, fetching: Spans, lost: int) -> bool:
+    """Whether other steps of the rank wait for input, too: one batch that came late is chance."""
+    steps = periods(host.data) if host.window.kind == "step" else None
+    if steps is None or len(steps.anchors) < STEPS_TO_TELL.value:
+        return True
+    idle = intersect(partition(host.data, int(steps.gpu[0]), int(steps.gpu[-1])).idle, fetching)
+    return float(np.median(np.diff(idle.measure_before(steps.gpu)))) >= RECURS.share * lost
 
 
 def _longest_range(host: Host, spans: Spans) -> str | None:

@@ -105,7 +105,7 @@ def _costly(case: Case) -> list[_Costly]:
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
         if case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
             change = _change(syncs, calls, kind)
-            idle = sum(syncs[r].host.idle_ns("sync", "host", "api") for r in calls)
+            idle = sum(syncs[r].host.gaps_of(c).length() for r, c in calls.items())
             costly.append(_Costly(kind, syncs, calls, change, case.credit(ID, change, idle)))
     return [c for c in costly if c.saved]
 
