@@ -105,9 +105,14 @@ def _costly(case: Case) -> list[_Costly]:
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
         if case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
             change = _change(syncs, calls, kind)
-            idle = sum(syncs[r].host.gaps_of(c).length() for r, c in calls.items())
+            idle = sum(max(_idle(syncs[r].host), syncs[r].host.gaps_of(c).length()) for r, c in calls.items())
             costly.append(_Costly(kind, syncs, calls, change, case.credit(ID, change, idle)))
     return [c for c in costly if c.saved]
+
+
+def _idle(host: Host) -> int:
+    """Idle time before the launches that end it: a host that waited is behind for a while, not only in that gap."""
+    return host.idle_ns("sync", "host", "api")
 
 
 def remedy(case: Case) -> Change:
