@@ -132,8 +132,17 @@ class Healthy:
         return [s for s in self.said if s.confidence == "high" and s.id in PLANTABLE and s.id not in self.delivers]
 
 
-def asked(paths: Path | Iterable[Path]) -> tuple[int, tuple[Said, ...]]:
-    """The length of the step, and what `diagnose` says of it."""
+@dataclass(frozen=True)
+class Told:
+    """What `diagnose` says: of a step, or of the whole capture where nothing marks steps."""
+
+    step_ns: int
+    said: tuple[Said, ...]
+    of_capture: bool
+
+
+def asked(paths: Path | Iterable[Path]) -> Told:
+    """What `diagnose` says of a profile."""
     files = [paths] if isinstance(paths, Path) else list(paths)
     result = api.analyse(api.open(*files, cache=False), "diagnose")
     said = tuple(
@@ -147,7 +156,7 @@ def asked(paths: Path | Iterable[Path]) -> tuple[int, tuple[Said, ...]]:
         )
         for row in result.rows.to_dicts()
     )
-    return int(result.summary["step_ns"]), said
+    return Told(int(result.summary["step_ns"]), said, all(w["kind"] == "capture" for w in result.window))
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,13 @@ def there(row: dict[str, Any]) -> bool:
 
 def pair(row: dict[str, Any], folder: Path) -> Pair:
     """A capture with a fault, diagnosed, beside what taking the fault away gave."""
-    step_ns, said = asked(_unpacked(row["files"], folder))
+    told = asked(_unpacked(row["files"], folder))
     profiled = _by_captures(row, folder)
     truth, pm, how = _unprofiled(row) or _unrecorded(row, folder) or (*profiled, "profiled")
-    beside = asked(_unpacked(twin, folder))[1] if (twin := _twin(row)) else ()
+    beside = asked(_unpacked(twin, folder)).said if (twin := _twin(row)) else ()
     # Where the twin has some of the fault too, the promise for the difference is the difference of promises.
     had = sum(s.ns for s in beside if s.id in row["ids"]) if row.get("beyond_twin") else 0
-    said = tuple(s.less(had) if s.id in row["ids"] else s for s in said)
+    said = tuple(s.less(had) if s.id in row["ids"] else s for s in told.said)
     return Pair(
         row["job"],
         row["tool"],
@@ -56,7 +56,7 @@ def pair(row: dict[str, Any], folder: Path) -> Pair:
         tuple(row["ids"]),
         truth,
         pm,
-        step_ns,
+        told.step_ns,
         said,
         row.get("ranks"),
         max((s.ns for s in beside), default=0),
@@ -68,8 +68,8 @@ def pair(row: dict[str, Any], folder: Path) -> Pair:
 
 
 def healthy(row: dict[str, Any], folder: Path) -> Healthy:
-    step_ns, said = asked(_unpacked(row["files"], folder))
-    return Healthy(row["job"], row["tool"], step_ns, said, row.get("delivers", {}))
+    told = asked(_unpacked(row["files"], folder))
+    return Healthy(row["job"], row["tool"], told.step_ns, told.said, row.get("delivers", {}))
 
 
 def _twin(row: dict[str, Any]) -> str | None:
