@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises fuzz page docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises diagnoses fuzz page docs clean
 
 setup: $(STAMP)
 
@@ -64,6 +64,10 @@ reliability: setup
 # ARGS=full is all of it, about half an hour, and writes docs/promises.md.
 promises: setup
 	$(BIN)/python tests/promises $(ARGS)
+
+# The table of docs/diagnoses.md: what `diagnose` says of every trace in ../shared, beside a person's reading.
+diagnoses: setup
+	$(BIN)/python docs/readings.py
 
 # Damaged inputs by the thousand: `make fuzz ARGS="--count 2000 --seed 1"`. Only answers and errors in one line come out.
 fuzz: setup
