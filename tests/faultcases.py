@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -61,14 +63,22 @@ def scenario(schedule: str, fault: str | None = None, seed: int = 5, **more: Any
 def diagnosed(given: Scenario, **options: Any) -> Told:
     """The job simulated, written and diagnosed; its traces are gone afterwards."""
     job = engine.run(given)
+    with profile_of(given, job) as profile:
+        result = api.analyse(profile, "diagnose", **options)
+    return Told(result, *_truth(job))
+
+
+@contextmanager
+def profile_of(given: Scenario, job: Job | None = None) -> Iterator[api.Profile]:
+    """The job's profile, as long as its traces are there."""
+    job = engine.run(given) if job is None else job
     folder = Path(mkdtemp())
     try:
         for node in range(given.nodes):
             write_nsys.write(assemble.trace(job, [node]), node, folder / f"node{node}.sqlite")
-        result = api.analyse(api.open(folder, cache=False), "diagnose", **options)
+        yield api.open(folder, cache=False)
     finally:
         shutil.rmtree(folder)
-    return Told(result, *_truth(job))
 
 
 @cache

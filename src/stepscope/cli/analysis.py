@@ -61,14 +61,15 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
             result = api.analyse(profile, name, **given)
         except GateFailed as failed:
             if failed.result is not None:
-                target.write(_named(failed.result, paths))
+                target.write(_named(failed.result, paths, opening["taxonomy"]))
             raise
-    target.write(_named(result, paths))
+    target.write(_named(result, paths, opening["taxonomy"]))
 
 
-def _named(result: Result, paths: tuple[str, ...]) -> Result:
+def _named(result: Result, paths: tuple[str, ...], taxonomy: str | None) -> Result:
     """Command lines that an answer suggests, for the files that the user named."""
-    return for_profile(result, paths) if "command" in result.rows.columns and len(paths) <= _MOST_NAMED else result
+    named = "command" in result.rows.columns and len(paths) <= _MOST_NAMED
+    return for_profile(result, paths, taxonomy) if named else result
 
 
 def option_of(option: questions.Option) -> click.Option:

@@ -17,6 +17,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.findings.calibration import calibrated
 from stepscope.findings.case import Case
+from stepscope.findings.citation import cited
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
 from stepscope.findings.text import clean, statement
@@ -107,7 +108,6 @@ def _within(case: Case, findings: list[Finding]) -> list[Finding]:
 
 
 def _row(case: Case, f: Finding) -> dict[str, Any]:
-    name, options = f.command
     return {
         "id": f.id,
         "title": f.title,
@@ -117,7 +117,7 @@ def _row(case: Case, f: Finding) -> dict[str, Any]:
         "confidence": f.confidence,
         "evidence": f.evidence,
         "try_next": f.try_next,
-        "command": " ".join(filter(None, ("stepscope", name, "PROFILE", options))),
+        "command": cited(case, f),
         "stage": f.stage,
         "where": [{"rank": p.rank, "start_ns": p.start_ns, "end_ns": p.end_ns, "stream": p.stream} for p in f.where],
         "recoverable_low_ns": f.low_ns,

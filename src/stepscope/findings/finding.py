@@ -40,9 +40,12 @@ class Finding:
     confidence: Confidence
     evidence: str
     try_next: str
-    #: the rest of the command line after the profile, which is not known here: `("idle", "--by cause")`
+    #: a command that prints `figures`, and its options: `("idle", "--by cause")`. Profile and window are not named here
+    #: (`citation`), except that `--rank` limits it to ranks of the finding
     command: tuple[str, str]
     ranks: tuple[int, ...] = ()
+    #: figures of the evidence as the command prints them (nanoseconds, per cent), or as the sum of rows of one rank
+    figures: tuple[float, ...] = ()
     stage: str | None = None
     where: tuple[Place, ...] = field(default=())
     #: the interval of `recoverable_ns`, 90 %; a detector states it only where it knows better than `calibration.toml`
@@ -72,9 +75,10 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns // (1 + f.open_end), f.id, f.ranks))
 
 
-def for_profile(result: Result, paths: Sequence[str]) -> Result:
+def for_profile(result: Result, paths: Sequence[str], taxonomy: str | None = None) -> Result:
     """The findings with command lines for the files as the user named them: detectors know of no files."""
     command = pl.col("command").cast(pl.String)  # of no findings at all, a column without a type
-    named = command.str.replace(" PROFILE", f" {shlex.join(paths)}", literal=True)
+    words = [*paths, *(["--taxonomy", taxonomy] if taxonomy else [])]
+    named = command.str.replace(" PROFILE", f" {shlex.join(words)}", literal=True)
     result.rows = result.rows.with_columns(named)
     return result

@@ -34,6 +34,8 @@ class Profile:
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
         self._in_one_part, self._of = False, None
         self.ranks, self._notes = ranks.assign(self._sources)
+        #: Ranks that a view was limited to.
+        self.limited_to: list[int] | None = None
 
     _of: Profile | None
 
@@ -136,6 +138,7 @@ class Profile:
             have = ", ".join(map(str, self.rank_ids()[:16]))
             raise BadInput(f"--rank: no rank {missing[0]} in this profile", f"it has {have}")
         view._memo = Memo()
+        view.limited_to = chosen
         view._of = self if self._in_one_part else None
         view.ranks = self.ranks.filter(pl.col("rank").is_in(chosen))
         view._tables = {} if self._in_one_part else {k: view._cut(f) for k, f in self._tables.items()}

@@ -14,6 +14,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
+from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
 from stepscope.intervals import Spans, union
@@ -56,6 +57,8 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (spent[r], -r))
     host, calls = allocations[worst]
     names = host.names(calls)
+    freed = any("Free" in n for n in names)
+    idle, figures = idle_by(host, *(("alloc", *LATE) if freed else ("alloc",)))
     return [
         Finding(
             ID,
@@ -63,14 +66,14 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, and a "
-            f"{'hip' if on_amd(case, ranks) else 'cuda'}Free leaves the GPU empty behind it: it has nothing to do for "
-            f"{about(host.idle_ns('alloc', 'host', 'api'))} of the step"
-            if any("Free" in n for n in names)
-            else f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the "
-            f"GPU has nothing to do for {about(host.idle_ns('alloc'))} of it because of them",
+            f"{'hip' if on_amd(case, ranks) else 'cuda'}Free leaves the GPU empty behind it: it is idle for {idle}"
+            if freed
+            else f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle "
+            f"for {idle} because of them",
             _advice(names, on_amd(case, ranks)),
             ("idle", "--by cause"),
             ranks=ranks,
+            figures=figures,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in allocations[r][0].longest(allocations[r][1])),
             covers={r: h.gaps_of(calls) for r, (h, calls) in allocations.items()},

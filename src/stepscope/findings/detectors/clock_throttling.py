@@ -18,6 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import CLOCK_LOW
 from stepscope.intervals.arrays import F64, I64
@@ -69,6 +70,7 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (throttled[r].lost_ns, -r))
     slowest = throttled[worst]
     data, ops = slowest.data, slowest.ops
+    compute = part(case, worst, "compute_ns")
     return [
         Finding(
             ID,
@@ -77,11 +79,12 @@ def detect(case: Case) -> list[Finding]:
             "low",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
             f"{slowest.highest:g} it reaches in the capture; {len(ops):,} kernels, "
-            f"{about(slowest.lost_ns)} if all of them are bound by the clock",
+            f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock",
             f"{'amd-smi metric' if on_amd(case, ranks) else 'nvidia-smi -q -d PERFORMANCE'} tells why: power cap, "
             "temperature, or clocks locked by someone; compare with the other GPUs of the machine",
             ("breakdown", f"--rank {worst}"),
             ranks=ranks,
+            figures=(compute,),
             stage=stage_of(case, ranks),
             where=longest(places(worst, data.start[ops], data.end[ops])),
         )

@@ -17,6 +17,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.peers import compared, kernels
+from stepscope.findings.evidence.shown import part, peer_of
 from stepscope.findings.evidence.stragglers import guilty, suspects
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
@@ -91,19 +92,24 @@ def _stages(case: Case) -> list[Finding]:
     worst = max(heavy, key=lambda s: amount[s])
     ranks = tuple(sorted(r for s in heavy for r in stages[s]))
     texts = ", ".join(f"stage {s} {about(amount[s])}" for s in sorted(amount))
+    most = max(stages[worst], key=lambda r: (part(case, r, "compute_ns"), -r))
+    light = stages[min(amount, key=lambda s: amount[s])][0]
+    figures = tuple(part(case, r, "compute_ns") for r in (most, light))
     return [
         Finding(
             ID,
             f"pipeline stage {worst} has {100 * (amount[worst] / mean - 1):.0f} % more to compute than the mean stage",
             case.credit(ID),
             sure(case),
-            f"compute of a rank per step: {texts}; the others wait for the longest with every micro-batch",
+            f"compute of a rank per step: {texts}; compute runs for {about(figures[0])} of it on rank {most}, "
+            f"for {about(figures[1])} on rank {light}; the others wait for the longest with every micro-batch",
             "move layers between stages (the first and the last also hold embedding and head), or split finer with "
             "virtual stages",
-            ("pipeline", "--by stage"),
+            ("breakdown", ""),
             ranks=ranks,
+            figures=figures,
             stage=f"pipeline stage {worst}",
-            where=_where(case, ranks),
+            where=_where(case, ranks, light),
         )
     ]
 
@@ -114,6 +120,9 @@ def _ranks(case: Case) -> list[Finding]:
         return []
     worst: Compared = max(more.values(), key=lambda c: (c.excess_ns, -c.rank))
     ranks = tuple(sorted(more))
+    peer = peer_of(case, worst.rank, ranks)
+    figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
+    than = f", on rank {peer} for {about(figures[1])}" if peer is not None else ""
     return [
         Finding(
             ID,
@@ -121,17 +130,18 @@ def _ranks(case: Case) -> list[Finding]:
             case.credit(ID, Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
             f"rank {worst.rank} computes {about(worst.excess_ns)} per step beyond the median of its "
-            "peers, in some of its kernels only",
+            f"peers, in some of its kernels only; compute runs for {about(figures[0])} of the step there{than}",
             "give ranks like amounts: pack sequences to equal length, balance the batch by tokens",
-            ("kernels", "--by name"),
+            ("breakdown", ""),
             ranks=ranks,
-            where=_where(case, ranks),
+            figures=figures,
+            where=_where(case, ranks, peer),
             stands_out=True,
         )
     ]
 
 
-def _where(case: Case, ranks: tuple[int, ...]) -> tuple[Place, ...]:
-    """The step of the ranks in question."""
-    spans = [case.windows[r] for r in ranks]
+def _where(case: Case, ranks: tuple[int, ...], peer: int | None) -> tuple[Place, ...]:
+    """The step of the ranks in question, a peer's beside the first."""
+    spans = [case.windows[r] for r in (ranks[0], *([peer] if peer is not None else []), *ranks[1:])]
     return tuple(Place(w.rank, w.gpu_start_ns or 0, w.gpu_end_ns or 0) for w in spans)[:10]

@@ -22,6 +22,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import BATCH_HANDED_OVER, RECURS, STEPS_TO_TELL
 from stepscope.intervals import Spans, intersect, union
@@ -64,6 +65,7 @@ def detect(case: Case) -> list[Finding]:
     host, spans, named = fetching[worst]
     inside = _longest_range(host, spans) if named else None
     said = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
+    idle, figures = idle_by(host, *LATE, at_least=lost[worst])
     what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
     return [
         Finding(
@@ -72,11 +74,12 @@ def detect(case: Case) -> list[Finding]:
             saved,
             sure(case) if named else "medium",
             f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
-            f"the GPU has nothing to do for {about(lost[worst])} of it",
+            f"the GPU has nothing to do for {about(lost[worst])} of it; it is idle for {idle}",
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
             "and tokenizing out of the loop; check the file system it reads from",
-            ("idle", "--by range"),
+            ("idle", "--by cause"),
             ranks=ranks,
+            figures=figures,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, fetching[r][1].start, fetching[r][1].end)),
             covers={r: h.gaps_touched(s.start, s.end) for r, (h, s, _) in fetching.items()},

@@ -18,6 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.peers import compared, pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
+from stepscope.findings.evidence.shown import beside, matched, peer_of
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding
 from stepscope.model.ranks import ranks_text
@@ -57,6 +58,7 @@ def detect(case: Case) -> list[Finding]:
     longer = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
     named = over.filter(pl.col("name").str.contains(_EXPERTS))
     which = "grouped GEMMs and what goes with them" if named.height else "experts' kernels"
+    uneven = next(r["bytes_vs_mean_pct"] for r in matched(case, "op").summary["all_to_all"] if r["rank"] == worst)
     stages = {pipeline_stage(case, r) for r in ranks}
     who = f"rank {worst} gets" if len(ranks) == 1 else f"ranks {ranks_text(ranks)} get up to"
     return [
@@ -65,15 +67,16 @@ def detect(case: Case) -> list[Finding]:
             f"{who} {more[worst]:.2f} times as many tokens as the others of the expert group",
             case.credit(ID),
             "high",
-            f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group; its "
-            f"{which} take {about(float((over['ns'] - over['like_ns']).sum()))} longer per step "
-            f"({longer:.2f} times as long), and the group waits for it at the next all-to-all",
+            f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group "
+            f"({uneven:.0f} % of the mean); its {which} take {about(float((over['ns'] - over['like_ns']).sum()))} "
+            f"longer per step ({longer:.2f} times as long), and the group waits for it at the next all-to-all",
             "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot "
             "experts apart or twice",
-            ("collectives", "--by rank"),
+            ("collectives", "--by op"),
             ranks=ranks,
+            figures=(uneven,),
             stage=stages.pop() if len(stages) == 1 else None,
-            where=longest_kernels(case, worst, [str(n) for n in over["name"].to_list()]),
+            where=beside(case, longest_kernels(case, worst, over["name"].to_list()), peer_of(case, worst, ranks)),
             stands_out=True,
         )
     ]

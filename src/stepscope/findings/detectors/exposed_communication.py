@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.rank.data import COMPUTE
+from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -22,8 +22,11 @@ from stepscope.findings.evidence.issued import at_once
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said, spans_of
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shown import exposed_in
 from stepscope.findings.finding import Confidence, Finding
+from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
+from stepscope.model.range_names import short_range
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
 
@@ -65,7 +68,11 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     what = said(key)
     each = len(by_rank)
     n = sum(len(p.ops) for p in by_rank.values()) // each
-    by = "" if key.startswith("stage") else "--by purpose" if key in WORDS else "--by op"
+    by = "stage" if key.startswith("stage") else "purpose" if key in WORDS else "op"
+    names = _names(case, worst, by_rank[worst]) if by == "op" else [key]
+    row = exposed_in(case, by, worst, names)
+    shown = int(row["exposed_wall_ns"])
+    among = f" ({about(shown)} in `{short_range(shorten(str(row[by])))}`)" if shown != wall else ""
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
@@ -73,15 +80,22 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         saved,
         confidence,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {about(wall)}{_rate(case, by_rank)}. That includes "
+        f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}. That includes "
         "waiting for other ranks, which the time to be given back does not",
         _TRY.get(key, _OTHERWISE),
-        ("overlap", " ".join(filter(None, (by, which)))),
+        ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),
         ranks=ranks,
+        figures=(shown,),
         stage=key if key.startswith("stage") else None,
         where=places_of(case, most_exposed(by_rank)),
         covers=spans_of(case, {r: p.ops for r, p in by_rank.items()}),
     )
+
+
+def _names(case: Case, rank: int, part: Part) -> list[str]:
+    """Names of the ops of a part."""
+    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    return case.profile.names.gather(np.unique(data.name[part.ops])).to_list()
 
 
 def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Confidence]:

@@ -96,6 +96,7 @@ def detect(case: Case) -> list[Finding]:
             advice,
             ("breakdown", ""),
             ranks=ranks,
+            figures=(lost[worst],),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, exposed[r][1].start, exposed[r][1].end)),
             covers={r: spans for r, (_, spans, _) in exposed.items()},

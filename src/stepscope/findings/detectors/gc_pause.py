@@ -13,6 +13,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
 from stepscope.model.units import about
@@ -48,6 +49,7 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
     pauses = collections[worst]
+    idle, figures = idle_by(hosts(case)[worst], *LATE, at_least=lost[worst])
     return [
         Finding(
             ID,
@@ -56,11 +58,12 @@ def detect(case: Case) -> list[Finding]:
             sure(case),
             f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "
             f"{about(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
-            f"{about(lost[worst])} of it",
+            f"{about(lost[worst])} of it; it is idle for {idle}",
             "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every so many steps on all ranks at "
             "once: ranks that collect at different times make each other wait",
-            ("idle", "--by range"),
+            ("idle", "--by cause"),
             ranks=ranks,
+            figures=figures,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, collections[r].start, collections[r].end)),
             covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in collections.items()},

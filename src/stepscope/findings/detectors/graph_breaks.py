@@ -54,6 +54,9 @@ def detect(case: Case) -> list[Finding]:
     frames = len(np.unique(marks.regions.frame[inside & (marks.regions.compile > 0)]))
     what = [f"{breaks} graph breaks" if breaks != 1 else "1 graph break"] if breaks else []
     what += [f"{compiles} compilations" if compiles != 1 else "1 compilation"] if compiles else []
+    row = next(r for r in case.ask(compile_).rows.iter_rows(named=True) if r["rank"] == worst)
+    said = {"compiling": row["idle_compile_ns"], "between graphs": row["idle_between_ns"]}
+    parts = "".join(f", {about(ns)} {name}" for name, ns in said.items() if ns)
     again = f"; {frames} frames run in a version other than their first" if frames else ""
     return [
         Finding(
@@ -62,12 +65,13 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID, at_most=sum(idle.values())),
             sure(case),
             f"the host of rank {worst} spends {about(lost[worst].length())} of the step between graphs "
-            f"and compiling, the GPU has nothing to do for {about(idle[worst])} of it{again}",
+            f"and compiling, the GPU has nothing to do for {about(idle[worst])} of it{parts}{again}",
             "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
             ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"
             + (", and profile after more warm-up steps" if compiles else ""),
-            ("compile", "--by region"),
+            ("compile", ""),
             ranks=ranks,
+            figures=tuple(ns for ns in said.values() if ns) or (0,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, lost[r].start, lost[r].end)),
             covers={r: h.gaps_touched(s.start, s.end) for r, (h, _, s) in outside.items()},

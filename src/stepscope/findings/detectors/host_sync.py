@@ -22,6 +22,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
+from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
@@ -154,6 +155,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     worst = max(ranks, key=lambda r: (len(calls[r]), -r))
     host = costly.syncs[worst].host
     n = len(calls[worst])
+    idle, figures = idle_by(host, "sync", *LATE)
     inside = _ranges(host, calls[worst])
     timer = case.once(measured).get(worst) if costly.kind == DEVICE else None
     behind = f", one behind {timer.behind}, as timers of blocks make them" if timer is not None else ""
@@ -163,11 +165,11 @@ def _finding(case: Case, costly: _Costly) -> Finding:
         costly.saved,
         sure(case),
         f"rank {worst} spends {about(host.length(calls[worst]))} of the step in them"
-        f"{f', most in {inside}' if inside else ''}{behind}; the GPU is without work for "
-        f"{about(host.idle_ns('sync', 'host', 'api'))} of the step",
+        f"{f', most in {inside}' if inside else ''}{behind}; the GPU is without work for {idle}",
         advice,
         ("idle", "--by cause"),
         ranks=ranks,
+        figures=figures,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in costly.syncs[r].host.longest(calls[r])),
         covers={r: costly.syncs[r].host.gaps_of(c) for r, c in calls.items()},

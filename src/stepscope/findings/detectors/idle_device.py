@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.places import places_of
@@ -45,16 +45,27 @@ def _busy(_: Profile, data: RankData, window: Window) -> dict[int, tuple[int, I6
 
 def _finding(case: Case, rank: int, least: int, most: int, busy: dict[int, tuple[int, I64]], beyond: int) -> Finding:
     longest = busy[most][1]
+    stream, ns = _busiest(case, rank, longest)
     return Finding(
         ID,
         f"GPU {least} of rank {rank} waits while GPU {most} works",
         beyond,
         "low",
-        f"GPU {least} computes for {about(busy[least][0])} of the step, GPU {most} for {about(busy[most][0])}",
+        f"GPU {least} computes for {about(busy[least][0])} of the step, GPU {most} for {about(busy[most][0])} "
+        f"(its stream {stream} for {about(ns)})",
         "split the work evenly: pipeline micro-batches over the devices (or tensor parallelism) instead of running "
         "layers one after the other; one process per GPU (DistributedDataParallel) instead of DataParallel",
-        ("streams", "--step"),
+        ("streams", ""),
         ranks=(rank,),
+        figures=(ns,),
         where=places_of(case, [(rank, int(op)) for op in longest[:10].tolist()]),
         open_end=True,
     )
+
+
+def _busiest(case: Case, rank: int, ops: I64) -> tuple[int, int]:
+    """Of the streams that ran these kernels, the one with most, and how long they take, as `streams` has it."""
+    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    ids, at = np.unique(data.stream[ops], return_inverse=True)
+    took = np.bincount(at.reshape(-1), (data.end - data.start)[ops]).astype(np.int64)
+    return int(ids[np.argmax(took)]), int(took.max())

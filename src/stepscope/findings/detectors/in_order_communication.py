@@ -21,6 +21,7 @@ from stepscope.findings.evidence.hosts import guilty
 from stepscope.findings.evidence.issued import serialized
 from stepscope.findings.evidence.parts import Part, most_exposed, spans_of
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
 from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
@@ -58,6 +59,8 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty(wall)
     worst = max(ranks, key=lambda r: (wall[r], -r))
     part, what = by_rank[worst]
+    barrier = int(communication(case, worst)["barrier_ns"])
+    beyond = f" (of {about(barrier)} in order with compute)" if barrier != part.comm_ns else ""
     instant = Change(transfers_instant={r: p.ops for r, (p, _) in by_rank.items()})
     try:
         saved = case.credit(ID, instant, max(wall.values()))
@@ -69,13 +72,15 @@ def detect(case: Case) -> list[Finding]:
             f"{what} run in order with compute, on its own stream",
             saved,
             "low",
-            f"{len(part.ops):,} on rank {worst} take {about(part.comm_ns)} of the step on a stream that computes, and "
-            f"{about(wall[worst])} of that have nothing beside them. That includes waiting for other ranks",
+            f"{len(part.ops):,} on rank {worst} take {about(part.comm_ns)} of the step on a stream that computes"
+            f"{beyond}, and {about(wall[worst])} of that have nothing beside them. That includes waiting for other "
+            "ranks",
             "split the batch or the tokens in two, so that one half communicates while the other computes (async "
             "tensor parallelism, two-batch overlap); fuse it with the product before it; or communicate less (sequence "
             "parallelism, lower precision, a smaller tensor-parallel group within one NVLink domain)",
             ("overlap", ""),
             ranks=ranks,
+            figures=(barrier,),
             where=places_of(case, most_exposed({r: p for r, (p, _) in by_rank.items()})),
             covers=spans_of(case, {r: p.ops for r, (p, _) in by_rank.items()}),
         )

@@ -23,11 +23,12 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
+from stepscope.findings.evidence.shown import LATE, beside, idle_by, peer_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
-from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
 ID = "late-node"
@@ -192,17 +193,21 @@ def _finding(case: Case, one: _Late) -> Finding:
     who = f"host {one.host} ({who})" if one.host else who
     # Cutting a stretch cannot give back more than its length.
     saved = case.credit(ID, one.change, one.ns)
+    worst = max(one.ranks, key=lambda r: (hosts(case)[r].idle_ns(*LATE), -r))
+    idle, figures = idle_by(hosts(case)[worst], *LATE)
     return Finding(
         ID,
         f"{who} come{'s' * (not several or one.host is not None)} {about(one.ns)} late {one.at}",
         saved,
         sure(case),
         f"its host makes no CUDA call for {about(one.ns)} per step longer than the others at the same "
-        f"place, and the other {len(case.ranks) - len(one.ranks)} ranks wait for it",
+        f"place, and the other {len(case.ranks) - len(one.ranks)} ranks wait for it; the GPU of rank {worst} is "
+        f"idle for {idle} because of its host",
         "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
         "file system, CPU frequency, memory pressure",
-        ("idle", f"--rank {ranks_text(one.ranks)}"),
+        ("idle", "--by cause"),
         ranks=one.ranks,
-        where=one.where,
+        figures=figures,
+        where=beside(case, one.where, peer_of(case, worst, one.ranks)),
         covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in one.change.host_time_cut.items()},
     )

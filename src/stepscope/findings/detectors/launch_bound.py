@@ -15,6 +15,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
 from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
+from stepscope.findings.evidence.shown import LATE
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS, USUAL_CALL
 from stepscope.intervals import Spans
@@ -49,17 +50,20 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
     worst = max(ranks, key=lambda r: (factors[r], -r))
     pace = hosts(case)[worst].pace_ns or 0.0
+    starved = hosts(case)[worst].idle_ns(*LATE)
+    late = min(_starved(case, worst), starved)
     return Finding(
         ID,
         f"the host of {some_ranks(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
         saved,
         "high",
         f"rank {worst} takes {about(pace)} of host time per launch, its peers {about(pace / factors[worst])}; its GPU "
-        f"has nothing to do for {about(_starved(case, worst))} of the step because launches come late",
+        f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late",
         "look at that machine's CPU: other processes, pinning (NUMA node of the GPU), frequency governor, debug "
         "settings (CUDA_LAUNCH_BLOCKING, a tracer) on this rank alone",
-        ("launches", f"--rank {worst}"),
+        ("launches", "--by rank"),
         ranks=ranks,
+        figures=(starved,),
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
         covers=_late_launches(case, ranks),
@@ -70,6 +74,8 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
     worst = max(ranks, key=lambda r: (_starved(case, r), -r))
     host = hosts(case)[worst]
+    starved = host.idle_ns(*LATE)
+    late = min(_starved(case, worst), starved)
     if worst in slow_hosts(case).machine:
         should = usual(case)
         other = (
@@ -90,12 +96,13 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         else "the host cannot launch fast enough",
         saved,
         "medium",
-        f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU waits for launches "
-        f"for {about(_starved(case, worst))} of the step",
+        f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU starves for "
+        f"{about(starved)} of the step, for {about(late)} of it because launches come late",
         f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
         "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",
         ("launches", "--by rank"),
         ranks=ranks,
+        figures=(starved,),
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
         covers=_late_launches(case, ranks),

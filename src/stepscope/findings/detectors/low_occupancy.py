@@ -16,6 +16,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
 from stepscope.intervals import covered, union
@@ -58,6 +59,7 @@ def detect(case: Case) -> list[Finding]:
     data, (ops, _) = hosts(case)[worst].data, sparse[worst]
     by_name = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]}).group_by("name").sum()
     top = short_names(case.profile.names.gather(by_name.sort("ns", "name", descending=True)["name"][:1]))[0]
+    all_of_it = int(kernel(case, worst, top)["total_ns"])
     return [
         Finding(
             ID,
@@ -65,11 +67,13 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "low",
             f"they take {about(spent[worst])} of the step on rank {worst}, alone, with fewer blocks than "
-            f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}`",
+            f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}` "
+            f"({about(all_of_it)} in all)",
             "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
             "small problems, or another stream beside them",
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
+            figures=(all_of_it,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in _longest(case, r, sparse[r][0])),
         )

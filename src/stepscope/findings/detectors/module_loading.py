@@ -12,6 +12,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
+from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
 from stepscope.intervals.arrays import I64
@@ -40,6 +41,7 @@ def detect(case: Case) -> list[Finding]:
     host, calls = hosts(case)[worst], loading[worst]
     names = host.names(calls)
     graphs = any("raph" in n for n in names)
+    idle, figures = idle_by(host, "load", *LATE)
     return [
         Finding(
             ID,
@@ -47,8 +49,8 @@ def detect(case: Case) -> list[Finding]:
             f"({counted(names)} on rank {worst})",
             case.credit(ID),
             sure(case),
-            f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, the GPU "
-            f"waits for {about(host.idle_ns('load'))} of it",
+            f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle for "
+            f"{idle} because of the host",
             "capture graphs once and replay them; keep shapes static"
             if graphs
             else "profile later: let every kernel run once before the capture (more warm-up steps)"
@@ -56,6 +58,7 @@ def detect(case: Case) -> list[Finding]:
             "something compiles or loads anew each time",
             ("idle", "--by cause"),
             ranks=ranks,
+            figures=figures,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in hosts(case)[r].longest(loading[r])),
             covers={r: hosts(case)[r].gaps_of(calls) for r, calls in loading.items()},

@@ -19,6 +19,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.machines import gpu_name, on_amd
 from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import LONG_KERNEL, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
 from stepscope.intervals.arrays import F64, I64
@@ -78,18 +79,21 @@ def detect(case: Case) -> list[Finding]:
     least, most = interval(case)
     by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
     by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
-    top = short_range(short_names(host.profile.names.gather(by_name["name"][:1]))[0])
+    top = short_names(host.profile.names.gather(by_name["name"][:1]))[0]
+    all_of_it = int(kernel(case, worst, top)["total_ns"])
     return [
         Finding(
             ID,
             f"{len(ops):,} matrix products do not use tensor cores (on rank {worst})",
             case.credit(ID),
             "medium",
-            f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{top}`. Counted as "
-            f"{1 / _gain(case, worst).usual:.1f} times as fast on tensor cores: {_gain(case, worst).why['usual']}",
+            f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{short_range(top)}` "
+            f"({about(all_of_it)} in all). Counted as {1 / _gain(case, worst).usual:.1f} times as fast on tensor "
+            f"cores: {_gain(case, worst).why['usual']}",
             _advice(gpu_of(gpu_name(case, worst)), on_amd(case, ranks)),
-            ("kernels", "--by family"),
+            ("kernels", f"--rank {worst}"),
             ranks=ranks,
+            figures=(all_of_it,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, *_times(*products[r]))),
             low_ns=case.credit(ID, least),

@@ -18,38 +18,16 @@ from stepscope.derive.pipelines.chunks import PIPELINE
 from stepscope.derive.pipelines.schedules import Shape, ideal
 from stepscope.derive.rank.data import COMM
 from stepscope.derive.replay.change import Change
-from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.bubbles import bubble
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LARGE_IDEAL_BUBBLE, SHOWN
-from stepscope.model.labels import setups
 from stepscope.model.note import Note
-from stepscope.model.result import Result
 from stepscope.model.units import about
 
 ID = "pipeline-bubble"
 #: Schedules whose ideal is a count of chunks; that of others rests on how long chunks take, which is too rough here.
 _EXACT = ("gpipe", "1f1b", "interleaved")
-
-
-def bubble(case: Case) -> Result | None:
-    """What `pipeline` says of the step; None where there is no pipeline."""
-    labels = setups(case.profile.ranks)
-    if not any(s.size("pp") > 1 for s in labels.values()):
-        return None
-    try:
-        return case.ask(pipeline, by="rank")
-    except CannotAnswer:
-        return None
-
-
-def bubble_ns(case: Case) -> int:
-    """The bubble of a rank, on average, which this detector judges; 0 where there is no pipeline."""
-    try:
-        answer = case.once(bubble)
-    except CannotAnswer:
-        return 0
-    return int(np.mean(answer.rows["bubble_ns"].to_numpy())) if answer is not None and answer.rows.height else 0
 
 
 def detect(case: Case) -> list[Finding]:
@@ -75,11 +53,12 @@ def detect(case: Case) -> list[Finding]:
             "low",
             f"mean bubble {about(mean)} per rank and step, ideal {about(least)} ({shape}, "
             f"{answer.summary.get('micro_batches')} micro-batches); other findings explain "
-            f"{about(explained)} of the difference; largest on rank {worst['rank']}: "
-            f"{worst['bubble_pct']:.0f} %",
+            f"{about(explained)} of the difference; largest on rank {worst['rank']}: {about(worst['bubble_ns'])} "
+            f"({worst['bubble_pct']:.0f} %)",
             "see in which phase it is (`pipeline --by phase`) and before which chunks (`--by chunk`): launches that "
             "come late, transfers in the way, chunks of unequal length",
-            ("pipeline", "--by phase"),
+            ("pipeline", "--by rank"),
+            figures=(worst["bubble_ns"],),
             ranks=tuple(r["rank"] for r in rows),
             where=_where(case, int(worst["rank"])),
         )

@@ -13,6 +13,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import guilty, stage_of
 from stepscope.findings.evidence.instrumented import instrumented
 from stepscope.findings.evidence.places import longest
+from stepscope.findings.evidence.shown import LATE
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import DISTORTS
 from stepscope.model.units import about
@@ -35,6 +36,7 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty({r: i.host.pace_ns or 0.0 for r, i in slow.items()})
     worst = max(ranks, key=lambda r: (slow[r].host.pace_ns or 0.0, -r))
     most = slow[worst]
+    starved = most.host.idle_ns(*LATE)
     spans = {r: slow[r].host.quicker(float("inf")) for r in ranks}
     return [
         Finding(
@@ -43,11 +45,12 @@ def detect(case: Case) -> list[Finding]:
             saved,
             "low",
             f"on rank {worst} it writes {most.per_launch:.1f} records per launch, and a launch takes "
-            f"{about(most.host.pace_ns or 0.0)} of host time. Idle time, launches and the length of the step are those "
-            "of the profiler; the GPU's own work is not",
+            f"{about(most.host.pace_ns or 0.0)} of host time: the GPU starves for {about(starved)} of the step. Idle "
+            "time, launches and the length of the step are those of the profiler; the GPU's own work is not",
             "profile again with less: no range per op (--pytorch=…), no Python stacks or backtraces, no shapes",
             ("launches", "--by rank"),
             ranks=ranks,
+            figures=(starved,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in slow[r].host.longest_idle("host", "api")),
             covers={r: slow[r].host.gaps_touched(s.start, s.end) for r, s in spans.items()},

@@ -27,6 +27,7 @@ from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.issued import Serialized, at_once, serialized
 from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
@@ -65,6 +66,8 @@ def _bounded(case: Case) -> list[Finding]:
         shorter = case.before(ID, "bound").transfer_less_ns
         saved = int(np.median(exposed_transfers(case, joined, shorter)[0]))
     n = sum(map(len, joined.values())) // len(joined)
+    worst = max(ranks, key=lambda r: (wall[r], -r))
+    exposed = int(communication(case, worst)["exposed_wall_ns"])
     return [
         Finding(
             ID,
@@ -72,12 +75,14 @@ def _bounded(case: Case) -> list[Finding]:
             saved,
             "low",
             f"{n} communications per rank and step: the compute stream waits for each before anything else is "
-            f"launched; up to {about(max(wall.values()))} per rank and step have no compute beside them. "
-            "How much of it is needed at once is not recorded",
+            f"launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
+            f"(of {about(exposed)} of all communication on rank {worst}). How much of it is needed at once is "
+            "not recorded",
             "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
             "compute that does not need it in between",
             ("overlap", ""),
             ranks=ranks,
+            figures=(exposed,),
             stage=keys[0] if len(keys) == 1 and keys[0].startswith("stage") else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
             covers=spans_of(case, joined),
@@ -105,6 +110,9 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     if gradients:
         how.append(f"{gradients // max(len(too_early), 1)} reduce gradients, which only the optimizer needs")
     who = "every rank" if len(ranks) == len(case.ranks) else some_ranks(ranks)
+    worst = max(too_early, key=lambda r: (measured[r][0], -r))
+    total = communication(case, worst)
+    beside, figure = ("exposed", "exposed_ns") if total["exposed_ns"] else ("in order with compute", "barrier_ns")
     issued = "waited for at once" if waited >= inline else "issued on the compute stream"
     name = f"communication of {stages[0]}" if len(stages) == 1 else "communication"
     return [
@@ -114,11 +122,13 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values())),
             sure(case),
             f"{per_step} communications per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
-            "step have no compute beside them",
+            f"step have no compute beside them; on rank {worst} {about(total[figure])} of all communication are "
+            f"{beside}",
             "wait where the result is used (`work.wait()` just before it), and launch compute that does not need it in "
             "between" + ("; give it a stream of its own (async_op=True)" if inline else ""),
             ("overlap", f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""),
             ranks=ranks,
+            figures=(int(total[figure]),),
             stage=stages[0] if len(stages) == 1 else None,
             where=places_of(case, [(r, o) for _, r, o in sorted(ops, reverse=True)[:10]]),
             covers=spans_of(case, {r: np.union1d(s.waited, s.inline) for r, s in too_early.items()}),

@@ -18,6 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.meetings import in_step, met, sides
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shown import matched
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SAME_BANDWIDTH
 from stepscope.model.ranks import ranks_text, some_ranks
@@ -89,6 +90,7 @@ def detect(case: Case) -> list[Finding]:
     who = f"host {links.host}" if links.host else some_ranks(links.ranks)
     rate = worst["bytes"] / max(worst["each_ns"], 1)
     usual = worst["bytes"] / max(worst["usual_ns"], 1)
+    group, took = _group(case, int(worst["meeting"]))
     return [
         Finding(
             ID,
@@ -97,16 +99,27 @@ def detect(case: Case) -> list[Finding]:
             "high",
             f"{table.height} transfers per step, {about(float(table['over_ns'].sum()))} "
             f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
-            f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links",
+            f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links; "
+            f"such transfers of group {group} take {about(took)} of the step",
             "look at that link: NIC and cable (link width, errors, congestion), "
             f"{'xGMI (`amd-smi xgmi`)' if on_amd(case, case.ranks) else 'NVLink state (`nvidia-smi nvlink -s`)'}, "
             "NCCL's choice of network interface (NCCL_DEBUG=INFO); or place ranks so that less goes over it",
-            ("collectives", "--by size"),
+            ("collectives", "--by group"),
+            figures=(took,),
             ranks=links.ranks,
             where=_where(case, table, links.ranks),
             stands_out=True,
         )
     ]
+
+
+def _group(case: Case, meeting: int) -> tuple[str, int]:
+    """The group of a transfer, and what all its transfers of this kind take, as `collectives` has it."""
+    a = met(case)
+    one = a.meetings.filter(pl.col("meeting") == meeting).row(0, named=True)
+    label = a.matched.communicators[one["communicator"]].label
+    table = matched(case, "group").rows.filter((pl.col("group") == label) & (pl.col("op") == one["kind"]))
+    return label, int(table["transfer_ns"].max() or 0)  # type: ignore[arg-type]
 
 
 def _listed(links: SlowLinks) -> str:
@@ -117,7 +130,10 @@ def _listed(links: SlowLinks) -> str:
 
 
 def _where(case: Case, table: pl.DataFrame, ranks: tuple[int, ...], most: int = 10) -> tuple[Place, ...]:
-    """The slowest transfers, on one of the ranks in question."""
+    """The slowest transfers, on one of the ranks in question; beside the first, its other end."""
     ops = case.once(sides).join(table.select("meeting", "over_ns"), on="meeting").filter(pl.col("rank").is_in(ranks))
-    ops = ops.sort("over_ns", "rank", descending=[True, False]).unique("meeting", keep="first", maintain_order=True)
-    return places_of(case, [(int(r), int(o)) for r, o in ops.select("rank", "op").head(most).iter_rows()])
+    ops = ops.sort("over_ns", "meeting", "rank", descending=[True, False, False])
+    first = ops.unique("meeting", keep="first", maintain_order=True)
+    other_end = ops.filter(pl.col("meeting") == first["meeting"][0])[1:2] if first.height else ops.clear()
+    chosen = pl.concat([first[:1], other_end, first[1:]]).select("rank", "op").head(most)
+    return places_of(case, [(int(r), int(o)) for r, o in chosen.iter_rows()])

@@ -17,6 +17,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
+from stepscope.findings.evidence.shown import beside, part, peer_of
 from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
@@ -98,30 +99,34 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     stage = stages.pop() if len(stages) == 1 else None
     who = some_ranks(ranks) + (f" ({stage})" if stage else "")
     took = about(worst.excess_ns)
-    beside = "ranks with kernels of the same names" if worst.alone else "ranks that do the same work"
+    others = "ranks with kernels of the same names" if worst.alone else "ranks that do the same work"
     if worst.slow_gpu:
         whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
         title = f"{who} compute{'s' * (len(ranks) == 1)} {whole:.2f} times as long as {_its(ranks)} peers"
         evidence = (
-            f"nearly all kernels of rank {worst.rank} take longer than the median of {beside}: {whole:.2f} times as "
+            f"nearly all kernels of rank {worst.rank} take longer than the median of {others}: {whole:.2f} times as "
             f"long on average, {took} of compute more per step, for which the others wait"
         )
         hint = "look at that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare"
     else:
         title = f"{who} has {took} more to compute than its peers"
-        evidence = f"{took} of compute more per step than {beside}, but not in all kernels: {_most(over)}"
+        evidence = f"{took} of compute more per step than {others}, but not in all kernels: {_most(over)}"
         hint = "find what this rank alone does there: its share of the batch, sequence lengths, extra work, a branch"
+    peer = peer_of(case, worst.rank, ranks)
+    figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
+    than = f", on rank {peer} for {about(figures[1])}" if peer is not None else ""
     return Finding(
         ID,
         title,
         saved,
         "medium" if worst.alone else "high",
-        evidence,
+        f"{evidence}; compute runs for {about(figures[0])} of the step on rank {worst.rank}{than}",
         hint,
-        ("stragglers", ""),
+        ("breakdown", ""),
         ranks=ranks,
+        figures=figures,
         stage=stage,
-        where=longest_kernels(case, worst.rank, [str(n) for n in over["name"].head(5).to_list()]),
+        where=beside(case, longest_kernels(case, worst.rank, over["name"].head(5).to_list()), peer),
         stands_out=True,
     )
 

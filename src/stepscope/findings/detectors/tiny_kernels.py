@@ -16,6 +16,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
+from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import TINY, TINY_PATTERN, TINY_REPEATS
 from stepscope.intervals import Spans, union
@@ -111,6 +112,7 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (len(repeats[r].kernels), -r))
     most = repeats[worst]
     pace = most.host.pace_ns
+    idle, figures = idle_by(most.host, *LATE)
     launched = f"; a launch takes {about(pace)} of host time" if pace is not None else ""
     return [
         Finding(
@@ -119,12 +121,12 @@ def detect(case: Case) -> list[Finding]:
             saved,
             "high" if saved and pace is not None else "medium",
             f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
-            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU waits for launches for "
-            f"{about(most.host.idle_ns('host', 'api'))} of the step",
+            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU waits for launches for {idle}",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
-            ("kernels", f"--rank {worst}"),
+            ("idle", "--by cause"),
             ranks=ranks,
+            figures=figures,
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in repeats[r].places()),
             covers={r: s.host.gaps_of(s.host.data.launch[s.kernels]) for r, s in repeats.items()},

@@ -20,8 +20,9 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
-from stepscope.findings.detectors.pipeline_bubble import bubble_ns
+from stepscope.findings.evidence.bubbles import bubble_ns
 from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SHORT_GAP, SHOWN
 from stepscope.intervals import Spans, intersect, subtract, union
@@ -151,28 +152,33 @@ def _by_kind(profile: Profile, data: RankData, ops: I64, comm: Spans) -> dict[st
 def _communication(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     worst = max(left, key=lambda r: (left[r].comm.length(), -r))
     most = max(left[worst].kinds, key=lambda k: left[worst].kinds[k], default="communication")
+    exposed = part(case, worst, "comm_exposed_ns")
     return _finding(
         case,
         ns,
         "communication is exposed, and nothing above says why",
-        f"on rank {worst} {about(left[worst].comm.length())} of the step are exposed communication that no other "
-        f"finding covers, most of it {most.replace('_', '-')}: transfers, and waiting for other ranks",
+        f"on rank {worst} {about(left[worst].comm.length())} of the {about(exposed)} of exposed communication are in "
+        f"no other finding, most of it {most.replace('_', '-')}: transfers, and waiting for other ranks",
         "see which rank comes last (`stepscope stragglers`) and how long transfers take without waiting (`stepscope "
         "collectives`); give the traces of all ranks",
         ("breakdown", ""),
+        (exposed,),
         [p for r, of in left.items() for p in places(r, of.comm.start, of.comm.end)],
     )
 
 
 def _copies(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     worst = max(left, key=lambda r: (left[r].copy.length(), -r))
+    exposed = part(case, worst, "copy_exposed_ns")
     return _finding(
         case,
         ns,
         "copies are exposed, and nothing above says why",
-        f"on rank {worst} {about(left[worst].copy.length())} of the step are exposed copies that nothing else covers",
+        f"on rank {worst} {about(left[worst].copy.length())} of the {about(exposed)} of exposed copies are in no other "
+        "finding",
         "see what copies (`stepscope timeline --by part`)",
         ("breakdown", ""),
+        (exposed,),
         [p for r, of in left.items() for p in places(r, of.copy.start, of.copy.end)],
     )
 
@@ -185,14 +191,16 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     parts = [f"{about(t)} {c}" for c, t in sorted(of.cause.items(), key=lambda x: -x[1])[:3] if t]
     range_ = max(of.within, key=lambda t: of.within[t], default="") if cause in ("host", "api") else ""
     inside = f", most of it in `{short_range(range_)}`" if range_ else ""
+    all_of_it = part(case, worst, "idle_ns")
     return _finding(
         case,
         ns,
         f"the GPU idles, and {what}",
-        f"on rank {worst} the GPU is idle for {about(of.idle.length())} of the step that no other finding covers "
-        f"(by cause: {', '.join(parts)}){inside}",
+        f"on rank {worst} {about(of.idle.length())} of the {about(all_of_it)} that the GPU is idle are in no other "
+        f"finding (by cause: {', '.join(parts)}){inside}",
         advice,
-        ("idle", "--by cause"),
+        ("idle", "--by cause") if case.profile.has("calls") else ("breakdown", ""),
+        (all_of_it,),
         [p for r, of_rank in left.items() for p in places(r, of_rank.idle.start, of_rank.idle.end)],
     )
 
@@ -211,7 +219,25 @@ def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
 
 
 def _finding(
-    case: Case, ns: int, title: str, evidence: str, advice: str, command: tuple[str, str], where: list[Place]
+    case: Case,
+    ns: int,
+    title: str,
+    evidence: str,
+    advice: str,
+    command: tuple[str, str],
+    figures: tuple[int, ...],
+    where: list[Place],
 ) -> Finding:
-    ranks, places_ = case.ranks, longest(where)
-    return Finding(ID, title, ns, "low", evidence, advice, command, ranks=ranks, where=places_, open_end=True)
+    return Finding(
+        ID,
+        title,
+        ns,
+        "low",
+        evidence,
+        advice,
+        command,
+        ranks=case.ranks,
+        figures=figures,
+        where=longest(where),
+        open_end=True,
+    )
