@@ -114,8 +114,8 @@ def job(*ranks: tuple[int, ...]) -> Profile:
     for rank, lengths in enumerate(ranks):
         at = 0
         for k, length in enumerate(lengths):
-            calls.append(call(at, at + 500, k) | {"proc": rank})
-            ops.append(op(at + 1_000, at + length * 1_000, call=k) | {"proc": rank})
+            calls.append(call(at, at + 500, k + 1) | {"proc": rank})
+            ops.append(op(at + 1_000, at + length * 1_000, call=k + 1) | {"proc": rank})
             ranges.append(nvtx(at, at + length * 1_000, f"step {k}") | {"proc": rank})
             at += length * 1_000
     return make(ops=ops, calls=calls, ranges=ranges)
