@@ -21,7 +21,7 @@ FILE = Path(__file__).parents[2] / "src" / "stepscope" / "findings" / "calibrati
 #: Share of truths that an interval is to hold.
 COVERS = 0.90
 #: As how many jobs the spread of all findings counts, and as how many all simulated jobs of a finding do.
-PRIOR_JOBS, SIMULATED_JOBS = 1.0, 4.0
+PRIOR_JOBS, SIMULATED_JOBS = 1.0, 2.0
 #: Findings whose detectors state an interval of their own.
 BOUNDED = frozenset({"no-tensor-cores"})
 #: One promise that was kept by none of it does not make all others worthless.
