@@ -134,8 +134,9 @@ def _statement(chosen: Windows, table: list[dict[str, Any]]) -> str:
         return f"Nothing runs on the GPU in {about_window(chosen.spans)}."
     sums = {name: sum(r[f"{key}_ns"] for r in table) for key, name in _OTHERS.items()}
     rest = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
+    verb = " take" if rest and rest[0].endswith("s") else " takes"
     others = [
-        f"{name}{' takes' * (k == 0)} {about(sums[name])} ({percent(sums[name], total)})" for k, name in enumerate(rest)
+        f"{name}{verb * (k == 0)} {about(sums[name])} ({percent(sums[name], total)})" for k, name in enumerate(rest)
     ]
     compute = sum(r["compute_ns"] for r in table)
     ranks = len({r["rank"] for r in table})

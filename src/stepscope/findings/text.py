@@ -9,6 +9,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
@@ -68,7 +69,7 @@ def _ranks(case: Case, f: Finding) -> str:
 def _conditions(case: Case) -> str:
     """Label of the window and the mesh: `, step 1, pp=2 ep=4, seq 4096`."""
     labels = {w.label for w in case.windows.values()}
-    parts = [next(iter(labels))] if len(labels) == 1 else []
+    parts = [short_range(next(iter(labels)))] if len(labels) == 1 else []
     job = list(setups(case.profile.ranks).values())
     if job:
         axes = [f"{a}={n}" for a, (_, n) in job[0].axes.items() if n > 1]

@@ -13,6 +13,7 @@ from stepscope.derive.windows.window import Kind, Window, Windows, by_gpu_time, 
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 
 
@@ -146,7 +147,7 @@ def _without_anchor(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
         notes.append(
             Note(
                 "step-not-on-all-ranks",
-                f"{some_ranks(without)} did not record {spec.label!r}: left out",
+                f"{some_ranks(without)} did not record {short_range(spec.label or '')!r}: left out",
                 severity="warning",
                 origin="recording",
             )
@@ -200,5 +201,5 @@ def _match(chosen: list[_Choice], notes: list[Note]) -> list[_Choice]:
     )
     if k is None:
         raise CannotAnswer("no chunk has the same label on every rank", "leave out --match: each rank's own median")
-    notes.append(Note("matched-label", f"--match: {first[k]!r} on every rank"))
+    notes.append(Note("matched-label", f"--match: {short_range(first[k])!r} on every rank"))
     return [replace(c, picks=(c.anchors.label.index(first[k]),) if c.anchors else ()) for c in chosen]

@@ -16,6 +16,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, idle_by
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "gc-pause"
@@ -53,7 +54,7 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"Python's garbage collector stops the host ({len(pauses)} times on rank {worst})",
+            f"Python's garbage collector stops the host ({several(len(pauses), 'time')} on rank {worst})",
             case.credit(ID),
             sure(case),
             f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "

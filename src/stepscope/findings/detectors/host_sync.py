@@ -28,6 +28,7 @@ from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.range_names import short_range
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "host-sync"
@@ -35,33 +36,33 @@ ID = "host-sync"
 ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
 _KINDS = (
     (
-        "numbers read from the GPU (.item(), .tolist(), nonzero, comparisons)",
+        ("number", "numbers", "read from the GPU (.item(), .tolist(), nonzero, comparisons)"),
         "keep them on the GPU: accumulate in a tensor, print every N steps, torch.where instead of `if`, no boolean "
         "indexing; or copy to pinned memory and read the number a step later",
     ),
     (
-        "copies to the host that are waited for (.cpu(), .numpy())",
+        ("copy", "copies", "to the host, waited for (.cpu(), .numpy())"),
         "copy to pinned memory with non_blocking=True, and wait for an event when the data is needed",
     ),
     (
-        "copies to the device that are waited for (.to('cuda') of pageable memory)",
+        ("copy", "copies", "to the device, waited for (.to('cuda') of pageable memory)"),
         "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True",
     ),
     (
-        "synchronous copies (cudaMemcpy)",
+        ("synchronous copy", "synchronous copies", "(cudaMemcpy)"),
         "use the asynchronous calls on the stream that needs them, with pinned host memory",
     ),
     (
-        "device synchronizations (torch.cuda.synchronize())",
+        ("device synchronization", "device synchronizations", "(torch.cuda.synchronize())"),
         "take them out of the loop: time with CUDA events, and let the stream order work",
     ),
     (
-        "stream synchronizations",
+        ("stream synchronization", "stream synchronizations", ""),
         "let the next stream wait for an event instead of the host; if the host needs a size from the GPU, use fixed "
         "capacities, or ask for it a layer earlier",
     ),
     (
-        "event synchronizations",
+        ("event synchronization", "event synchronizations", ""),
         "let the stream wait for the event (stream.wait_event), not the host",
     ),
 )
@@ -150,7 +151,7 @@ def _handled(host: Host, calls: I64) -> Spans:
 
 
 def _finding(case: Case, costly: _Costly) -> Finding:
-    (what, advice), calls = _KINDS[costly.kind], costly.calls
+    ((one, many, of), advice), calls = _KINDS[costly.kind], costly.calls
     ranks = guilty({r: float(len(c)) for r, c in calls.items()})
     worst = max(ranks, key=lambda r: (len(calls[r]), -r))
     host = costly.syncs[worst].host
@@ -161,7 +162,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     behind = f", one behind {timer.behind}, as timers of blocks make them" if timer is not None else ""
     return Finding(
         ID,
-        f"{round(n):,} {what} make the host wait",
+        " ".join(filter(None, (several(n, one, many), of, "makes" if n == 1 else "make", "the host wait"))),
         costly.saved,
         sure(case),
         f"rank {worst} spends {about(host.length(calls[worst]))} of the step in them"

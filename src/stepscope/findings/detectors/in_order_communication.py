@@ -60,6 +60,7 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (wall[r], -r))
     part, what = by_rank[worst]
     barrier = int(communication(case, worst)["barrier_ns"])
+    take = "takes" if len(part.ops) == 1 else "take"
     beyond = f" (of {about(barrier)} in order with compute)" if barrier != part.comm_ns else ""
     instant = Change(transfers_instant={r: p.ops for r, (p, _) in by_rank.items()})
     try:
@@ -72,7 +73,7 @@ def detect(case: Case) -> list[Finding]:
             f"{what} run in order with compute, on its own stream",
             saved,
             "low",
-            f"{len(part.ops):,} on rank {worst} take {about(part.comm_ns)} of the step on a stream that computes"
+            f"{len(part.ops):,} on rank {worst} {take} {about(part.comm_ns)} of the step on a stream that computes"
             f"{beyond}, and {about(wall[worst])} of that have nothing beside them. That includes waiting for other "
             "ranks",
             "split the batch or the tokens in two, so that one half communicates while the other computes (async "

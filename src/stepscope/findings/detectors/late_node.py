@@ -29,6 +29,7 @@ from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BE
 from stepscope.intervals import Spans, gaps, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.ranks import some_ranks
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "late-node"
@@ -188,7 +189,7 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _finding(case: Case, one: _Late) -> Finding:
-    several = len(one.ranks) > 1
+    waiting = several(len(case.ranks) - len(one.ranks), "rank waits", "ranks wait")
     who = some_ranks(one.ranks)
     who = f"host {one.host} ({who})" if one.host else who
     # Cutting a stretch cannot give back more than its length.
@@ -197,11 +198,11 @@ def _finding(case: Case, one: _Late) -> Finding:
     idle, figures = idle_by(hosts(case)[worst], *LATE)
     return Finding(
         ID,
-        f"{who} come{'s' * (not several or one.host is not None)} {about(one.ns)} late {one.at}",
+        f"{who} come{'s' * (len(one.ranks) == 1 or one.host is not None)} {about(one.ns)} late {one.at}",
         saved,
         sure(case),
         f"its host makes no CUDA call for {about(one.ns)} per step longer than the others at the same "
-        f"place, and the other {len(case.ranks) - len(one.ranks)} ranks wait for it; the GPU of rank {worst} is "
+        f"place, and the other {waiting} for it; the GPU of rank {worst} is "
         f"idle for {idle} because of its host",
         "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
         "file system, CPU frequency, memory pressure",

@@ -24,6 +24,7 @@ from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import gpu_of
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "low-occupancy"
@@ -63,7 +64,7 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(ops):,} kernels leave most of the GPU empty (on rank {worst})",
+            f"{several(len(ops), 'kernel leaves', 'kernels leave')} most of the GPU empty (on rank {worst})",
             case.credit(ID),
             "low",
             f"they take {about(spent[worst])} of the step on rank {worst}, alone, with fewer blocks than "

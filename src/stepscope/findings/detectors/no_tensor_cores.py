@@ -26,6 +26,7 @@ from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "no-tensor-cores"
@@ -84,7 +85,7 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(ops):,} matrix products do not use tensor cores (on rank {worst})",
+            f"{several(len(ops), 'matrix product does', 'matrix products do')} not use tensor cores (on rank {worst})",
             case.credit(ID),
             "medium",
             f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{short_range(top)}` "

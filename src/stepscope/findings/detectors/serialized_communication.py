@@ -31,6 +31,7 @@ from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "serialized-communication"
@@ -74,8 +75,8 @@ def _bounded(case: Case) -> list[Finding]:
             f"{names} {'are' if names.endswith('s') else 'is'} waited for at once, so that nothing runs beside it",
             saved,
             "low",
-            f"{n} communications per rank and step: the compute stream waits for each before anything else is "
-            f"launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
+            f"{several(n, 'communication')} per rank and step: the compute stream waits for each before anything else "
+            f"is launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
             f"(of {about(exposed)} of all communication on rank {worst}). How much of it is needed at once is "
             "not recorded",
             "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
@@ -121,7 +122,7 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             f"{name} is {issued}, so that nothing runs beside it",
             case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values())),
             sure(case),
-            f"{per_step} communications per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
+            f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
             f"step have no compute beside them; on rank {worst} {about(total[figure])} of all communication are "
             f"{beside}",
             "wait where the result is used (`work.wait()` just before it), and launch compute that does not need it in "

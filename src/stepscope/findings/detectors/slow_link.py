@@ -22,6 +22,7 @@ from stepscope.findings.evidence.shown import matched
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SAME_BANDWIDTH
 from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "slow-link"
@@ -97,7 +98,7 @@ def detect(case: Case) -> list[Finding]:
             f"transfers {'of' if links.host else 'between'} {who} take {slower:.1f} times as long as on similar links",
             case.credit(ID, at_most=int(table["over_ns"].sum())),
             "high",
-            f"{table.height} transfers per step, {about(float(table['over_ns'].sum()))} "
+            f"{several(table.height, 'transfer')} per step, {about(float(table['over_ns'].sum()))} "
             f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links; "
             f"such transfers of group {group} take {about(took)} of the step",
