@@ -20,6 +20,18 @@ from stepscope.findings.finding import Finding
 from stepscope.model.result import Result
 from stepscope.model.units import about
 
+#: Findings whose time is that of kernels or transfers beside what they should take: figures are of both, or a part.
+BY_COMPARISON = (
+    "compute-imbalance",
+    "expert-imbalance",
+    "idle-device",
+    "low-occupancy",
+    "no-tensor-cores",
+    "pipeline-bubble",
+    "slow-link",
+    "straggler",
+)
+
 
 @dataclass(frozen=True)
 class Cited:
@@ -38,6 +50,8 @@ class Cited:
             found.append("names no figure")
         found += [f"{x}: not in the evidence" for x in f.figures if not quoted(x, f.evidence)]
         found += [f"{x}: not printed" for x in f.figures if not printed(x, self.answer)]
+        if f.id not in BY_COMPARISON and f.recoverable_ns > sum(f.figures):
+            found.append(f"promises {about(f.recoverable_ns)}, more than its figures")
         if self.line.split()[1] not in NO_WINDOW:
             seen = {w["rank"]: (w["gpu_start_ns"], w["gpu_end_ns"]) for w in self.answer.window}
             ranks = [r for r in f.ranks or self.windows if r in seen]

@@ -14,7 +14,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
-from stepscope.findings.evidence.shown import LATE, idle_by
+from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
 from stepscope.intervals import Spans, union
@@ -58,12 +58,14 @@ def detect(case: Case) -> list[Finding]:
     host, calls = allocations[worst]
     names = host.names(calls)
     freed = any("Free" in n for n in names)
-    idle, figures = idle_by(host, *(("alloc", *LATE) if freed else ("alloc",)))
+    saved = case.credit(ID)
+    causes = ("alloc", *LATE) if freed else ("alloc",)
+    idle, figures, command = lost_by(case, host, *causes, claim=saved)
     return [
         Finding(
             ID,
             f"memory is allocated and freed in the step ({counted(names)} on rank {worst})",
-            case.credit(ID),
+            saved,
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, and a "
             f"{'hip' if on_amd(case, ranks) else 'cuda'}Free leaves the GPU empty behind it: it is idle for {idle}"
@@ -71,7 +73,7 @@ def detect(case: Case) -> list[Finding]:
             else f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle "
             f"for {idle} because of them",
             _advice(names, on_amd(case, ranks)),
-            ("idle", "--by cause"),
+            command,
             ranks=ranks,
             figures=figures,
             stage=stage_of(case, ranks),

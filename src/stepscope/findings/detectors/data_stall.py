@@ -22,7 +22,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
-from stepscope.findings.evidence.shown import LATE, idle_by
+from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import BATCH_HANDED_OVER, RECURS, STEPS_TO_TELL
 from stepscope.intervals import Spans, intersect, union
@@ -65,7 +65,7 @@ def detect(case: Case) -> list[Finding]:
     host, spans, named = fetching[worst]
     inside = _longest_range(host, spans) if named else None
     said = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
-    idle, figures = idle_by(host, *LATE, at_least=lost[worst])
+    idle, figures, command = lost_by(case, host, *LATE, claim=max(lost[worst], saved))
     what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
     return [
         Finding(
@@ -77,7 +77,7 @@ def detect(case: Case) -> list[Finding]:
             f"the GPU has nothing to do for {about(lost[worst])} of it; it is idle for {idle}",
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
             "and tokenizing out of the loop; check the file system it reads from",
-            ("idle", "--by cause"),
+            command,
             ranks=ranks,
             figures=figures,
             stage=stage_of(case, ranks),

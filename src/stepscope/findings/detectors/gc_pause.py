@@ -13,7 +13,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
-from stepscope.findings.evidence.shown import LATE, idle_by
+from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
 from stepscope.model.statement import several
@@ -50,19 +50,20 @@ def detect(case: Case) -> list[Finding]:
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
     pauses = collections[worst]
-    idle, figures = idle_by(hosts(case)[worst], *LATE, at_least=lost[worst])
+    saved = case.credit(ID)
+    idle, figures, command = lost_by(case, hosts(case)[worst], *LATE, claim=max(lost[worst], saved))
     return [
         Finding(
             ID,
             f"Python's garbage collector stops the host ({several(len(pauses), 'time')} on rank {worst})",
-            case.credit(ID),
+            saved,
             sure(case),
             f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "
             f"{about(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
             f"{about(lost[worst])} of it; it is idle for {idle}",
             "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every so many steps on all ranks at "
             "once: ranks that collect at different times make each other wait",
-            ("idle", "--by cause"),
+            command,
             ranks=ranks,
             figures=figures,
             stage=stage_of(case, ranks),

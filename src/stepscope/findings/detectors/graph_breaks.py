@@ -65,13 +65,14 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID, at_most=sum(idle.values())),
             sure(case),
             f"the host of rank {worst} spends {about(lost[worst].length())} of the step between graphs "
-            f"and compiling, the GPU has nothing to do for {about(idle[worst])} of it{parts}{again}",
+            f"and compiling, the GPU has nothing to do for {about(idle[worst])} of it ({about(row['idle_ns'])} in all"
+            f"{parts}){again}",
             "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
             ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"
             + (", and profile after more warm-up steps" if compiles else ""),
             ("compile", ""),
             ranks=ranks,
-            figures=tuple(ns for ns in said.values() if ns) or (0,),
+            figures=(row["idle_ns"], *filter(None, said.values())),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, lost[r].start, lost[r].end)),
             covers={r: h.gaps_touched(s.start, s.end) for r, (h, _, s) in outside.items()},

@@ -22,7 +22,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
-from stepscope.findings.evidence.shown import LATE, idle_by
+from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
@@ -156,7 +156,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     worst = max(ranks, key=lambda r: (len(calls[r]), -r))
     host = costly.syncs[worst].host
     n = len(calls[worst])
-    idle, figures = idle_by(host, "sync", *LATE)
+    idle, figures, command = lost_by(case, host, "sync", *LATE, claim=costly.saved)
     inside = _ranges(host, calls[worst])
     timer = case.once(measured).get(worst) if costly.kind == DEVICE else None
     behind = f", one behind {timer.behind}, as timers of blocks make them" if timer is not None else ""
@@ -168,7 +168,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
         f"rank {worst} spends {about(host.length(calls[worst]))} of the step in them"
         f"{f', most in {inside}' if inside else ''}{behind}; the GPU is without work for {idle}",
         advice,
-        ("idle", "--by cause"),
+        command,
         ranks=ranks,
         figures=figures,
         stage=stage_of(case, ranks),

@@ -23,7 +23,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
-from stepscope.findings.evidence.shown import LATE, beside, idle_by, peer_of
+from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, gaps, subtract, union
@@ -195,7 +195,7 @@ def _finding(case: Case, one: _Late) -> Finding:
     # Cutting a stretch cannot give back more than its length.
     saved = case.credit(ID, one.change, one.ns)
     worst = max(one.ranks, key=lambda r: (hosts(case)[r].idle_ns(*LATE), -r))
-    idle, figures = idle_by(hosts(case)[worst], *LATE)
+    idle, figures, command = lost_by(case, hosts(case)[worst], *LATE, claim=saved)
     return Finding(
         ID,
         f"{who} come{'s' * (len(one.ranks) == 1 or one.host is not None)} {about(one.ns)} late {one.at}",
@@ -203,10 +203,10 @@ def _finding(case: Case, one: _Late) -> Finding:
         sure(case),
         f"its host makes no CUDA call for {about(one.ns)} per step longer than the others at the same "
         f"place, and the other {waiting} for it; the GPU of rank {worst} is "
-        f"idle for {idle} because of its host",
+        f"idle for {idle}",
         "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
         "file system, CPU frequency, memory pressure",
-        ("idle", "--by cause"),
+        command,
         ranks=one.ranks,
         figures=figures,
         where=beside(case, one.where, peer_of(case, worst, one.ranks)),

@@ -15,7 +15,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
 from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
-from stepscope.findings.evidence.shown import LATE
+from stepscope.findings.evidence.shown import LATE, part
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS, USUAL_CALL
 from stepscope.intervals import Spans
@@ -50,20 +50,19 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
     worst = max(ranks, key=lambda r: (factors[r], -r))
     pace = hosts(case)[worst].pace_ns or 0.0
-    starved = hosts(case)[worst].idle_ns(*LATE)
-    late = min(_starved(case, worst), starved)
+    late, figures = _late(case, worst, saved)
     return Finding(
         ID,
         f"the host of {some_ranks(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
         saved,
         "high",
         f"rank {worst} takes {about(pace)} of host time per launch, its peers {about(pace / factors[worst])}; its GPU "
-        f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late",
+        f"{late}",
         "look at that machine's CPU: other processes, pinning (NUMA node of the GPU), frequency governor, debug "
         "settings (CUDA_LAUNCH_BLOCKING, a tracer) on this rank alone",
         ("launches", "--by rank"),
         ranks=ranks,
-        figures=(starved,),
+        figures=figures,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
         covers=_late_launches(case, ranks),
@@ -74,8 +73,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     ranks = tuple(sorted(factors))
     worst = max(ranks, key=lambda r: (_starved(case, r), -r))
     host = hosts(case)[worst]
-    starved = host.idle_ns(*LATE)
-    late = min(_starved(case, worst), starved)
+    late, figures = _late(case, worst, saved)
     if worst in slow_hosts(case).machine:
         should = usual(case)
         other = (
@@ -96,18 +94,28 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         else "the host cannot launch fast enough",
         saved,
         "medium",
-        f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU starves for "
-        f"{about(starved)} of the step, for {about(late)} of it because launches come late",
+        f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU {late}",
         f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
         "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",
         ("launches", "--by rank"),
         ranks=ranks,
-        figures=(starved,),
+        figures=figures,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
         covers=_late_launches(case, ranks),
         open_end=worst in slow_hosts(case).framework,
     )
+
+
+def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
+    """How long the GPU starves, as `launches` has it; where more is claimed, ranks also wait for each other."""
+    starved = hosts(case)[rank].idle_ns(*LATE)
+    late = min(_starved(case, rank), starved)
+    text = f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late"
+    exposed = part(case, rank, "comm_exposed_ns")
+    if claim <= starved or not exposed:
+        return text, (starved,)
+    return f"{text}; communication is exposed for {about(exposed)}", (starved, exposed)
 
 
 def _last(case: Case) -> tuple[int, int, int] | None:

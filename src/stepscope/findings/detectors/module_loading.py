@@ -12,7 +12,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
-from stepscope.findings.evidence.shown import LATE, idle_by
+from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.words import counted
 from stepscope.intervals.arrays import I64
@@ -41,22 +41,23 @@ def detect(case: Case) -> list[Finding]:
     host, calls = hosts(case)[worst], loading[worst]
     names = host.names(calls)
     graphs = any("raph" in n for n in names)
-    idle, figures = idle_by(host, "load", *LATE)
+    saved = case.credit(ID)
+    idle, figures, command = lost_by(case, host, "load", *LATE, claim=saved)
     return [
         Finding(
             ID,
             f"{'graphs are instantiated' if graphs else 'code is loaded'} in the step "
             f"({counted(names)} on rank {worst})",
-            case.credit(ID),
+            saved,
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle for "
-            f"{idle} because of the host",
+            f"{idle}",
             "capture graphs once and replay them; keep shapes static"
             if graphs
             else "profile later: let every kernel run once before the capture (more warm-up steps)"
             f"{'' if on_amd(case, ranks) else ', or set CUDA_MODULE_LOADING=EAGER'}; if it returns in every step, "
             "something compiles or loads anew each time",
-            ("idle", "--by cause"),
+            command,
             ranks=ranks,
             figures=figures,
             stage=stage_of(case, ranks),

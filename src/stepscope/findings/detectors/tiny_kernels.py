@@ -16,7 +16,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
-from stepscope.findings.evidence.shown import LATE, idle_by
+from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import TINY, TINY_PATTERN, TINY_REPEATS
 from stepscope.intervals import Spans, union
@@ -112,7 +112,7 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (len(repeats[r].kernels), -r))
     most = repeats[worst]
     pace = most.host.pace_ns
-    idle, figures = idle_by(most.host, *LATE)
+    idle, figures, command = lost_by(case, most.host, *LATE, claim=saved)
     launched = f"; a launch takes {about(pace)} of host time" if pace is not None else ""
     return [
         Finding(
@@ -121,10 +121,10 @@ def detect(case: Case) -> list[Finding]:
             saved,
             "high" if saved and pace is not None else "medium",
             f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
-            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU waits for launches for {idle}",
+            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU is idle for {idle}",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
-            ("idle", "--by cause"),
+            command,
             ranks=ranks,
             figures=figures,
             stage=stage_of(case, ranks),

@@ -17,6 +17,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host
 from stepscope.findings.evidence.peers import stages
+from stepscope.findings.evidence.places import PLACES
 from stepscope.findings.finding import Place
 from stepscope.model.result import Result
 from stepscope.model.units import about
@@ -40,6 +41,17 @@ def idle_by(host: Host, *causes: str, at_least: int = 0) -> tuple[str, tuple[int
     parts = {cause: ns for cause in causes if (ns := host.idle_ns(cause))}
     listed = ", ".join(f"{cause} {about(ns)}" for cause, ns in parts.items())
     return f"{about(sum(parts.values()))} of the step{f' ({listed})' if listed else ''}", tuple(parts.values()) or (0,)
+
+
+def lost_by(case: Case, host: Host, *causes: str, claim: int) -> tuple[str, tuple[int, ...], tuple[str, str]]:
+    """The same, with the command that shows it. Where it does not make up what a finding claims, ranks also wait for
+    each other in communication: then that too, since no claim is larger than its evidence."""
+    text, figures = idle_by(host, *causes, at_least=claim)
+    exposed = part(case, host.data.rank, "comm_exposed_ns")
+    if sum(figures) >= claim or not exposed:
+        return text, figures, ("idle", "--by cause")
+    text += f", and communication is exposed for {about(exposed)}"
+    return text, (*figures, exposed), ("launches", "--by rank")
 
 
 def kernel(case: Case, rank: int, name: str) -> dict[str, Any]:
@@ -87,7 +99,7 @@ def beside(case: Case, places: tuple[Place, ...], rank: int | None) -> tuple[Pla
     """Places, with a peer beside the first of them: what the same time looks like there."""
     if not places or rank is None:
         return places
-    return (places[0], at_the_moment(case, places[0], rank), *places[1:-1])
+    return (places[0], at_the_moment(case, places[0], rank), *places[1:])[:PLACES]
 
 
 def _of_rank(answer: Result, rank: int) -> pl.DataFrame:
