@@ -15,7 +15,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
 from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
-from stepscope.findings.evidence.shown import LATE, part
+from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS, USUAL_CALL
 from stepscope.intervals import Spans
@@ -112,10 +112,9 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
     starved = hosts(case)[rank].idle_ns(*LATE)
     late = min(_starved(case, rank), starved)
     text = f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late"
-    exposed = part(case, rank, "comm_exposed_ns")
-    if claim <= starved or not exposed:
+    if claim <= starved or not (waited := waiting(case))[1]:
         return text, (starved,)
-    return f"{text}; communication is exposed for {about(exposed)}", (starved, exposed)
+    return f"{text}; {waited[0]}", (starved, waited[1])
 
 
 def _last(case: Case) -> tuple[int, int, int] | None:

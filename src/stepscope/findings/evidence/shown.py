@@ -47,11 +47,16 @@ def lost_by(case: Case, host: Host, *causes: str, claim: int) -> tuple[str, tupl
     """The same, with the command that shows it. Where it does not make up what a finding claims, ranks also wait for
     each other in communication: then that too, since no claim is larger than its evidence."""
     text, figures = idle_by(host, *causes, at_least=claim)
-    exposed = part(case, host.data.rank, "comm_exposed_ns")
-    if sum(figures) >= claim or not exposed:
+    if sum(figures) >= claim or not (waited := waiting(case))[1]:
         return text, figures, ("idle", "--by cause")
-    text += f", and communication is exposed for {about(exposed)}"
-    return text, (*figures, exposed), ("launches", "--by rank")
+    return f"{text}, and {waited[0]}", (*figures, waited[1]), ("launches", "--by rank")
+
+
+def waiting(case: Case) -> tuple[str, int]:
+    """Most exposed communication of a rank, in words; it includes waiting for ranks that come late."""
+    exposed = {r: part(case, r, "comm_exposed_ns") for r in case.ranks}
+    worst = max(exposed, key=lambda r: (exposed[r], -r))
+    return f"communication is exposed for {about(exposed[worst])} on rank {worst}", exposed[worst]
 
 
 def kernel(case: Case, rank: int, name: str) -> dict[str, Any]:
