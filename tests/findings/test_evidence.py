@@ -54,6 +54,14 @@ def test_every_trace(trace: str, tmp_path: Path) -> None:
         assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    "trace", ["public/amd_merged_all.json.gz", "public/h100x2_before.sqlite", "h200/hf/hf4_straggler.sqlite"]
+)
+def test_traces_of_others(shared: Path, trace: str) -> None:
+    wrong = [text for one in cited.every(api.open(shared / "traces" / trace, cache=False)) for text in one.wrong]
+    assert not wrong, "\n".join(wrong)
+
+
 FAULTS = {
     "straggler": ("1f1b", "straggler:rank=2,factor=1.4"),
     "expert-imbalance": ("dualpipev", "imbalance:rank=1,factor=2"),

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+import cited
 from fake import call, make, nvtx, op
 from stepscope import api
+from stepscope.api.options import window_spec
 from stepscope.model.result import Result
 
 US = 1000
@@ -27,6 +29,9 @@ def steps(end: int) -> list[Row]:
 
 
 def diagnose(least: float = 0.1, **tables: list[Row]) -> Result:
+    """Its answer; and the command of every finding must show it."""
+    wrong = [text for one in cited.every(make(**tables), window_spec(index=0)) for text in one.wrong]
+    assert not wrong, "\n".join(wrong)
     return api.analyse(make(**tables), "diagnose", index=0, least=least)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import cited
 from fake import call, make, nvtx, op
 from stepscope import api
 
@@ -26,6 +27,7 @@ def job(second: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("second", "found"), [(20, True), (90, False)])
 def test_a_device_that_waits(second: int, found: bool) -> None:
+    assert not [text for one in cited.every(make(**job(second))) for text in one.wrong]
     rows = {row["id"]: row for row in api.analyse(make(**job(second)), "diagnose").rows.to_dicts()}
     assert ("idle-device" in rows) is found
     if found:
