@@ -17,17 +17,17 @@ FIRST: dict[str, tuple[str | None, str]] = {
     "h200/train/eager.sqlite": ("data-stall", "`data`"),
     "h200/train/slow_dataloader.sqlite": ("data-stall", "`data`"),
     "h200/train/eager.pt.trace.json.gz": ("data-stall", "before the copy of the next batch"),
-    "h200/train/compiled.pt.trace.json.gz": ("profiler-distortion", "every Python function"),
+    "h200/train/compiled.pt.trace.json.gz": ("data-stall", "before the copy of the next batch"),
     "h200/moe4mps/cut_off.sqlite": ("exposed-communication", "send/recv"),
     "public/a100_cuda_graphs.sqlite": (None, ""),
-    "public/a100_lm2.7b_nvtx.sqlite": ("exposed-copies", "copies to the device"),
+    "public/a100_lm2.7b_nvtx.sqlite": ("no-tensor-cores", "ampere_sgemm"),
     "public/a100_nccl_metadata_world2.json.gz": ("launch-bound", "of host time"),
     "public/a100_saxpy_mpi.rank*.sqlite": ("data-stall", "before the copy of the next batch"),
     "public/h100_qwen.json.gz": (None, ""),
     "public/mi300x_qwen.json.gz": ("host-sync", "device synchronization"),  # one; another comes after the step
     "public/puzzler_cudagraph.json.gz": ("allocator-churn", "cudaMalloc"),
     "public/puzzler_d2h_sync.json.gz": ("host-sync", ".item()"),
-    "public/rtx5000ada_windows.sqlite": ("unexplained", "launched work has not begun"),
+    "public/rtx5000ada_windows.sqlite": ("unexplained", "launch calls themselves take long"),
     "public/t4_power_iteration.sqlite": ("data-stall", "`IO 80`"),
 }
 

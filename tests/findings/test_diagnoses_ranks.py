@@ -19,7 +19,7 @@ FIRST: dict[str, tuple[list[str], str]] = {
     "public/dlrm8/dlrm_kineto": (["data-stall"], "sparse_data_dist"),
     "public/h100x2_before.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
     "public/h100x2_after.sqlite": (["tiny-kernels", "host-sync"], "only repeat"),
-    "public/world128.rank*.json.gz": (["launch-bound"], "of host time"),
+    "public/world128.rank*.json.gz": (["exposed-communication"], "send-recv"),
     "public/mi300x_4ranks_merged_nccl.json.gz": ([], ""),
 }
 

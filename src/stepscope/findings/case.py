@@ -57,6 +57,11 @@ class Case:
         """Whether what waits for what is known: by events, or since a replay without a change gives the step again."""
         if bool(self.path.steps["events"].all()):
             return True
+        if self.path.met is None:
+            return False
+        meetings = self.path.met.meetings
+        if 2 * int(meetings["present"].eq(meetings["size"]).sum()) < meetings.height:
+            return False  # of ranks that are not there, nothing says how long they made others wait
         return self.replay.plain >= FAITHFUL.share * (self.path.end - self.path.begin)
 
     @cached_property

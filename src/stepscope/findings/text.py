@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.windows.window import Window
+from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
@@ -31,7 +34,7 @@ def clean(case: Case, least: float) -> str:
     """A clean bill: nothing from this share of the step on, in per cent; none where no compute was recorded."""
     if not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
         who = some_ranks(case.ranks)
-        return f"No compute kernel was recorded on {who}: nothing says where the {unit(case)} goes."
+        return f"No compute kernel was recorded on {who}: nothing says where the {unit(case)} goes.{_last(case)}"
     parts = _not_compute(case)
     lost = sum(parts.values())
     what = f"above {least:g} % of the {about(case.step_ns)} {unit(case)}"
@@ -42,6 +45,19 @@ def clean(case: Case, least: float) -> str:
     return (
         f"No single cause {what} stands out {where}; {lost:.0f} % of it is not compute ({listed}): --least 0 lists all."
     )
+
+
+def _last(case: Case) -> str:
+    """Who comes last in nearly all communication: that can be told of communication alone."""
+    try:
+        table = case.ask(stragglers).rows
+    except CannotAnswer:
+        return ""
+    total = int(table["times_last"].sum())
+    first = table.sort("times_last", descending=True).row(0, named=True)
+    if total < MEETINGS_TO_TELL.value or first["times_last"] < NEARLY_ALWAYS.share * total:
+        return ""
+    return f" Rank {first['rank']} comes last in {first['times_last']} of {total} communications."
 
 
 def _not_compute(case: Case) -> dict[str, float]:

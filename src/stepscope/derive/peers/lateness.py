@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope.derive.graph.releases import nearest_comm
 from stepscope.derive.peers.compute import communications_of, kernels_of
-from stepscope.derive.peers.thresholds import BATCHES, FETCH, LIKE, QUIET
+from stepscope.derive.peers.thresholds import BATCHES, FETCH, INPUT, LIKE, QUIET
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals import Spans, intersect, subtract, union
@@ -86,6 +86,7 @@ def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
     if len(named):
         return late, intersect(late, named), True
     copies = (data.ops["copy_kind"] == "HtoD").to_numpy()[after]
+    copies &= data.ops["bytes"].fill_null(INPUT.value).to_numpy()[after] >= INPUT.value
     fetched = copies | _like(data, start, until, copies)
     return late, intersect(late, union(start[fetched], until[fetched])), False
 

@@ -82,6 +82,12 @@ FETCH = Threshold(
     "a loader that keeps ahead hands over a batch in 70 to 200; a host that is away for longer than this is at work",
     ("h200/hf/hf1_data.sqlite", "public/aiprof_baseline.sqlite"),
 )
+INPUT = Threshold(
+    1024,
+    "bytes",
+    "a batch is larger; a number or a few sizes that are copied to the device are not",
+    ("public/tl_xdit_flux_capture.json.gz", "h200/hf/hf1_data.sqlite"),
+)
 LIKE = Threshold(
     1.5,
     "times as long or as short",

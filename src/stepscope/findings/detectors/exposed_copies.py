@@ -48,8 +48,12 @@ def _copies(case: Case) -> dict[int, tuple[Host, Spans, I64]]:
     """By rank: when copies are exposed, and which; nothing where it cannot matter."""
     exposed = {}
     for rank, host in hosts(case).items():
-        spans = partition(host.data, *host.gpu).copy_exposed
+        begin, end = host.gpu
         ops = host.window.ops[host.data.role[host.window.ops] == COPY]
+        if host.whole and len(host.data.compute):  # what is copied before the first kernel is set up once
+            begin = min(max(begin, int(host.data.compute.start[0])), end)
+            ops = ops[host.data.start[ops] >= begin]
+        spans = partition(host.data, begin, end).copy_exposed
         if len(spans):
             exposed[rank] = host, spans, ops
     return exposed if case.material(max((s.length() for _, s, _ in exposed.values()), default=0)) else {}

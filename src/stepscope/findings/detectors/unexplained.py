@@ -15,7 +15,7 @@ import numpy as np
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.kinds import kinds
-from stepscope.derive.host.idle_causes import API, CAUSES, HOST, causes
+from stepscope.derive.host.idle_causes import API, CAUSES, HOST, QUEUE, Pieces, causes
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
@@ -24,7 +24,7 @@ from stepscope.findings.evidence.bubbles import bubble_ns
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import SHORT_GAP, SHOWN
+from stepscope.findings.thresholds import EXPLAINS, SHORT_GAP, SHOWN
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
@@ -42,6 +42,8 @@ _WAITED_FOR = (
     "slow-link",
     "straggler",
 )
+#: Findings about moments of the host within gaps of the GPU, which they cover whole.
+_WITHIN_GAPS = ("allocator-churn", "gc-pause", "host-sync", "module-loading")
 #: What keeps an op from running, in words, and what to do about it.
 _IDLE = {
     "host": (
@@ -69,6 +71,14 @@ _IDLE = {
         "a CUDA graph is captured",
         "that is done once: profile later steps",
     ),
+    "captures": (
+        "CUDA graphs are captured again",
+        "keep shapes and buffers as they are from step to step, so that a graph is captured once and only launched",
+    ),
+    "launch": (
+        "launch calls themselves take long",
+        "code is loaded by the first launch of a kernel: profile later steps, or set CUDA_MODULE_LOADING=EAGER",
+    ),
     "tail": ("nothing more is launched", "see what the program does at the end of the step"),
     "unlinked": ("the trace does not say what launched the next op", "capture the CUDA calls too"),
 }
@@ -84,6 +94,7 @@ class _Left:
     cause: dict[str, int]
     within: dict[str, int]
     kinds: dict[str, int]
+    in_launch: int
 
 
 def detect(case: Case) -> list[Finding]:
@@ -93,7 +104,7 @@ def detect(case: Case) -> list[Finding]:
 
 def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     """What these findings leave uncovered, where it is worth a finding. Small ones cover theirs: it was looked at."""
-    findings = list(findings)
+    findings = [f for f in findings if _explains(case, f)]
     covered = {r: _joined(f.covers[r] for f in findings if r in f.covers) for r in case.ranks}
     left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
     if not left or not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
@@ -101,7 +112,9 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     waited = sum(f.recoverable_ns for f in findings if f.id in _WAITED_FOR) + bubble_ns(case)
     left_over = []
     comm = _mean(left, "comm")
-    idle = _mean(left, "idle")
+    # A host that waited is behind for a while: what a finding gives back beyond its gaps is idle time, too.
+    beyond = sum(max(f.recoverable_ns - _covered_ns(f), 0) for f in findings if f.covers and f.id not in _WAITED_FOR)
+    idle = max(_mean(left, "idle") - beyond, 0)
     explained = min(waited, comm)
     if case.material(comm - explained, SHOWN):
         left_over.append(_communication(case, left, comm - explained))
@@ -117,13 +130,28 @@ def _joined(parts: Iterable[Spans]) -> Spans:
     return union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans]))
 
 
+def _explains(case: Case, f: Finding) -> bool:
+    """Whether it explains what it covers: a wait of a moment in a long gap does not explain the gap."""
+    if f.id not in _WITHIN_GAPS or not f.covers:
+        return True
+    covered = _covered_ns(f)
+    return not case.material(covered, SHOWN) or f.recoverable_ns >= EXPLAINS.share * covered
+
+
+def _covered_ns(f: Finding) -> int:
+    return int(np.mean([spans.length() for spans in f.covers.values()]))
+
+
 def _mean(left: dict[int, _Left], part: str) -> int:
     return int(np.mean([getattr(of, part).length() for of in left.values()]))
 
 
 def _left(profile: Profile, data: RankData, window: Window, covered: Spans) -> _Left:
     assert window.gpu_start_ns is not None and window.gpu_end_ns is not None
-    parts = partition(data, window.gpu_start_ns, window.gpu_end_ns)
+    begin = window.gpu_start_ns
+    if window.kind == "capture" and len(data.compute):  # what comes before the first kernel is set up once
+        begin = min(max(begin, int(data.compute.start[0])), window.gpu_end_ns)
+    parts = partition(data, begin, window.gpu_end_ns)
     comm, copy, idle = (subtract(s, covered) for s in (parts.comm_exposed, parts.copy_exposed, parts.idle))
     pieces = causes(data, idle)
     length = pieces.end - pieces.start
@@ -134,7 +162,17 @@ def _left(profile: Profile, data: RankData, window: Window, covered: Spans) -> _
     for text, ns in zip(texts.to_list(), length[host].tolist(), strict=True):
         within[text] = within.get(text, 0) + ns
     ops = window.ops[data.role[window.ops] == COMM]
-    return _Left(comm, copy, idle, by_cause, within, _by_kind(profile, data, ops, comm))
+    return _Left(comm, copy, idle, by_cause, within, _by_kind(profile, data, ops, comm), _in_launch(data, pieces))
+
+
+def _in_launch(data: RankData, pieces: Pieces) -> int:
+    """Time in which an op is queued while the very call that launches it has not returned."""
+    queued = pieces.cause == QUEUE
+    ends = data.calls["end_ns"].to_numpy()
+    if not len(ends):
+        return 0
+    until = np.minimum(ends[np.maximum(pieces.call[queued], 0)], pieces.end[queued])
+    return int(np.maximum(until - pieces.start[queued], 0).sum())
 
 
 def _by_kind(profile: Profile, data: RankData, ops: I64, comm: Spans) -> dict[str, int]:
@@ -210,9 +248,12 @@ def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
     data = next(d for d in ranks_of(case.profile) if d.rank == rank)
     _, start, end = captures(data)
     if 2 * intersect(union(start, end), left.idle).length() > left.idle.length():
-        return "capture"
+        again = int((start < (case.windows[rank].cpu_start_ns or 0)).sum()) > 0
+        return "captures" if again else "capture"
     if cause != "queue":
         return cause
+    if 2 * left.in_launch > left.cause["queue"]:
+        return "launch"
     if any(note.code == "shared-gpu" for note in case.profile.notes):
         return "shared"
     return "short" if float(np.median(left.idle.end - left.idle.start)) < SHORT_GAP.ns else cause
