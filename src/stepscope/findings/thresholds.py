@@ -214,7 +214,7 @@ MEASURED_RANGES = Threshold(
 )
 
 EXPLAINS = Threshold(
-    10.0,
+    50.0,
     "% of the exposed time that it covers",
     "a synchronization of 17 ms within 620 ms in which a graph is captured is not why the GPU idles",
     ("public/tl_xdit_flux_capture.json.gz",),

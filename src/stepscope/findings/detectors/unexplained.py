@@ -42,8 +42,6 @@ _WAITED_FOR = (
     "slow-link",
     "straggler",
 )
-#: Findings about moments of the host within gaps of the GPU, which they cover whole.
-_WITHIN_GAPS = ("allocator-churn", "gc-pause", "host-sync", "module-loading")
 #: What keeps an op from running, in words, and what to do about it.
 _IDLE = {
     "host": (
@@ -104,17 +102,16 @@ def detect(case: Case) -> list[Finding]:
 
 def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     """What these findings leave uncovered, where it is worth a finding. Small ones cover theirs: it was looked at."""
-    findings = [f for f in findings if _explains(case, f)]
-    covered = {r: _joined(f.covers[r] for f in findings if r in f.covers) for r in case.ranks}
+    findings = list(findings)
+    explaining = [f for f in findings if _explains(f)]
+    covered = {r: _joined(f.covers[r] for f in explaining if r in f.covers) for r in case.ranks}
     left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
     if not left or not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
         return []
     waited = sum(f.recoverable_ns for f in findings if f.id in _WAITED_FOR) + bubble_ns(case)
     left_over = []
     comm = _mean(left, "comm")
-    # A host that waited is behind for a while: what a finding gives back beyond its gaps is idle time, too.
-    beyond = sum(max(f.recoverable_ns - _covered_ns(f), 0) for f in findings if f.covers and f.id not in _WAITED_FOR)
-    idle = max(_mean(left, "idle") - beyond, 0)
+    idle = max(_mean(left, "idle") - sum(_besides(f) for f in findings if f.id not in _WAITED_FOR), 0)
     explained = min(waited, comm)
     if case.material(comm - explained, SHOWN):
         left_over.append(_communication(case, left, comm - explained))
@@ -130,16 +127,24 @@ def _joined(parts: Iterable[Spans]) -> Spans:
     return union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans]))
 
 
-def _explains(case: Case, f: Finding) -> bool:
-    """Whether it explains what it covers: a wait of a moment in a long gap does not explain the gap."""
-    if f.id not in _WITHIN_GAPS or not f.covers:
-        return True
+def _explains(f: Finding) -> bool:
+    """Whether it explains all that it covers: a wait of a moment in a long gap does not explain the gap."""
+    return "communication" in f.id or f.recoverable_ns >= EXPLAINS.share * _covered_ns(f)
+
+
+def _besides(f: Finding) -> int:
+    """Idle time that it explains beside what it covers: a host that waited is behind for a while.
+
+    Of gaps that it does not explain whole, twice what it gives back.
+    """
+    if not f.covers or "communication" in f.id:
+        return 0
     covered = _covered_ns(f)
-    return not case.material(covered, SHOWN) or f.recoverable_ns >= EXPLAINS.share * covered
+    return max(f.recoverable_ns - covered, 0) if _explains(f) else min(2 * f.recoverable_ns, covered)
 
 
 def _covered_ns(f: Finding) -> int:
-    return int(np.mean([spans.length() for spans in f.covers.values()]))
+    return int(np.mean([spans.length() for spans in f.covers.values()])) if f.covers else 0
 
 
 def _mean(left: dict[int, _Left], part: str) -> int:
