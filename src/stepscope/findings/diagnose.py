@@ -18,6 +18,7 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.findings.calibration import calibrated
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
+from stepscope.findings.evidence.other_steps import other_steps_notes
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
 from stepscope.findings.text import clean, statement
@@ -134,6 +135,7 @@ def _notes(case: Case) -> list[Note]:
         notes = list(case.path.notes)
     except CannotAnswer as why:
         notes = [Note("no-replay", f"nothing could be replayed: {why}", severity="warning")]
+    notes += other_steps_notes(case)
     for detector in detectors():
         try:
             notes += detector.notes(case)

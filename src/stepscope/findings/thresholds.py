@@ -24,6 +24,12 @@ SHOWN = Threshold(
     "a healthy trace has nothing above it: steps differ by as much from one to the next",
     (_HEALTHY, "public/h100_qwen.json.gz"),
 )
+STEPS_DIFFER = Threshold(
+    25.0,
+    "% of the step that is looked at",
+    "steps of steady jobs differ by a few per cent; where steps alternate, or some save a checkpoint, by far more",
+    ("tests/findings/test_other_steps.py",),
+)
 LOOKED_AT = Threshold(
     0.5,
     "% of the step",

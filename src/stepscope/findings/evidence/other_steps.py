@@ -1,0 +1,44 @@
+"""The other steps of the capture: findings are about the median one, and steps may differ from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.periods import periods
+from stepscope.derive.windows.window import Window
+from stepscope.findings.case import Case
+from stepscope.findings.thresholds import STEPS_DIFFER
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.units import about
+
+
+def other_steps_notes(case: Case) -> list[Note]:
+    """A note where the mean step is another than the one that was looked at, with what all of them have."""
+    found = [row for row in case.each_rank(_all_steps).values() if row is not None]
+    if not found:
+        return []
+    shown, mean = (float(np.mean([row[k] for row in found])) for k in (0, 1))
+    if abs(mean - shown) <= STEPS_DIFFER.share * shown:
+        return []
+    compute = 100 * sum(row[2] for row in found) / max(sum(row[3] for row in found), 1)
+    return [
+        Note(
+            "steps-of-other-lengths",
+            f"steps differ: the median one, which was looked at, takes {about(shown)}, all of them {about(mean)} on "
+            f"average, {compute:.0f} % of it compute; --index N looks at another (`stepscope iterations` lists them)",
+            severity="warning",
+        )
+    ]
+
+
+def _all_steps(_: Profile, data: RankData, window: Window) -> tuple[int, float, int, int] | None:
+    """The step that is shown, the mean of all, and how long all of them compute, of how long."""
+    steps = periods(data) if window.kind == "step" else None
+    if steps is None or np.count_nonzero(steps.lengths) < 2:
+        return None
+    whole = partition(data, int(steps.gpu[0]), int(steps.gpu[-1]))
+    mean = whole.window_ns / np.count_nonzero(steps.lengths)
+    return window.gpu_ns, float(mean), whole.compute.length(), whole.window_ns
