@@ -9,7 +9,7 @@ from operator import and_
 from typing import Any, TypeVar
 
 from stepscope.derive.graph.critical_path import Path, walk
-from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
@@ -81,6 +81,11 @@ class Case:
     def kind(self) -> Kind:
         """What the window is: a step, or the capture where nothing marks steps."""
         return next((w.kind for w in self.windows.values()), "capture")
+
+    @cached_property
+    def computes(self) -> dict[int, bool]:
+        """By rank that has the step: whether it computes in it."""
+        return self.each_rank(lambda _, data, window: bool((data.role[window.ops] == COMPUTE).any()))
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.accounting.partition import partition
-from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
-from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.last import last_rank
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
@@ -32,7 +30,7 @@ def unit(case: Case) -> str:
 
 def clean(case: Case, least: float) -> str:
     """A clean bill: nothing from this share of the step on, in per cent; none where no compute was recorded."""
-    if not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
+    if not any(case.computes.values()):
         who = some_ranks(case.ranks)
         return f"No compute kernel was recorded on {who}: nothing says where the {unit(case)} goes.{_last(case)}"
     parts = _not_compute(case)
@@ -49,15 +47,8 @@ def clean(case: Case, least: float) -> str:
 
 def _last(case: Case) -> str:
     """Who comes last in nearly all communication: that can be told of communication alone."""
-    try:
-        table = case.ask(stragglers).rows
-    except CannotAnswer:
-        return ""
-    total = int(table["times_last"].sum())
-    first = table.sort("times_last", descending=True).row(0, named=True)
-    if total < MEETINGS_TO_TELL.value or first["times_last"] < NEARLY_ALWAYS.share * total:
-        return ""
-    return f" Rank {first['rank']} comes last in {first['times_last']} of {total} communications."
+    last = last_rank(case)
+    return f" Rank {last.rank} comes last in {last.times} of {last.total} communications." if last is not None else ""
 
 
 def _not_compute(case: Case) -> dict[str, float]:

@@ -86,6 +86,13 @@ def union(start: I64, end: I64) -> Spans:
     return Spans(start[opens], reach[closes])
 
 
+def join(*parts: Spans) -> Spans:
+    """All instants that any of these have."""
+    if not parts:
+        return Spans.empty()
+    return union(np.concatenate([s.start for s in parts]), np.concatenate([s.end for s in parts]))
+
+
 def covered(start: I64, end: I64, by: Spans) -> I64:
     """How much of each interval [start, end) lies in `by`."""
     length: I64 = np.maximum(by.measure_before(end) - by.measure_before(start), 0)

@@ -13,6 +13,8 @@ from stepscope.model.kernel_names import kernel_base
 #: Characters of a name that a sentence can bear.
 MOST = 60
 #: What `torch.autograd.profiler.emit_nvtx` appends to the name of an op, shapes included.
+#: Ranges that nsys and torch.autograd.profiler.emit_nvtx write around every torch op.
+TORCH_OP = r", (?:seq|op_id) = \d+"
 _TORCH_SUFFIX = re.compile(r",\s*(?:seq|op_id|sizes|input_op_ids|input_sizes|thread)\s*=.*$", re.DOTALL)
 #: Inductor names a graph by a hash of 52 characters.
 _GRAPH = re.compile(r"^#*\s*(Call CompiledFxGraph) (\w{5})\w*\s*#*$")

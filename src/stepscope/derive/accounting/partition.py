@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from stepscope.derive.rank.data import COMM, COPY, RankData
-from stepscope.intervals import Spans, gaps, intersect, subtract, union
+from stepscope.intervals import Spans, gaps, intersect, join, subtract, union
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,6 @@ def partition(data: RankData, start: int, end: int) -> Partition:
     bare = []
     for spans in (comm, copy):
         bare.append(subtract(spans, busy))
-        busy = _join(busy, spans)
+        busy = join(busy, spans)
     hidden = intersect(comm, compute).length()
     return Partition(start, end, compute, bare[0], bare[1], gaps(busy, start, end), hidden)
-
-
-def _join(a: Spans, b: Spans) -> Spans:
-    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))

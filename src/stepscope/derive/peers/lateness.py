@@ -19,12 +19,10 @@ from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import TORCH_OP
 
 #: Ranges around getting a batch.
 DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
-
-#: What nsys and emit_nvtx call a torch op.
-_TORCH_OP = r", (?:seq|op_id) = \d+"
 
 #: Per communication op: the one that its start waited for, -1 for none.
 CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -119,7 +117,7 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
         return Spans.empty()
     rows = data.own_ranges
     # A torch op's range lists its inputs: that is not getting input.
-    named = profile.names.str.contains(DATA) & ~profile.names.str.contains(_TORCH_OP)
+    named = profile.names.str.contains(DATA) & ~profile.names.str.contains(TORCH_OP)
     input_ranges = data.ranges[rows[named.to_numpy()[data.ranges["name"].to_numpy()[rows]]]]
     # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
     launching = data.calls["tid"].gather(np.unique(data.launch[data.launch != NONE])).unique()

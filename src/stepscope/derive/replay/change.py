@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stepscope.intervals import Spans, union
+from stepscope.intervals import Spans, join
 from stepscope.intervals.arrays import F64, I64
 
 K = TypeVar("K")
@@ -99,10 +99,6 @@ def _merged(a: Mapping[K, V], b: Mapping[K, V], combine: Callable[[V, V], V]) ->
     return {k: combine(a[k], b[k]) if k in a and k in b else a[k] if k in a else b[k] for k in {**a, **b}}
 
 
-def _spans(a: Spans, b: Spans) -> Spans:
-    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
-
-
 def _rows(a: tuple[I64, I64], b: tuple[I64, I64]) -> tuple[I64, I64]:
     """Values by op, those of `a` where both have one."""
     ops, first = np.unique(np.concatenate([a[0], b[0]]), return_index=True)
@@ -120,7 +116,7 @@ def _factors(a: tuple[I64, F64], b: tuple[I64, F64]) -> tuple[I64, F64]:
 #: What two entries for the same rank or meeting become.
 _BOTH: dict[str, Callable[[Any, Any], Any]] = {
     "host_factor": mul,
-    "host_time_cut": _spans,
+    "host_time_cut": join,
     "calls_not_waiting": np.union1d,
     "stream_waits_dropped": np.union1d,
     "own_stream": _rows,

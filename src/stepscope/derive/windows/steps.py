@@ -28,6 +28,7 @@ import polars as pl
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
+from stepscope.model.range_names import TORCH_OP
 
 #: What a question is about by default: `step`; `chunk`, where there are chunks; or `pace`, what recurs.
 Unit = Literal["chunk", "step", "pace"]
@@ -52,8 +53,6 @@ _SERVING = (
 _OPTIMIZER = r"^Optimizer\.step#"
 #: Numbered, but part of a step: `TransformerLayer_2`, `blocks.3`, `micro-batch 1`.
 _PART = r"(?i)layer|block|encoder|decoder|stage|micro[ _-]?batch|\bmb\b|expert|bucket"
-#: What torch.autograd.profiler.emit_nvtx calls an op: numbered, but not a step.
-_TORCH_OP = r", (seq|op_id) = \d+"
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def _recurring_family(data: RankData, table: pl.DataFrame) -> Anchors | None:
     """Ranges that recur and are called a step, or are what a server runs per batch; numbered here, as they are not."""
     text = pl.col("text")
     for wanted in (text.str.contains(_UNNUMBERED) & ~text.str.contains(_NOT_THE_STEP), text.str.contains(_SERVING)):
-        named = _folded(table, wanted & ~text.str.contains(_PART) & ~text.str.contains(_TORCH_OP))
+        named = _folded(table, wanted & ~text.str.contains(_PART) & ~text.str.contains(TORCH_OP))
         families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
         if families:
             return _numbered(_outermost(_by_start(_enclosing(families))))
@@ -209,7 +208,7 @@ def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
     """
     text = pl.col("text")
-    wanted = text.str.contains(r"\d") & ~text.str.contains(_PART) & ~text.str.contains(_TORCH_OP)
+    wanted = text.str.contains(r"\d") & ~text.str.contains(_PART) & ~text.str.contains(TORCH_OP)
     numbered = _folded(table, wanted).with_columns(
         text.str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number")
     )

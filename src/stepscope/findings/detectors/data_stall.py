@@ -25,7 +25,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import BATCH_HANDED_OVER, RECURS, STEPS_TO_TELL
-from stepscope.intervals import Spans, intersect, union
+from stepscope.intervals import Spans, intersect, join, union
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
@@ -91,8 +91,8 @@ def _fetching(host: Host) -> tuple[Spans, bool]:
     """When the host was getting input or writing output, and whether ranges say so."""
     ranges = host.data.ranges[host.data.own_ranges]
     files = ranges.filter(host.profile.names.str.contains(_FILES).gather(ranges["name"]))
-    ranges_of = data_ranges(host.profile, host.data), union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
-    named = union(*(np.concatenate([getattr(s, c) for s in ranges_of]) for c in ("start", "end")))
+    of_files = union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
+    named = join(data_ranges(host.profile, host.data), of_files)
     if len(named):
         return named, True
     if host.whole and not recurring_input(host.data):  # copies of weights, not of batches

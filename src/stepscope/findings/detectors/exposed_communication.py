@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.rank.data import COMPUTE, ranks_of
+from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -42,13 +42,12 @@ _OTHERWISE = "give it a stream of its own, launch it before compute that does no
 
 def detect(case: Case) -> list[Finding]:
     by_rank, issued = case.once(parts), case.once(at_once)
-    computes = case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any()))
-    if any(by_rank.values()) and not any(computes.values()):
+    if any(by_rank.values()) and not any(case.computes.values()):
         raise CannotAnswer(
             "the trace has no compute kernel, so nothing says whether communication is hidden",
             "capture all kernels, not only communication",
         )
-    by_rank = {r: of for r, of in by_rank.items() if computes[r]}
+    by_rank = {r: of for r, of in by_rank.items() if case.computes[r]}
     findings = []
     for key in sorted({kind for kinds in by_rank.values() for kind in kinds}):
         of_kind = {r: of[key] for r, of in by_rank.items() if key in of}

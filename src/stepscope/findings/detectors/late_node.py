@@ -26,7 +26,7 @@ from stepscope.findings.evidence.peers import stages
 from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
-from stepscope.intervals import Spans, gaps, subtract, union
+from stepscope.intervals import Spans, gaps, join, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
@@ -167,7 +167,7 @@ def _input(data: RankData, call: I64) -> Mask:
 
 def _excused(case: Case, data: RankData) -> Spans:
     """Stretches that other findings speak of: getting input, and collecting garbage."""
-    parts = [Spans.empty()]
+    parts = []
     rows = data.own_ranges
     if len(rows):
         wanted = case.profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
@@ -176,7 +176,7 @@ def _excused(case: Case, data: RankData) -> Spans:
     if case.profile.has("host") and data.host.height:
         gc = data.host.filter(pl.col("kind") == "gc")
         parts.append(union(gc["start_ns"].to_numpy(), gc["end_ns"].to_numpy()))
-    return union(np.concatenate([p.start for p in parts]), np.concatenate([p.end for p in parts]))
+    return join(*parts)
 
 
 def remedy(case: Case) -> Change:

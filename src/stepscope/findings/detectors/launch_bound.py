@@ -8,16 +8,15 @@ between them, with launches at the pace of the hardware: that is what CUDA graph
 
 from __future__ import annotations
 
-from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.replay.change import Change
-from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
+from stepscope.findings.evidence.last import Last, last_rank
 from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import MEETINGS_TO_TELL, NEARLY_ALWAYS, USUAL_CALL
+from stepscope.findings.thresholds import USUAL_CALL
 from stepscope.intervals import Spans
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
@@ -89,8 +88,9 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     last = _last(case)
     return Finding(
         ID,
-        f"the host of rank {last[0]} launches slowest, and it comes last in {last[1]} of {last[2]} communications"
-        if last is not None and last[0] in ranks
+        f"the host of rank {last.rank} launches slowest, and it comes last in {last.times} of {last.total} "
+        "communications"
+        if last is not None and last.rank in ranks
         else "the host cannot launch fast enough",
         saved,
         "medium",
@@ -117,19 +117,11 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
     return f"{text}; {waited[0]}", (starved, waited[1])
 
 
-def _last(case: Case) -> tuple[int, int, int] | None:
-    """The rank that comes last nearly always, how often, and of how many communications; None where there is none."""
-    if len(case.ranks) < 2:
-        return None
-    try:
-        table = case.ask(stragglers).rows
-    except CannotAnswer:
-        return None
-    total = int(table["times_last"].sum())
-    first = table.sort("times_last", descending=True).row(0, named=True)
+def _last(case: Case) -> Last | None:
+    """The rank that comes last nearly always, where its host is the slowest."""
+    last = last_rank(case) if len(case.ranks) > 1 else None
     slowest = max(case.ranks, key=lambda r: _starved(case, r) if r in hosts(case) else 0.0)
-    often = total >= MEETINGS_TO_TELL.value and first["times_last"] >= NEARLY_ALWAYS.share * total
-    return (int(first["rank"]), int(first["times_last"]), total) if often and first["rank"] == slowest else None
+    return last if last is not None and last.rank == slowest else None
 
 
 def _late_launches(case: Case, ranks: tuple[int, ...]) -> dict[int, Spans]:

@@ -16,7 +16,7 @@ import numpy as np
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.kinds import kinds
 from stepscope.derive.host.idle_causes import API, CAUSES, HOST, QUEUE, Pieces, causes
-from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
@@ -25,7 +25,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import EXPLAINS, SHORT_GAP, SHOWN
-from stepscope.intervals import Spans, intersect, subtract, union
+from stepscope.intervals import Spans, intersect, join, subtract, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
@@ -104,9 +104,9 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     """What these findings leave uncovered, where it is worth a finding. Small ones cover theirs: it was looked at."""
     findings = list(findings)
     explaining = [f for f in findings if _explains(f)]
-    covered = {r: _joined(f.covers[r] for f in explaining if r in f.covers) for r in case.ranks}
+    covered = {r: join(*(f.covers[r] for f in explaining if r in f.covers)) for r in case.ranks}
     left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
-    if not left or not any(case.each_rank(lambda _, d, w: bool((d.role[w.ops] == COMPUTE).any())).values()):
+    if not any(case.computes.values()):
         return []
     waited = sum(f.recoverable_ns for f in findings if f.id in _WAITED_FOR) + bubble_ns(case)
     left_over = []
@@ -120,11 +120,6 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     if case.material(copy := _mean(left, "copy"), SHOWN):
         left_over.append(_copies(case, left, copy))
     return left_over
-
-
-def _joined(parts: Iterable[Spans]) -> Spans:
-    spans = [Spans.empty(), *parts]
-    return union(np.concatenate([s.start for s in spans]), np.concatenate([s.end for s in spans]))
 
 
 def _explains(f: Finding) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from stepscope.derive.accounting.partition import partition
+from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
 from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.cuda_calls import Family, of_family
@@ -180,7 +180,12 @@ class Host:
     @cached_property
     def idle(self) -> Pieces:
         """When its GPU did nothing in the step, by cause."""
-        return causes(self.data, partition(self.data, *self.gpu).idle)
+        return causes(self.data, self.parts.idle)
+
+    @cached_property
+    def parts(self) -> Partition:
+        """The step on its GPU: compute, exposed communication, exposed copies, idle."""
+        return partition(self.data, *self.gpu)
 
     def idle_ns(self, *cause: str) -> int:
         """Idle time of these causes."""
@@ -193,7 +198,7 @@ class Host:
 
     def gaps_touched(self, start: I64, end: I64) -> Spans:
         """Idle gaps of its GPU, each whole, that some of these stretches of the host reach into."""
-        idle = partition(self.data, *self.gpu).idle
+        idle = self.parts.idle
         reached = np.searchsorted(np.sort(start), idle.end, side="left") - np.searchsorted(np.sort(end), idle.start)
         return Spans(idle.start[reached > 0], idle.end[reached > 0])
 

@@ -11,9 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
 from stepscope.findings.thresholds import DISTORTED_PACE, EVENTS_PER_LAUNCH, UNDISTORTED_PACE
 from stepscope.intervals import Spans
-
-#: What nsys and emit_nvtx call a torch op.
-_TORCH_OP = r", (?:seq|op_id) = \d+"
+from stepscope.model.range_names import TORCH_OP
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def _of(host: Host) -> Instrumented | None:
         return None
     ranges = host.data.ranges
     inside = (pl.col("start_ns") >= host.begin) & (pl.col("start_ns") < host.end)
-    torch_ops = host.profile.names.str.contains(_TORCH_OP).to_numpy()[ranges.filter(inside)["name"].to_numpy()].sum()
+    torch_ops = host.profile.names.str.contains(TORCH_OP).to_numpy()[ranges.filter(inside)["name"].to_numpy()].sum()
     kinds = (
         host.data.host.filter(inside)["kind"].cast(pl.String)
         if host.data.host.height
