@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from stepscope.capture import models, schedule, size
+from stepscope.capture import schedule, size
 from stepscope.capture.plan import Request, plan
 from stepscope.cli.main import run
 from stepscope.errors import BadInput
+from stepscope.model import declared
 
 BIG = 10**12
 
@@ -62,7 +63,7 @@ def test_a_world_that_does_not_divide(capsys):
     with pytest.raises(BadInput, match="a world of 12 does not divide over nodes of 8 GPUs"):
         plan(Request(pp=3, ep=4, layers=8))
     with pytest.raises(BadInput, match="64 experts do not divide over ep = 6"):
-        plan(Request(ep=6, model=models.load("deepseek-v2-lite")))
+        plan(Request(ep=6, model=declared.load("deepseek-v2-lite")))
 
 
 def test_a_world_sets_dp():
@@ -76,7 +77,7 @@ def test_too_few_layers():
 
 
 def test_size_over_budget_says_what_to_drop_first():
-    want = Request(pp=2, ep=2, model=models.load("qwen3-30b-a3b"), micro_batches=64, steps=3)
+    want = Request(pp=2, ep=2, model=declared.load("qwen3-30b-a3b"), micro_batches=64, steps=3)
     with pytest.raises(BadInput) as refused:
         plan(want)
     text = str(refused.value)
@@ -102,8 +103,8 @@ def test_sizes(text, value):
 
 
 def test_models():
-    assert {"deepseek-v2-lite", "qwen3-30b-a3b"} <= set(models.names())
-    qwen, deepseek = models.load("qwen3-30b-a3b"), models.load("deepseek-v2-lite")
+    assert {"deepseek-v2-lite", "qwen3-30b-a3b"} <= set(declared.names())
+    qwen, deepseek = declared.load("qwen3-30b-a3b"), declared.load("deepseek-v2-lite")
     assert (qwen.layers, qwen.experts, qwen.experts_per_token, qwen.width) == (48, 128, 8, 2048)
     assert (deepseek.layers, deepseek.experts, deepseek.experts_per_token, deepseek.width) == (27, 64, 6, 2048)
 
@@ -113,12 +114,12 @@ def test_a_model_of_one_s_own(tmp_path, monkeypatch):
     folder = tmp_path / "stepscope" / "models"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text('name = "mine"\nlayers = 6\nwidth = 512\n')
-    assert "mine" in models.names() and models.load("mine").layers == 6
+    assert "mine" in declared.names() and declared.load("mine").layers == 6
     (folder / "bad.toml").write_text('name = "bad"\nlayers = "six"\nwidth = 512\n')
     with pytest.raises(BadInput, match="layers = 'six'"):
-        models.load("bad")
+        declared.load("bad")
     with pytest.raises(BadInput, match="not known; known are"):
-        models.load("nobody")
+        declared.load("nobody")
 
 
 def test_as_json(capsys):

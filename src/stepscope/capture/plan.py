@@ -8,8 +8,8 @@ from typing import Any
 
 from stepscope.capture import schedule as schedules
 from stepscope.capture import size
-from stepscope.capture.models import Model
 from stepscope.errors import BadInput
+from stepscope.model.declared import Model
 
 AXES = ("pp", "dp", "cp", "ep", "tp")
 WARMUP, STEPS = 5, 1

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from stepscope.capture import models, size
+from stepscope.capture import size
 from stepscope.capture.plan import Plan, Request, plan
 from stepscope.capture.schedule import SCHEDULES
+from stepscope.model import declared
 
 _PLAN = ("pp", "ep", "cp", "tp", "dp", "world", "seq", "mbs", "layers", "schedule", "gpus_per_node", "gpus", "nodes",
          "micro_batches", "warmup", "steps")  # fmt: skip
@@ -23,7 +24,9 @@ def plan_options() -> list[click.Parameter]:
         *(click.Option([f"--{axis}"], type=int, default=1, help=text) for axis, text in axes.items()),
         click.Option(["--dp"], type=int, help="Data-parallel replicas; as few as possible by default."),
         click.Option(["--world"], type=int, help="Ranks in total; by default as many as the axes need."),
-        click.Option(["--model"], metavar="NAME|FILE", help=f"Shape of a model: {', '.join(models.names())}, or TOML."),
+        click.Option(
+            ["--model"], metavar="NAME|FILE", help=f"Shape of a model: {', '.join(declared.names())}, or TOML."
+        ),
         click.Option(["--layers"], type=int, help="Layers; by default the model's."),
         click.Option(["--seq"], type=int, default=4096, help="Sequence length."),
         click.Option(["--mbs"], type=int, default=1, help="Size of a micro-batch."),
@@ -46,7 +49,7 @@ def step_options() -> list[click.Parameter]:
 
 def planned(given: dict[str, Any], backend: str) -> Plan:
     """The plan that the options ask for."""
-    model = models.load(given["model"]) if given.get("model") else None
+    model = declared.load(given["model"]) if given.get("model") else None
     fields = {k: given[k] for k in _PLAN if k in given}
     return plan(Request(model=model, backend=backend, max_size=size.parse_size(given["max_size"]), **fields))
 
