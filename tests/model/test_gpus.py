@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from stepscope.findings.thresholds import TENSOR_CORES_GAIN, TENSOR_CORES_REACH
-from stepscope.model.gpus import GPUS, gpu_of, has_tensor_cores, is_amd, tensor_core_gain
+from stepscope.model.gpus import PRECISIONS, gpu_of, gpus, has_tensor_cores, is_amd, tensor_core_gain
 
 #: Names from traces, with fp32 and half-precision rates of the data sheets.
 NAMES = {
     "NVIDIA A100-SXM4-80GB": (19.5, 312),
     "NVIDIA A100-PG509-200": (19.5, 312),
     "NVIDIA H100 80GB HBM3": (67, 989.5),
-    "NVIDIA H100 PCIe": (51, 756),
+    "NVIDIA H100 PCIe": (51, 756.5),
     "NVIDIA H200": (67, 989.5),
     "NVIDIA GH200 480GB": (67, 989.5),
     "NVIDIA H20": (44, 148),
@@ -50,16 +50,55 @@ def test_a_name_that_says_nothing():
     assert gpu_of("NVIDIA H20") is not gpu_of("NVIDIA H200")
 
 
-@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.pattern)
+@pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: gpu.name)
 def test_rates_agree_with_each_other(gpu):
-    """Half precision is twice TF32 on every chip that has both; memory feeds 2 to 60 operations a byte in fp32."""
+    """Half precision is twice TF32, fp8 twice half and fp4 twice that or more, on every chip that has both; memory
+    feeds 5 to 120 operations a byte in fp32."""
     if gpu.tf32 is not None:
         assert gpu.bf16 == gpu.fp16 == pytest.approx(2 * gpu.tf32, rel=0.03)
         assert gpu.tf32 >= gpu.fp32
     if gpu.vendor == "nvidia" and gpu.bf16 is None:
         assert gpu.tf32 is None  # both came with Ampere
+    if gpu.rate("fp8") is not None:
+        assert gpu.rate("fp8") == pytest.approx(2 * gpu.half, rel=0.03)
+    if gpu.rate("fp4") is not None:
+        assert gpu.rate("fp4") >= 1.97 * gpu.rate("fp8")
+    if gpu.rate("fp64_tensor") is not None:
+        assert gpu.rate("fp64_tensor") >= gpu.rate("fp64")
     assert 5 < 1000 * gpu.fp32 / gpu.gbps < 120
-    assert gpu_of(gpu.pattern.replace(r"\b", "").split("|")[0].split("[")[0] or None) is not None or "[" in gpu.pattern
+    assert set(gpu.rates) <= set(PRECISIONS) and gpu.source
+    assert gpu_of(f"NVIDIA {gpu.name}") is gpu
+
+
+#: Operations a clock and unit in bf16 (Volta, Turing: fp16) with fp32 accumulation, from the architectures' white
+#: papers: A100 2,048 (256 FMAs for each of 4 tensor cores), H100 twice that, B200 twice that again; workstation Ampere,
+#: Ada and Blackwell 1,024, GeForce half of it; CDNA 1 to 4: 1,024 (bf16 512), 1,024, 2,048, 4,096.
+PER_CLOCK = {
+    2048: ("A100 40GB", "A100 80GB", "A30", "MI300A", "MI300X", "MI325X"),
+    4096: ("H100", "H200", "H800", "GH200", "H100 PCIe", "MI350X", "MI355X"),
+    8192: ("B200", "B300", "GB200", "GB300"),
+    1024: ("A40", "A10", "L40S", "L4", "RTX A6000", "RTX 6000 Ada", "RTX PRO 6000 Blackwell", "V100", "T4", "MI210"),
+    512: (
+        "L40",
+        "A10G",
+        "RTX 3090",
+        "RTX 3080",
+        "RTX 4090",
+        "RTX 4080",
+        "RTX 5090",
+        "RTX 5080",
+        "RTX 5070",
+        "RTX 2080 Ti",
+    ),
+}
+
+
+@pytest.mark.parametrize(("per_clock", "name"), [(n, name) for n, names in PER_CLOCK.items() for name in names])
+def test_rates_follow_from_units_and_clock(per_clock, name):
+    gpu = next(g for g in gpus() if g.name == name)
+    # Rates of Blackwell in data centres are rounded, and at a lower clock than the boost of their vector units.
+    close = 0.06 if per_clock == 8192 else 0.02
+    assert (gpu.fp16 or 0) == pytest.approx(gpu.units * per_clock * gpu.mhz / 1e6, rel=close)
 
 
 def test_what_products_gain():
@@ -76,8 +115,7 @@ def test_what_products_gain():
     assert geforce.low == geforce.usual  # less than twice as fast
     assert "half precision" in geforce.why["usual"] and "TF32" in found.why["usual"]
     assert (gain(None).low, gain(None).usual) == (1.0, 0.5)
-    for gpu in GPUS:
+    for gpu in gpus():
         if gpu.tensor_cores:
-            name = gpu.pattern.replace(r"\b", "").replace("G?", "").replace("[23]", "2").replace("[18]", "1")
-            some = gain(name.split("|")[0].replace(".*", " ").replace("[15]", "1"))
+            some = gain(gpu.name)
             assert 0 < some.high <= some.usual <= some.low <= 1

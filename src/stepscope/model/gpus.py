@@ -1,32 +1,62 @@
 """What a GPU can do, by the name that traces give it: the one place that knows models of GPUs.
 
-Peak rates are dense (without sparsity), in 10¹² operations a second, at the boost clock, and the bandwidth of memory is
-in 10⁹ bytes a second, as the vendors' data sheets and white papers have them: NVIDIA's for P100, V100, T4, A100, A40,
-A30, A10, L4, L40, L40S, H100, H200, H20, HGX B200 and the RTX cards, and its GA102 and Ada white papers for GeForce
-(half precision with fp32 accumulation, as PyTorch asks for: GeForce has half the rate for that); AMD's for MI100,
-MI210, MI250X (one of its two dies, which are two devices), MI300X, MI325X and MI355X. A rate of None is a precision
-that the tensor (AMD: matrix) cores do not have: Volta and Turing know fp16 alone, Pascal has no such cores.
+The figures and their sources are data, `gpus.toml`, read when the first name is looked up. A rate of None is a
+precision that the tensor (AMD: matrix) cores do not have: Volta and Turing know fp16 alone, Pascal has no such cores.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
+from typing import Literal, get_args
+
+#: Of numbers that are multiplied. `fp64` and `fp32` are on vector units, all others on tensor (matrix) cores.
+Precision = Literal["fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A model: how many multiprocessors (AMD: compute units) it has, and its peak rates."""
+    """A model: how many multiprocessors (AMD: compute units) it has, its clock, memory and dense peak rates, and where
+    they are stated. Rates are in 10¹² operations a second, memory in 10⁹ bytes (a second)."""
 
+    name: str
     pattern: str
     units: int
-    fp32: float
-    tf32: float | None
-    fp16: float | None
-    bf16: float | None
+    mhz: int
     gbps: float
+    gb: float
+    rates: Mapping[str, float]
+    source: str
+    url: str = ""
+    #: Where the figures were read again by whoever wrote them down; empty: nowhere, they are unconfirmed.
+    seen: str = ""
+    note: str = ""
     vendor: str = "nvidia"
+
+    def rate(self, precision: Precision) -> float | None:
+        """The dense peak of a precision, 10¹² operations a second."""
+        return self.rates.get(precision)
+
+    @property
+    def fp32(self) -> float:
+        return self.rates["fp32"]
+
+    @property
+    def tf32(self) -> float | None:
+        return self.rates.get("tf32")
+
+    @property
+    def fp16(self) -> float | None:
+        return self.rates.get("fp16")
+
+    @property
+    def bf16(self) -> float | None:
+        return self.rates.get("bf16")
 
     @property
     def half(self) -> float | None:
@@ -37,44 +67,19 @@ class Gpu:
     def tensor_cores(self) -> bool:
         return self.half is not None
 
+    @property
+    def cited(self) -> str:
+        """The source as a sentence can name it."""
+        return f"{self.source}{'' if self.seen else ' (unconfirmed)'}"
 
-#: The first that matches a name counts.
-GPUS = (
-    Gpu(r"\bG?B[23]00\b", 148, 75.0, 1100.0, 2250.0, 2250.0, 8000.0),
-    Gpu(r"\bH100 PCIe", 114, 51.0, 378.0, 756.0, 756.0, 2000.0),
-    Gpu(r"\bH100 NVL", 132, 60.0, 417.5, 835.5, 835.5, 3900.0),
-    Gpu(r"\bH20\b", 78, 44.0, 74.0, 148.0, 148.0, 4000.0),
-    Gpu(r"\bG?H200\b", 132, 67.0, 494.5, 989.5, 989.5, 4800.0),
-    Gpu(r"\bH[18]00\b", 132, 67.0, 494.5, 989.5, 989.5, 3350.0),
-    Gpu(r"\bA[18]00\b.*80GB", 108, 19.5, 156.0, 312.0, 312.0, 2039.0),
-    Gpu(r"\bA[18]00\b", 108, 19.5, 156.0, 312.0, 312.0, 1555.0),
-    Gpu(r"\bA40\b", 84, 37.4, 74.8, 149.7, 149.7, 696.0),
-    Gpu(r"\bA30\b", 56, 10.3, 82.0, 165.0, 165.0, 933.0),
-    Gpu(r"\bA10G?\b", 72, 31.2, 62.5, 125.0, 125.0, 600.0),
-    Gpu(r"\bL40S\b", 142, 91.6, 183.0, 362.0, 362.0, 864.0),
-    Gpu(r"\bL40\b", 142, 90.5, 90.5, 181.0, 181.0, 864.0),
-    Gpu(r"\bL4\b", 58, 30.3, 60.0, 121.0, 121.0, 300.0),
-    Gpu(r"RTX 6000 Ada", 142, 91.1, 182.1, 364.2, 364.2, 960.0),
-    Gpu(r"RTX 5000 Ada.*Laptop", 76, 42.6, 85.2, 170.4, 170.4, 576.0),
-    Gpu(r"RTX 5000 Ada", 100, 65.3, 130.6, 261.1, 261.1, 576.0),
-    Gpu(r"RTX A6000", 84, 38.7, 77.4, 154.8, 154.8, 768.0),
-    Gpu(r"RTX 5090", 170, 104.8, 104.8, 209.5, 209.5, 1792.0),
-    Gpu(r"RTX 4090", 128, 82.6, 82.6, 165.2, 165.2, 1008.0),
-    Gpu(r"RTX 4080", 76, 48.7, 48.7, 97.5, 97.5, 717.0),
-    Gpu(r"RTX 3090", 82, 35.6, 35.6, 71.0, 71.0, 936.0),
-    Gpu(r"RTX 3080", 68, 29.8, 29.8, 59.5, 59.5, 760.0),
-    Gpu(r"RTX 3060", 28, 12.7, 12.7, 25.5, 25.5, 360.0),
-    Gpu(r"RTX 2080 Ti", 68, 13.4, None, 53.8, None, 616.0),
-    Gpu(r"\bT4\b", 40, 8.1, None, 65.0, None, 320.0),
-    Gpu(r"\bV100|TITAN V\b", 80, 15.7, None, 125.0, None, 900.0),
-    Gpu(r"\bG?P100\b", 56, 10.6, None, None, None, 732.0),
-    Gpu(r"MI355X", 256, 157.3, None, 2516.6, 2516.6, 8000.0, "amd"),
-    Gpu(r"MI325X", 304, 163.4, 653.7, 1307.4, 1307.4, 6000.0, "amd"),
-    Gpu(r"MI300X", 304, 163.4, 653.7, 1307.4, 1307.4, 5300.0, "amd"),
-    Gpu(r"MI250X", 110, 23.9, None, 191.5, 191.5, 1638.0, "amd"),
-    Gpu(r"MI2[15]0", 104, 22.6, None, 181.0, 181.0, 1638.0, "amd"),
-    Gpu(r"MI100", 120, 23.1, None, 184.6, 92.3, 1229.0, "amd"),
-)
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """Every model, in the order in which patterns are tried."""
+    table = tomllib.loads(files("stepscope.model").joinpath("gpus.toml").read_text("utf-8"))
+    return tuple(Gpu(**row) for row in table["gpu"])
+
+
 #: Older models: nothing is known of them but that they have no tensor cores.
 _WITHOUT = r"\b(Tesla )?(K\d0|M\d0|P4|P40|GTX|TITAN Xp?)\b|Quadro [MPK]\d|GeForce 9"
 
@@ -82,7 +87,7 @@ _WITHOUT = r"\b(Tesla )?(K\d0|M\d0|P4|P40|GTX|TITAN Xp?)\b|Quadro [MPK]\d|GeForc
 @cache
 def gpu_of(name: str | None) -> Gpu | None:
     """The model of this name; None where it is not known."""
-    return next((gpu for gpu in GPUS if name and re.search(gpu.pattern, name, re.IGNORECASE)), None)
+    return next((gpu for gpu in gpus() if name and re.search(gpu.pattern, name, re.IGNORECASE)), None)
 
 
 @cache
