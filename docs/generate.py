@@ -168,7 +168,8 @@ def _ranks_section() -> Iterator[str]:
 
 def _table_section(spec: Table) -> Iterator[str]:
     yield from (f"## {spec.name}", "", spec.doc, "")
-    yield f"Sorted by rank, then {' and '.join(f'`{k}`' for k in spec.keys) if spec.keys else 'as recorded'}."
+    first = "rank" if spec.ranked else "source"
+    yield f"Sorted by {first}, then {' and '.join(f'`{k}`' for k in spec.keys) if spec.keys else 'as recorded'}."
     yield ""
     core = [c for c in spec if c.part == "core"]
     detail = [c for c in spec if c.part == "detail"]

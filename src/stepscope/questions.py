@@ -8,7 +8,8 @@ changes them), and one function
 
 whose keyword-only parameters, with their annotations, become the options of the command line, of the Python method and
 of the agents' tool. A question of `profile: Profile | None` can also do without a profile. `ACROSS = True` says that it
-reads a profile by parts (`Profile.map`), so that workers can share the reading.
+reads a profile by parts (`Profile.map`), so that workers can share the reading. `TIMELESS = True` says that it also
+answers on files that have no timeline: what Nsight Compute measured of single kernels.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:  # `stepscope --help` reads the registry, and must not import Polars
+    from stepscope.model.profile import Profile
     from stepscope.model.result import Col, Result
 
 #: The modules, by name: listing them for the help must not import them.
@@ -58,6 +60,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Conclude": ("findings.diagnose",),
 }
+#: What to call a file that has no timeline.
+_TIMELESS_FORMATS = {
+    "ncu-rep": "a Nsight Compute report, kernels measured one by one",
+    "ncu-csv": "a page of Nsight Compute, kernels measured one by one",
+}
 _MODULES = {m.rsplit(".", 1)[1].replace("_", "-"): m for group in GROUPS.values() for m in group}
 
 
@@ -85,6 +92,7 @@ class Analysis:
     windowed: bool
     needs_profile: bool = True
     across: bool = False  # it reads the ranks apart from each other (`ACROSS`): workers can do that
+    timeless: bool = False  # it answers on files without a timeline, too (`TIMELESS`)
 
 
 def names() -> tuple[str, ...]:
@@ -117,6 +125,22 @@ def get(name: str) -> Analysis:
         windowed="window" in inspect.signature(function).parameters,
         needs_profile=type(None) not in get_args(get_type_hints(function)["profile"]),
         across=getattr(module, "ACROSS", False),
+        timeless=getattr(module, "TIMELESS", False),
+    )
+
+
+def need_timeline(profile: Profile, asked: str) -> None:
+    """Refuse what is asked of files without a timeline: what they are, and which questions they answer."""
+    if profile.has_timeline:
+        return
+    from stepscope.errors import CannotAnswer
+
+    first = profile.sources[0]
+    kind = _TIMELESS_FORMATS.get(first.format, "a file without a timeline")
+    answering = " and ".join(f"`{name}`" for name in names() if get(name).timeless)
+    raise CannotAnswer(
+        f"{first.file} is {kind}: `{asked}` asks about a timeline, and it has none",
+        f"{answering} answer on it; give the nsys or torch.profiler trace of the run, alone or with it",
     )
 
 

@@ -204,7 +204,6 @@ def test_two_profilers_in_one_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"NVR\0\2", "Nsight Compute"),
         (b"PAR1....", "single parquet file"),
         (b"PK\3\4", "zip"),
         (b"\x28\xb5\x2f\xfd", "zstd"),

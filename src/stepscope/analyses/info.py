@@ -6,6 +6,8 @@ reader had to infer or drop.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from stepscope.derive.rank.data import RankData, ranks_of
@@ -34,6 +36,8 @@ COLUMNS = (
     Col("linked_pct", "share of GPU ops whose launching call is in the trace"),
     Col("file", "file it came from"),
 )
+#: It says what a file is, with or without a timeline.
+TIMELESS = True
 
 
 def info(profile: Profile) -> Result:
@@ -63,9 +67,21 @@ def info(profile: Profile) -> Result:
         "tables": [t for t in TABLES if t not in missing],
         "missing": missing,
         "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
+        **({"measured": _measured(profile)} if profile.has("measured") else {}),
     }
     notes = [n for data in ranks_of(profile) for n in (*notes_on_cut(data), *_side_by_side(data))]
     return Result(table, summary=summary, notes=notes)
+
+
+def _measured(profile: Profile) -> list[dict[str, str | int]]:
+    """By report of Nsight Compute: how many kernels it measured, and how much of each."""
+    kernels = profile.table("measured").group_by("source", maintain_order=True).len("kernels")
+    metrics = profile.table("metrics").group_by("source").agg(pl.col("name").n_unique().alias("metrics"))
+    counts = kernels.join(metrics, on="source", how="left", maintain_order="left")
+    return [
+        {"file": Path(profile.sources[source].file).name, "kernels": found, "metrics": distinct or 0}
+        for source, found, distinct in counts.iter_rows()
+    ]
 
 
 def _side_by_side(data: RankData) -> list[Note]:

@@ -47,6 +47,8 @@ def analyse(
                 from stepscope.api.opening import open as opened
 
                 options[option.name] = opened(options[option.name])
+    if profile is not None and not analysis.timeless:
+        questions.need_timeline(profile, name)
     if rank is not None and profile is not None:
         profile = profile.view(parse_ranks(rank))
     asked: list[Any] = [profile]
@@ -67,7 +69,7 @@ def _finished(result: Result, name: str, profile: model.Profile | None, top: int
     result.command = name
     if profile is None:
         return result
-    used = set(profile.ranks["source"].to_list())
+    used = {*profile.ranks["source"].to_list(), *profile.timeless_sources}
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
     result.ranks, result.world = profile.ranks.height, world_of(profile.ranks)
     read = profile.notes if name == "info" else folded(profile.notes)

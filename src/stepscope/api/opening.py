@@ -11,7 +11,9 @@ from stepscope.api.profile import Profile
 from stepscope.api.workers import Opening, Workers
 from stepscope.errors import BadInput
 from stepscope.model import taxonomy as rules
+from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
+from stepscope.questions import need_timeline
 from stepscope.sources.open import open_sources
 from stepscope.store import cached
 
@@ -76,5 +78,8 @@ def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[
     from stepscope.compare.grouping import held, runs_of
 
     whole = _opened(paths, **opening)
-    groups, said = runs_of([held(s) for s in whole.sources], runs)
-    return [whole.profile([whole.sources[i] for i in group]) for group in groups], said
+    timed = [source for source in whole.sources if has_timeline(source)]  # what ncu measured is of no run
+    if not timed:
+        need_timeline(whole.profile(whole.sources), "compare")
+    groups, said = runs_of([held(s) for s in timed], runs)
+    return [whole.profile([timed[i] for i in group]) for group in groups], said

@@ -118,7 +118,7 @@ def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], given: 
 
 def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: Callable[[Order, Answer], str]) -> None:
     """Make every report. What a profile cannot answer is skipped with a line on stderr; nothing at all is a failure."""
-    from stepscope import api
+    from stepscope import api, questions
     from stepscope.model.note import LEFT_OUT
     from stepscope.nsys.reports import Asker
 
@@ -127,6 +127,7 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
     refused: list[CannotAnswer] = []
     with progress.shown():
         profile = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"])
+        questions.need_timeline(profile, "nsys stats")
         if given["rank"]:
             profile = profile.view(api.parse_ranks(given["rank"]))  # type: ignore[assignment]
         asker = Asker(profile)

@@ -62,6 +62,8 @@ class Table:
     doc: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ("start_ns", "end_ns")
+    #: False where its rows are of a source, not of a rank: what was measured apart from any timeline.
+    ranked: bool = True
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)

@@ -62,6 +62,16 @@ class Profile:
         return any(table in s.tables() for s in self._sources)
 
     @property
+    def has_timeline(self) -> bool:
+        """Whether any source recorded what ranks did; else all there is was measured apart, as by Nsight Compute."""
+        return len(self.timeless_sources) < len(self._sources)
+
+    @property
+    def timeless_sources(self) -> list[int]:
+        """Sources that are of no rank: what they measured holds for the ranks of the others."""
+        return [i for i, s in enumerate(self._sources) if not ranks.has_timeline(s)]
+
+    @property
     def names(self) -> pl.Series:
         """The string table: text by id. Grows as tables are read; ids never change."""
         return self._names.series()
@@ -177,10 +187,12 @@ class Profile:
 
     def _cut(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of the profile's own ranks."""
-        return frame.filter(pl.col("rank").is_in(self.rank_ids()))
+        return frame if "rank" not in frame.columns else frame.filter(pl.col("rank").is_in(self.rank_ids()))
 
     def _assemble(self, name: str, part: Part) -> pl.DataFrame:
         """Read the part from every source, with `rank` for `proc` and global name ids."""
+        if not TABLES[name].ranked:
+            return self._gathered(name, part)
         frames = []
         for index, source in enumerate(self._sources):
             mine = self.ranks.filter(pl.col("source") == index)
@@ -193,6 +205,14 @@ class Profile:
         if np.any(rank[1:] < rank[:-1]):
             frame = frame[np.argsort(rank, kind="stable")]
         return frame
+
+    def _gathered(self, name: str, part: Part) -> pl.DataFrame:
+        """The same of a table that is of sources, not of ranks: `source` says of which."""
+        frames = []
+        for index, source in enumerate(self._sources):
+            frame = self._renamed(source.read(name, part), name).drop("proc")
+            frames.append(frame.with_columns(pl.lit(index, pl.Int32).alias("source")))
+        return pl.concat(frames).select("source", pl.exclude("source"))
 
     def _ranked(self, frame: pl.DataFrame, mine: pl.DataFrame) -> pl.DataFrame:
         # One entry more than there are processes: those that are no rank are clipped to it, and it says so.

@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.note import Note
+from stepscope.model.schema import TABLES
 from stepscope.model.source import Source
 
 _IN_FILE_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[_-]?(\d+)", re.IGNORECASE)
@@ -48,9 +49,15 @@ INFERRED = "order of pids"
 
 
 def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
-    """The `ranks` table, sorted by rank, and notes on what was inferred."""
+    """The `ranks` table, sorted by rank, and notes on what was inferred.
+
+    Sources without a timeline (what Nsight Compute measured) say something of the ranks of others: only where there is
+    nothing else are they ranks of their own.
+    """
+    timed = [index for index, source in enumerate(sources) if has_timeline(source)]
     frames = []
-    for index, source in enumerate(sources):
+    for index in timed or range(len(sources)):
+        source = sources[index]
         processes = source.processes()
         if processes.height == 1 and processes["rank"][0] is None and (n := _rank_in_name(source.path)) is not None:
             processes = processes.with_columns(
@@ -69,6 +76,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
     notes = []
     if unknown:
         table = _number(table)
+    if unknown and timed:
         notes.append(
             Note(
                 "ranks-inferred",
@@ -78,6 +86,12 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
         )
     notes += _sharing(table)
     return table.sort("rank"), notes
+
+
+def has_timeline(source: Source) -> bool:
+    """Whether the source is of ranks: not where all that it has is of none."""
+    tables = source.tables()
+    return not tables or any(TABLES[table].ranked for table in tables)
 
 
 def world_of(ranks: pl.DataFrame) -> int | None:

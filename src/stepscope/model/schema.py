@@ -304,7 +304,68 @@ TIMERS = Table(
     keys=("row",),
 )
 
-_ALL = (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS)
+_SOURCE = Column("source", pl.Int32, "which of the profile's sources it came from", derived=True)
+_KERNEL = Column("kernel", pl.Int64, "which measured kernel of the source: its place in the report", least=0)
+
+MEASURED = Table(
+    "measured",
+    "Kernels that Nsight Compute measured, one row per launch, in the order of the report. They are of no timeline.",
+    (
+        _SOURCE,
+        _KERNEL,
+        _id("name", "full kernel name, as the report spells it"),
+        Column("pid", pl.Int64, "process that launched it; null where the report does not say", nullable=True),
+        Column("device", pl.Int32, "CUDA ordinal of the device", instead=0),
+        Column("context", pl.Int32, "CUDA context id", nullable=True),
+        Column("stream", pl.Int32, "stream id within the process; -1 where there is none", instead=-1),
+        *(Column(f"grid_{axis}", pl.Int32, "grid size", nullable=True) for axis in "xyz"),
+        *(Column(f"block_{axis}", pl.Int32, "block size", nullable=True) for axis in "xyz"),
+        Column("dur_ns", pl.Int64, "how long it took while it was measured", nullable=True, least=0),
+        _id("gpu", "name of the device", nullable=True),
+        _id("cc", "compute capability: `9.0`", nullable=True),
+        _id("nvtx", "ranges around its launch, outermost first, joined by `/`", nullable=True),
+        _detail_id("mangled_name", "mangled kernel name, where the source has it"),
+        _detail("registers", pl.Int32, "registers per thread"),
+        _detail("smem_static", pl.Int32, "static shared memory, bytes"),
+        _detail("smem_dynamic", pl.Int32, "dynamic shared memory, bytes"),
+    ),
+    keys=("kernel",),
+    ranked=False,
+)
+
+METRICS = Table(
+    "metrics",
+    "What Nsight Compute measured or derived of a kernel, in long form. Units are without prefixes: byte, not Mbyte.",
+    (
+        _SOURCE,
+        _KERNEL,
+        _id("name", "name of the metric: `dram__bytes_read.sum`; a label of the details page that has no known name"),
+        _id("unit", "unit without prefixes; times are in ns, rates per second (`/s`)", nullable=True),
+        Column("value", pl.Float64, "its value; null for a text", nullable=True),
+        _id("text", "its value where that is a text", nullable=True),
+    ),
+    keys=("kernel",),
+    ranked=False,
+)
+
+ADVICE = Table(
+    "advice",
+    "What the rules of Nsight Compute say of a kernel.",
+    (
+        _SOURCE,
+        _KERNEL,
+        _id("rule", "name of the rule: `SOLBottleneck`"),
+        _id("section", "section it belongs to", nullable=True),
+        _id("kind", "OPT (something to gain), INF, WRN or ERR", nullable=True),
+        _id("text", "what it says"),
+        Column("speedup_pct", pl.Float64, "speed-up that it estimates; null where it gives none", nullable=True),
+        _id("speedup_of", "`global`, of the kernel, or `local`, of the part that it is about", nullable=True),
+    ),
+    keys=("kernel",),
+    ranked=False,
+)
+
+_ALL = (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS, MEASURED, METRICS, ADVICE)
 TABLES: dict[str, Table] = {t.name: t for t in _ALL}
 
 #: One row per process of a source; the profile's `ranks` table is made of these.

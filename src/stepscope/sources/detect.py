@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Literal
 
 from stepscope.errors import BadInput
+from stepscope.sources.ncu import looks_like_ncu_csv
 from stepscope.sources.pipelinelog import looks_like_log
 
-Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto", "pipeline-log"]
+Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto", "ncu-rep", "ncu-csv", "pipeline-log"]
 
-KINDS = "an nsys SQLite export, an nsys parquet directory, a .nsys-rep or a torch.profiler JSON(.gz)"
+KINDS = (
+    "an nsys SQLite export, an nsys parquet directory, a .nsys-rep, a torch.profiler JSON(.gz), "
+    "a .ncu-rep or what `ncu --csv` prints"
+)
 
 #: Names by which people and profilers call profiles. A file of such a name that is none is an error, never ignored.
-_PROFILE_NAMES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz")
+_PROFILE_NAMES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz", ".ncu-rep")
 
 #: JSON lines are never a trace of torch.profiler.
 _LOG_NAMES = (".jsonl", ".ndjson")
@@ -22,11 +26,11 @@ _LOG_NAMES = (".jsonl", ".ndjson")
 _HEAD = 1 << 16
 _SQLITE = b"SQLite format 3\0"
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
+_NCU_REPORT = b"NVR\0"
 _GZIP = b"\x1f\x8b"
 
 #: Files that are not profiles of a run, but that people have beside one: what they are, and what to do.
 _OTHERS: tuple[tuple[bytes, str, str], ...] = (
-    (b"NVR\0", "is a Nsight Compute report", "give the profile of the whole run (nsys or torch.profiler)"),
     (b"PAR1", "is a single parquet file", "give the directory that `nsys export --type parquetdir` wrote"),
     (b"\x28\xb5\x2f\xfd", "is zstd-compressed", "decompress it first: `zstd -d`"),
     (b"PK\x03\x04", "is a zip archive", "unpack it first"),
@@ -48,6 +52,10 @@ def kind_of(path: Path) -> Kind | None:
         return "nsys-sqlite"
     if head.startswith(_NSYS_REPORT):
         return "nsys-rep"
+    if head.startswith(_NCU_REPORT):
+        return "ncu-rep"
+    if looks_like_ncu_csv(head):
+        return "ncu-csv"
     if path.suffix.lower() in _LOG_NAMES or looks_like_log(head):
         return "pipeline-log"
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None
@@ -77,6 +85,8 @@ def refusal(path: Path) -> BadInput:
         return BadInput(f"{path}: is a gzip-compressed SQLite file", "decompress it first: `gunzip`")
     if path.suffix.lower() in (".nsys-rep", ".qdrep"):
         return BadInput(f"{path}: is not an nsys report (damaged, or cut off)", "copy or capture it again")
+    if path.suffix.lower() == ".ncu-rep":
+        return BadInput(f"{path}: is not a Nsight Compute report (damaged, or cut off)", "copy or capture it again")
     return BadInput(f"{path}: is not a profile", f"give {KINDS}")
 
 

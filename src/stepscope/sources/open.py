@@ -183,7 +183,7 @@ def _stem(path: Path) -> str:
 
 def _refuse_mixture(directory: Path, found: list[tuple[Path, Kind]]) -> None:
     kineto = [path.name for path, kind in found if kind == "kineto"]
-    nsys = [path.name for path, kind in found if kind != "kineto"]
+    nsys = [path.name for path, kind in found if kind.startswith("nsys")]
     if kineto and nsys:
         raise BadInput(
             f"{directory}: holds both nsys profiles ({_some(nsys)}) and torch.profiler traces ({_some(kineto)})",
@@ -224,6 +224,10 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
             from stepscope.sources.pipelinelog import open_pipelinelog
 
             return open_pipelinelog(path)
+        if kind in ("ncu-rep", "ncu-csv"):
+            from stepscope.sources.ncu import open_ncu_csv, open_ncu_report
+
+            return open_ncu_report(path) if kind == "ncu-rep" else open_ncu_csv(path)
         from stepscope.sources.nsys import open_parquet, open_report, open_sqlite
 
         if kind == "nsys-sqlite":

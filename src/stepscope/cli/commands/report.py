@@ -20,7 +20,7 @@ _SUFFIXES = {".html": True, ".htm": True, ".md": False, ".markdown": False}
 
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
-    from stepscope import api
+    from stepscope import api, questions
     from stepscope.api.options import WINDOW_KEYWORDS
     from stepscope.report import Asker, gather
 
@@ -34,6 +34,7 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
     with progress.shown():
         opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
         opened = api.open(*profile, cache=not given["no_cache"], **opening)
+        questions.need_timeline(opened, "report")
         target.spare([*map(Path, profile), *opened.paths])
         chosen = opened.view(api.parse_ranks(rank) if rank else None).view(in_one_part=True)  # many questions
         asker = Asker(lambda name, **options: api.analyse(chosen, name, **options), profile, window, rank)
