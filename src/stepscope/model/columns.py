@@ -21,6 +21,9 @@ _MPI_KINDS = ("mpi_p2p", "mpi_start_wait", "mpi_other", "mpi_collective")
 _UM_KINDS = ("um_cpu_fault", "um_gpu_fault", "um_copy")
 RECORD_KIND = pl.Enum(["osrt", "overhead", *_MPI_KINDS, "openmp", "openacc", "cudnn", "cublas", *_UM_KINDS])
 HOST_KIND = pl.Enum(["osrt", "cpu_op", "python", "gil", "compile", "gc", "mpi", "other"])
+_SEGMENT_ACTIONS = ("segment_alloc", "segment_free", "segment_map", "segment_unmap")
+ALLOC_ACTION = pl.Enum(["alloc", "free_requested", "free", *_SEGMENT_ACTIONS, "oom", "snapshot", "unknown"])
+BLOCK_STATE = pl.Enum(["allocated", "pending", "free"])
 
 Dtype = pl.DataType | type[pl.DataType]
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.model.columns import (
+    ALLOC_ACTION,
     API,
+    BLOCK_STATE,
     COPY_KIND,
     HOST_KIND,
     MEM_KIND,
@@ -273,10 +275,10 @@ RECORDS = Table(
 
 STACKS = Table(
     "stacks",
-    "Call stacks that nsys took at CUDA calls, frame by frame (`--cudabacktrace`, `--python-backtrace=cuda`).",
+    "Call stacks, frame by frame: of CUDA calls (nsys: `--cudabacktrace`, `--python-backtrace=cuda`), of allocations.",
     (
         _RANK,
-        Column("chain", pl.Int64, "which stack, as `calls` refer to it; negative for Python's"),
+        Column("chain", pl.Int64, "which stack, as `calls` and `allocations` refer to it; negative for nsys's Python"),
         Column("depth", pl.Int32, "place in it: 0 is the innermost frame"),
         _id("name", "function or symbol"),
         _id("file", "Python file, or the module (library) of a symbol", nullable=True),
@@ -365,7 +367,56 @@ ADVICE = Table(
     ranked=False,
 )
 
-_ALL = (OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS, MEASURED, METRICS, ADVICE)
+ALLOCATIONS = Table(
+    "allocations",
+    "What PyTorch's CUDA allocator did: blocks given out and taken back, segments asked of CUDA and returned to it.",
+    (
+        _RANK,
+        Column("row", pl.Int64, "order of the events"),
+        Column("start_ns", pl.Int64, "time; null where the snapshot has none", nullable=True),
+        Column(
+            "action",
+            ALLOC_ACTION,
+            "a block: alloc, free_requested (a stream may still use it), free; a segment; oom: out of memory",
+            instead="unknown",
+        ),
+        Column("device", pl.Int32, "CUDA ordinal of the device within the process", instead=0),
+        Column("stream", pl.Int64, "stream of the block or segment, as the allocator numbers it", nullable=True),
+        Column("address", pl.Int64, "address of the block or segment", nullable=True),
+        _bytes("bytes asked for, where the block may be larger (snapshots); the size of the block (Kineto)"),
+        Column("chain", pl.Int64, "where in the program: `chain` of `stacks` (snapshots)", nullable=True),
+        Column("tid", pl.Int32, "thread of the host (Kineto)", nullable=True),
+        Column("allocated_bytes", pl.Int64, "what the allocator had given out afterwards (Kineto)", nullable=True),
+        Column("reserved_bytes", pl.Int64, "what it had of CUDA afterwards (Kineto)", nullable=True),
+        Column("free_bytes", pl.Int64, "free on the device when memory ran out (oom)", nullable=True),
+    ),
+    keys=("row",),
+)
+
+BLOCKS = Table(
+    "blocks",
+    "The allocator's segments at the end, block by block: what lives there, and what is free (snapshots).",
+    (
+        _RANK,
+        Column("device", pl.Int32, "CUDA ordinal of the device within the process", instead=0),
+        Column("address", pl.Int64, "address of the block"),
+        _bytes("its size"),
+        Column("requested_bytes", pl.Int64, "what was asked for, where it lives", nullable=True),
+        Column("state", BLOCK_STATE, "allocated; pending: given back, but a stream may still use it; free"),
+        Column("segment", pl.Int64, "address of the segment that it is part of"),
+        Column("segment_bytes", pl.Int64, "size of that segment", least=0, most=_MOST_BYTES),
+        Column("stream", pl.Int64, "stream of the segment", nullable=True),
+        Column("small", pl.Boolean, "the segment is of the pool for blocks up to 1 MiB", instead=False),
+        Column("expandable", pl.Boolean, "an expandable segment, which grows and shrinks by pages", instead=False),
+        Column("chain", pl.Int64, "who allocated it: `chain` of `stacks`, where recorded", nullable=True),
+    ),
+    keys=("device", "address"),
+)
+
+_ALL = (
+    OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS, MEASURED, METRICS, ADVICE, ALLOCATIONS,
+    BLOCKS,
+)  # fmt: skip
 TABLES: dict[str, Table] = {t.name: t for t in _ALL}
 
 #: One row per process of a source; the profile's `ranks` table is made of these.

@@ -9,12 +9,13 @@ from typing import Literal
 from stepscope.errors import BadInput
 from stepscope.sources.ncu import looks_like_ncu_csv
 from stepscope.sources.pipelinelog import looks_like_log
+from stepscope.sources.snapshot import looks_like_snapshot
 
-Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto", "ncu-rep", "ncu-csv", "pipeline-log"]
+Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto", "ncu-rep", "ncu-csv", "snapshot", "pipeline-log"]
 
 KINDS = (
     "an nsys SQLite export, an nsys parquet directory, a .nsys-rep, a torch.profiler JSON(.gz), "
-    "a .ncu-rep or what `ncu --csv` prints"
+    "a .ncu-rep, what `ncu --csv` prints, or a snapshot of torch.cuda.memory._dump_snapshot"
 )
 
 #: Names by which people and profilers call profiles. A file of such a name that is none is an error, never ignored.
@@ -36,7 +37,7 @@ _OTHERS: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "is a zip archive", "unpack it first"),
     (b"BZh", "is bzip2-compressed", "decompress it first: `bunzip2`"),
     (b"\xfd7zXZ", "is xz-compressed", "decompress it first: `xz -d`"),
-    (b"\x80", "is a pickle (an allocator snapshot?)", "give the profile of the run (nsys or torch.profiler)"),
+    (b"\x80", "is a pickle, but not an allocator snapshot", "write one with torch.cuda.memory._dump_snapshot"),
     (b"\x89HDF", "is HDF5", "export SQLite instead: `nsys export --type sqlite`"),
 )
 
@@ -56,6 +57,8 @@ def kind_of(path: Path) -> Kind | None:
         return "ncu-rep"
     if looks_like_ncu_csv(head):
         return "ncu-csv"
+    if looks_like_snapshot(_inflate(head) if head.startswith(_GZIP) else head):
+        return "snapshot"
     if path.suffix.lower() in _LOG_NAMES or looks_like_log(head):
         return "pipeline-log"
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None

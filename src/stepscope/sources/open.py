@@ -127,7 +127,7 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
             raise refusal(entry)
     if not found:
         raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
-    found = _without_twins(found)
+    found = _without_twins(_without_snapshots(found))
     _refuse_mixture(directory, found)
     return found
 
@@ -164,6 +164,11 @@ def _kind_among_others(entry: Path) -> Kind | None:
 
         return kind if looks_like_kineto(entry) else None
     return kind
+
+
+def _without_snapshots(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+    """Without the snapshots that lie beside traces: of the same ranks, which would be there twice. Else all."""
+    return [(path, kind) for path, kind in found if kind != "snapshot"] or found
 
 
 def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
@@ -228,6 +233,10 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
             from stepscope.sources.ncu import open_ncu_csv, open_ncu_report
 
             return open_ncu_report(path) if kind == "ncu-rep" else open_ncu_csv(path)
+        if kind == "snapshot":
+            from stepscope.sources.snapshot import open_snapshot
+
+            return open_snapshot(path)
         from stepscope.sources.nsys import open_parquet, open_report, open_sqlite
 
         if kind == "nsys-sqlite":

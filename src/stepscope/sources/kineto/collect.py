@@ -83,6 +83,7 @@ class Collector:
             "host": [f for _, f in self._joined(*_HOST)],
             "counters": [f for _, f in self._joined(Kind.COUNTER, Kind.MEMORY)],
             "comms": [f for _, f in self._joined("kernel comms", "host comms")],
+            "allocations": [samples.finish_allocations(f) for _, f in self._joined("allocations")],
             MARKS: [f for _, f in self._joined(MARKS)],
         }
         tables = {name: _concat(frames) for name, frames in found.items() if frames}
@@ -122,6 +123,7 @@ class Collector:
             self._put(kind, samples.event_records(rows))
         elif kind is Kind.MEMORY:
             self._put(kind, samples.memory(rows, self.names))
+            self._put("allocations", samples.allocations(rows))
         elif kind is Kind.COUNTER:
             self._put(kind, samples.counters(rows, text, self.names))
         elif kind is Kind.METADATA:

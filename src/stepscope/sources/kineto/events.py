@@ -59,7 +59,9 @@ class Args(Struct, gc=False):
     # Allocator samples.
     reserved: int | None = _named("Total Reserved")
     allocated: int | None = _named("Total Allocated")
+    block_bytes: int | None = _named("Bytes")
     device_id: int | None = _named("Device Id")
+    address: int | None = _named("Addr")
     finished: bool | None = None
     # Synchronization, and copies between devices.
     wait_stream: int | None = _named("wait_on_stream")

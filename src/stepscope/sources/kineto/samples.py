@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.model.columns import SYNC_KIND
+from stepscope.model.columns import ALLOC_ACTION, SYNC_KIND
 from stepscope.sources.kineto.decoding import decode_samples
 from stepscope.sources.kineto.gpu import positive
 from stepscope.sources.kineto.names import Names
@@ -60,6 +60,33 @@ def memory(rows: Rows, names: Names) -> pl.DataFrame | None:
         ]
     )
     return both.drop_nulls("value").with_columns(pl.col("value").cast(pl.Float64))
+
+
+def allocations(rows: Rows) -> pl.DataFrame | None:
+    """The same samples as what the allocator did: a block given out, or (fewer than 0 bytes) taken back."""
+    kept = rows.where(
+        [e.name == "[memory]" and (a.device_id or 0) >= 0 for e, a in zip(rows.events, rows.args, strict=True)]
+    )
+    if kept is None:
+        return None
+    size = kept.arg("block_bytes")
+    return pl.DataFrame(
+        {
+            **kept.base(),
+            "tid": kept.tid(),
+            "device": kept.small("device_id"),
+            "action": pl.Series(np.where((size < 0).fill_null(False), "free", "alloc"), dtype=ALLOC_ACTION),
+            "bytes": size.abs(),
+            "address": kept.arg("address"),
+            "allocated_bytes": kept.arg("allocated"),
+            "reserved_bytes": kept.arg("reserved"),
+        }
+    ).drop("end_ns")
+
+
+def finish_allocations(frame: pl.DataFrame) -> pl.DataFrame:
+    """In the order in which they happened, numbered."""
+    return frame.sort("start_ns", maintain_order=True).with_row_index("row")
 
 
 def syncs(rows: Rows) -> pl.DataFrame:
