@@ -14,6 +14,7 @@ from stepscope.capture import manifest
 from stepscope.cli.main import run
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
 SHAPE = ["--pp=2", "--layers=2", "--micro-batches=8", "--width=16", "--hidden=16", "--seq=16", "--steps=4"]
 
 
@@ -61,5 +62,44 @@ def test_run_verify_analyse(torch_python, tmp_path, monkeypatch, capsys):
     a, b = (manifest.read(tmp_path / "cap" / backend) for backend in ("nsys", "torch"))
     assert a is not None and b is not None
     assert {k for k, _, _ in manifest.differences(a, b)} <= {
-        "backend", "per", "versions.nsys", "environment.STEPSCOPE_CAPTURE_TRIGGER",
+        "backend", "per", "versions.nsys", "environment.STEPSCOPE_CAPTURE_TRIGGER", "trigger",
     }  # fmt: skip
+
+
+def test_an_unmodified_program(torch_python, tmp_path, monkeypatch, capsys):
+    """DDP on two ranks (gloo) under one nsys: nothing of stepscope is in the program or in its environment."""
+    if shutil.which("nsys") is None:
+        pytest.skip("no nsys on the PATH")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    options = ["--trigger", "nvtx", "--steps", "3", "--nproc", "2", "--port", free_port(), "-o", "cap"]
+    status = run(["capture", "run", *options, "--", torch_python, str(PROGRAMS / "ddp.py")])
+    said = capsys.readouterr()
+    assert status == 0, said.err + said.out
+    written = json.loads((tmp_path / "cap" / "manifest.json").read_text())
+    assert written["scenario"]["mesh"] == {"pp": 1, "dp": 2, "cp": 1, "ep": 1}
+    assert [written["captured"]["hooks"][rank]["optimizers"] for rank in "01"] == [[["AdamW"]]] * 2
+    assert [n for n, _, profiled in written["captured"]["spans"]["0"] if profiled] == [3]
+    profile = stepscope.open(tmp_path / "cap")
+    assert profile.setup().rows["dp_size"].to_list() == [2, 2]
+    steps = profile.iterations().rows
+    assert steps["label"].to_list() == [f"step {n}" for n in (5, 6, 7)] * 2
+    assert {"forward", "backward", "optimizer"} <= set(profile.names.gather(profile.ranges["name"]).to_list())
+
+
+@pytest.mark.parametrize(("trigger", "expected"), [("none", 7), ("nvtx=part 2", 1), ("time=0+60", 7)])
+def test_a_program_without_torch(torch_python, tmp_path, monkeypatch, capsys, trigger, expected):
+    if shutil.which("nsys") is None:
+        pytest.skip("no nsys on the PATH")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "any.py").write_text(
+        "import nvtx, time\nfor n in range(7):\n    with nvtx.annotate(f'part {n}'):\n        time.sleep(0.01)\n"
+    )
+    options = ["--trigger", trigger, "--trace", "nvtx", "-o", "cap", "--no-verify"]
+    status = run(["capture", "run", *options, "--", torch_python, "any.py"])
+    assert status == 0, capsys.readouterr().err
+    profile = stepscope.open(tmp_path / "cap")
+    texts = profile.ranges["name"]
+    assert profile.names.gather(texts).str.starts_with("part").sum() == expected
+    assert json.loads((tmp_path / "cap" / "manifest.json").read_text())["scenario"]["trigger"] == trigger

@@ -206,3 +206,17 @@ def test_children_in_sessions_of_their_own_are_ended_too(tmp_path):
     assert len(started._alive()) >= 2
     started.end()
     assert started._alive() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--trigger", "time=3"], "--trigger time=3: not known; give cuda|nvtx|nvtx=NAME|time=START+LENGTH|none"),
+        (["--trigger", "none", "--backend", "torch"], "torch.profiler starts and stops with steps"),
+        (["--ranges", "modules=0"], "--ranges modules=0: not known"),
+    ],
+)
+def test_options_that_cannot_be(capture, nsys, tmp_path, options, says):
+    nsys()
+    status, lines = capture(["true"], *options)
+    assert status == 2 and len(lines) == 1 and says in lines[0] and nothing_left(tmp_path)

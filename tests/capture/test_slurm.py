@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from stepscope.capture import slurm
 from stepscope.cli.main import run
 
+ROOT = Path(__file__).resolve().parents[2]
 SCONTROL = """#!/bin/sh
 if [ "$2" = hostnames ]; then printf 'n01\\nn02\\n'; exit 0; fi
 [ "$4" = 77 ] || {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
@@ -57,15 +59,18 @@ def test_what_the_allocation_is(job, monkeypatch):
     assert slurm.allocation() is None
 
 
-def test_dry_run_prints_what_to_paste(job, capsys, tmp_path):
+def test_dry_run_prints_what_to_paste(job, capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     asked = ["capture", "run", "--dry-run", "--nproc", "8", "-o", "cap", "--", "python", "train.py", "--lr", "1 2"]
     assert run(asked) == 0
     text = capsys.readouterr().out
     folder = tmp_path / "cap"
     assert text.splitlines()[0] == f"mkdir -p {folder}"
     assert text.splitlines()[1] == (
-        f"env STEPSCOPE_CAPTURE_BACKEND=nsys STEPSCOPE_CAPTURE_ID=dry-run STEPSCOPE_CAPTURE_OUT={folder} "
-        "STEPSCOPE_CAPTURE_STEPS=1 STEPSCOPE_CAPTURE_TRIGGER=cuda STEPSCOPE_CAPTURE_WARMUP=5 "
+        f"env PYTHONPATH={ROOT / 'src' / 'stepscope' / 'hooks' / 'site'} STEPSCOPE_CAPTURE_BACKEND=nsys "
+        f"STEPSCOPE_CAPTURE_HOOKS=1 STEPSCOPE_CAPTURE_ID=dry-run STEPSCOPE_CAPTURE_OUT={folder} "
+        "STEPSCOPE_CAPTURE_RANGES=phases STEPSCOPE_CAPTURE_STEPS=1 "
+        "STEPSCOPE_CAPTURE_TRIGGER=cuda STEPSCOPE_CAPTURE_WARMUP=5 "
         "srun --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL "
         "nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --cuda-graph-trace=node "
         "--capture-range=cudaProfilerApi --capture-range-end=stop --kill=none --force-overwrite=false "

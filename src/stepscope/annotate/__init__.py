@@ -68,7 +68,8 @@ class _Step:
         self._recorder, self._number = recorder, number
 
     def __enter__(self) -> None:
-        global _emit
+        global _emit, annotated
+        annotated = True
         _emit = self._recorder.begin(self._number, _label)
 
     def __exit__(self, kind: object, *raised: object) -> None:
@@ -77,10 +78,13 @@ class _Step:
 
 
 _NOTHING = _Nothing()
+_open: Any = None  # the step that `begin_step` began
 _emit: Emitter | None = None
 _recorder: Recorder | None = None
 _label: str | None = None
 _ready = False
+#: Whether the program marks its own steps: hooks then leave them to it.
+annotated = False
 
 
 def _never() -> bool:
@@ -95,9 +99,9 @@ _compiling: Callable[[], bool] = _never
 def _bind() -> None:
     """Take what the environment says, once; and torch's compiler flag as soon as there is a torch."""
     global _compiling, _emit, _ready, _recorder
-    torch = sys.modules.get("torch")
-    if torch is not None and _compiling is _never:
-        _compiling = torch.compiler.is_dynamo_compiling
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)  # None while torch is being imported, too
+    if compiler is not None and _compiling is _never:
+        _compiling = compiler.is_dynamo_compiling
     if _ready:
         return
     _ready = True
@@ -142,6 +146,38 @@ def step(number: int) -> Any:
     if _recorder is not None:
         return _Step(_recorder, number)
     return _NOTHING if _emit is None else _Range(_emit, f"step {number}")
+
+
+def begin_step(number: int) -> None:
+    """`step` for callbacks, which cannot be a `with`: the step begins here, and lasts until `end_step`."""
+    global _open
+    if _open is None and not _compiling():
+        _open = step(number)
+        _open.__enter__()
+
+
+def end_step() -> None:
+    """The step of `begin_step` is over."""
+    global _open
+    if _open is not None:
+        opened, _open = _open, None
+        opened.__exit__(None, None, None)
+
+
+def emitter() -> Emitter | None:
+    """Where ranges go now; None outside of what is captured."""
+    return _emit
+
+
+def emitting(emit: Emitter | None) -> None:
+    """Ranges go here from now on: for hooks, which drive the capture of a program that marks no steps."""
+    global _emit
+    _emit = emit
+
+
+def label() -> str | None:
+    """What `setup` said, if it was called."""
+    return _label
 
 
 def chunk(forward: Place | None = None, backward: Place | None = None) -> Any:

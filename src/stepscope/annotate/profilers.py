@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 #: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
 TRIGGER = "stepscope.capture"
 _MEETING_S = 600.0
+_ours = False  # whether it is us who start or stop the profiler right now
 
 
 class Emitter(Protocol):
@@ -111,7 +113,8 @@ def nsys_start(trigger: str) -> Any:
         return nvtx.start_range(TRIGGER)
     import torch
 
-    torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call, unused-ignore]
+    with _by_us():
+        torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call, unused-ignore]
     return None
 
 
@@ -123,45 +126,72 @@ def nsys_stop(trigger: str, opened: Any) -> None:
         return
     import torch
 
-    torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call, unused-ignore]
+    with _by_us():
+        torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call, unused-ignore]
+
+
+@contextlib.contextmanager
+def _by_us() -> Iterator[None]:
+    """Within it, the profiler is started or stopped by us, not by the program."""
+    global _ours
+    _ours = True
+    try:
+        yield
+    finally:
+        _ours = False
 
 
 class _CommonStop:
     """The CUDA runtime as torch shows it, with a stop that waits for the device and for all ranks."""
 
-    def __init__(self, runtime: Any) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Any, started: Callable[[], None], stopped: Callable[[], None]) -> None:
+        self._runtime, self._started, self._stopped = runtime, started, stopped
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
+    def cudaProfilerStart(self) -> Any:
+        if not _ours:
+            self._started()
+        return self._runtime.cudaProfilerStart()
+
     def cudaProfilerStop(self) -> Any:
+        if _ours:
+            return self._runtime.cudaProfilerStop()
         synchronize()
         meet("stop")
         stopped = self._runtime.cudaProfilerStop()
         meet("stopped")
+        self._stopped()
         return stopped
 
 
-def make_stop_common() -> None:
-    """Put `_CommonStop` in the place of torch.cuda.cudart()."""
+def make_stop_common(started: Callable[[], None] = lambda: None, stopped: Callable[[], None] = lambda: None) -> None:
+    """Put `_CommonStop` in the place of torch.cuda.cudart(); it says when a program starts and stops the profiler."""
     import torch
 
     plain = torch.cuda.cudart
-    torch.cuda.cudart = lambda: _CommonStop(plain())
+    torch.cuda.cudart = lambda: _CommonStop(plain(), started, stopped)
+
+
+def common_store() -> tuple[Any, int]:
+    """The key-value store of the job and its number of ranks; no store where there is one rank, or none to be had."""
+    torch = sys.modules.get("torch")
+    dist = getattr(torch, "distributed", None)
+    if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return None, 1
+    return getattr(dist.distributed_c10d, "_get_default_store", lambda: None)(), dist.get_world_size()
 
 
 def meet(name: str) -> None:
     """Wait for all ranks, without a collective: their kernels would be in the trace."""
-    torch = sys.modules.get("torch")
-    dist = getattr(torch, "distributed", None)
-    if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+    store, world = common_store()
+    if world == 1:
         return
-    store = getattr(dist.distributed_c10d, "_get_default_store", lambda: None)()
     if store is None:
-        dist.barrier()
+        sys.modules["torch"].distributed.barrier()
         return
-    key, world = f"stepscope/{name}", dist.get_world_size()
+    key = f"stepscope/{name}"
     store.add(key, 1)
     until = time.monotonic() + _MEETING_S
     while store.add(key, 0) < world:

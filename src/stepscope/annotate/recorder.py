@@ -11,10 +11,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from stepscope.annotate.profilers import (
     Emitter,
@@ -28,6 +28,10 @@ from stepscope.annotate.profilers import (
     torch_profiler,
 )
 
+#: The setup label of this rank, or what makes it when the capture starts.
+Label = str | Callable[[], str] | None
+#: Steps after which a program is taken to run evenly.
+_SETTLED = 2
 #: Prefix of the variables that `capture run` sets.
 PREFIX = "STEPSCOPE_CAPTURE_"
 
@@ -42,6 +46,7 @@ class Settings:
     out: Path
     trigger: str = "cuda"  # for nsys: cuda or nvtx
     ranks: frozenset[int] | None = None  # those that torch.profiler traces; None for all
+    ranges: str = "phases"  # phases, modules=DEPTH, or none: no ranges at all
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings | None:
@@ -57,38 +62,63 @@ class Settings:
             Path(env.get(PREFIX + "OUT", ".")),
             env.get(PREFIX + "TRIGGER", "cuda"),
             frozenset(int(r) for r in ranks.split(",")) if ranks else None,
+            env.get(PREFIX + "RANGES", "phases"),
         )
 
 
 class Recorder:
-    """Counts steps; starts the profiler after the warm-up, stops it after the profiled ones, and times every step."""
+    """Counts steps; starts the profiler after the warm-up, stops it after the profiled ones, and times every step.
 
-    def __init__(self, settings: Settings) -> None:
+    `each` says that every step ends with a device synchronize, so that its time is its own. Without it, the program is
+    left to run ahead: times are then true over spans between two synchronizes, which are logged, too.
+    """
+
+    def __init__(self, settings: Settings, each: bool = True) -> None:
         self._set = settings
+        self._each = each
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))
-        self._seen = 0
-        self._on = self._over = False
+        self._seen = self._profiled = 0
+        self.on = self.over = False
         self._profiler: Any = None
         self._trigger: Any = None
         self._emit: Emitter | None = None
         self._labelled = False
         self._began = 0
+        self._file: IO[str] | None = None
+        self._span: tuple[int, int] | None = None  # when it began, and the steps seen by then
 
     @property
     def _traced(self) -> bool:
         return self._set.ranks is None or self.rank in self._set.ranks
 
-    def begin(self, number: int, label: str | None) -> Emitter | None:
-        """A step begins. What to write ranges to in it; None outside the profiled ones."""
+    @property
+    def last(self) -> bool:
+        """Whether the capture ends with this step."""
+        return self.on and self._profiled + 1 == self._set.steps
+
+    @property
+    def settings(self) -> Settings:
+        return self._set
+
+    def begin(self, number: int, label: Label, ready: bool = True) -> Emitter | None:
+        """A step begins. What to write ranges to in it; None outside the profiled ones.
+
+        The profiler starts no earlier than the settings say, and only where `ready`.
+        """
         if self._seen == 0:
-            self._log({"about": {"label": label, **about()}})
-        if self._seen == self._set.warmup and not self._over:
-            self._start(label)
-        elif self._set.backend == "torch" and self._seen == self._set.warmup - 1 and self._traced:
-            self._profiler = torch_profiler(warm=True)  # one step of its own warm-up, recorded and thrown away
-            self._profiler.start()
-        elif self._on and self._profiler is not None:
+            self.log({"about": {"label": None if callable(label) else label, **about()}})
+        own = self._set.backend == "torch" and self._set.warmup > 0 and self._traced  # a warm-up of the profiler's own
+        if self.on and self._profiler is not None:
             self._profiler.step()  # ends one ProfilerStep#N and begins the next
+        elif ready and not self.on and not self.over:
+            if self._seen >= self._set.warmup and (self._profiler is not None or not own):
+                self._start(label)
+            elif own and self._seen >= self._set.warmup - 1 and self._profiler is None:
+                self.end_span(profiled=False)
+                self._profiler = torch_profiler(warm=True)  # one step, recorded and thrown away
+                self._profiler.start()
+        if self._seen == _SETTLED and not self._each and not self.on and self._profiler is None:
+            self._begin_span()
         if self._emit is not None:
             self._emit.push(f"step {number}")
         self._began = time.perf_counter_ns()
@@ -96,31 +126,50 @@ class Recorder:
 
     def end(self, number: int, failed: bool = False) -> Emitter | None:
         """The step is over."""
-        if not failed:
+        if self._each and not failed:
             synchronize()
         took = time.perf_counter_ns() - self._began
         if self._emit is not None:
             self._emit.pop()
         if failed:  # no meeting with ranks that may be gone; the capture is left unfinished, and so called bad
             return self._emit
-        self._log({"step": number, "ordinal": self._seen, "ns": took, "profiled": self._on})
+        self.log({"step": number, "ordinal": self._seen, "ns": took, "profiled": self.on})
         self._seen += 1
-        if self._on and self._seen == self._set.warmup + self._set.steps:
+        self._profiled += self.on
+        if self.on and self._profiled == self._set.steps:
             self._stop()
         return self._emit
 
+    def _begin_span(self) -> None:
+        synchronize()
+        self._span = (time.perf_counter_ns(), self._seen)
+
+    def end_span(self, profiled: bool) -> None:
+        """What comes next is no part of the span that is timed."""
+        if self._span is None:
+            return
+        synchronize()
+        (began, seen), self._span = self._span, None
+        if self._seen > seen:
+            took = time.perf_counter_ns() - began
+            self.log({"span": {"steps": self._seen - seen, "ns": took, "profiled": profiled}})
+
     def finish(self) -> Emitter | None:
         """No more steps will come."""
-        if self._on:
+        if self.on:
             self._stop()
         return self._emit
 
     # -- start and stop ------------------------------------------------------------------------------------------
 
-    def _start(self, label: str | None) -> None:
+    def _start(self, label: Label) -> None:
+        self.end_span(profiled=False)
         synchronize()
         meet("start")
-        self._on = True
+        if callable(label):
+            label = label()
+            self.log({"label": label})
+        self.on = True
         if self._set.backend == "nsys":
             self._emit = nvtx_emitter()
             self._trigger = nsys_start(self._set.trigger)
@@ -132,13 +181,18 @@ class Recorder:
             else:
                 self._profiler.step()
             self._emit = TorchEmitter()
+        if self._set.ranges == "none":
+            self._emit = None
         if label is not None and self._emit is not None:
             self._emit.push(label)
             self._labelled = True
+        if not self._each:
+            self._begin_span()
 
     def _stop(self) -> None:
         """All ranks have done their last profiled step before the first of them stops the profiler."""
         synchronize()
+        self.end_span(profiled=True)
         if self._labelled and self._emit is not None:
             self._emit.pop()
         meet("stop")
@@ -148,8 +202,13 @@ class Recorder:
             self._profiler.stop()
             self._export()
         meet("stopped")
-        self._log({"stopped": True, "rank": self.rank})
-        self._emit, self._on, self._over = None, False, True
+        self.log_stopped()
+        self._emit, self.on, self.over = None, False, True
+
+    def log_stopped(self) -> None:
+        """The capture is over; also where a trainer stopped its profiler itself."""
+        self.log({"stopped": True, "rank": self.rank})
+        self.over = True
 
     def _export(self) -> None:
         """Under the last name only when complete."""
@@ -160,10 +219,11 @@ class Recorder:
         part.replace(self._set.out / f"{name}.gz")
         self._profiler = None
 
-    def _log(self, record: dict[str, Any]) -> None:
+    def log(self, record: dict[str, Any]) -> None:
         """One line to `steps/rankN.jsonl`; `capture run` shows its progress from there, `verify` reads times."""
         with contextlib.suppress(OSError):
-            folder = self._set.out / "steps"
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / f"rank{self.rank}.jsonl").open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            if self._file is None:
+                folder = self._set.out / "steps"
+                folder.mkdir(parents=True, exist_ok=True)
+                self._file = (folder / f"rank{self.rank}.jsonl").open("a", buffering=1)
+            self._file.write(json.dumps(record) + "\n")

@@ -81,11 +81,19 @@ def nsys_profile(spec: Spec, output: Path) -> list[str]:
     made = [spec.nsys, "profile", f"--trace={spec.trace}", "--sample=none", "--cpuctxsw=none"]
     if "cuda" in spec.trace.split(","):
         made.append("--cuda-graph-trace=node")
+    return [*made, *_trigger(spec), "--kill=none", "--force-overwrite=false", f"--output={output}"]
+
+
+def _trigger(spec: Spec) -> list[str]:
+    """What starts and stops nsys."""
+    if spec.trigger == "none":
+        return []
+    if spec.time is not None:
+        return [f"--delay={spec.time[0]:g}", f"--duration={spec.time[1]:g}"]
     if spec.trigger == "cuda":
-        made += ["--capture-range=cudaProfilerApi"]
-    else:
-        made += ["--capture-range=nvtx", f"--nvtx-capture={NVTX_TRIGGER}@*"]
-    return [*made, "--capture-range-end=stop", "--kill=none", "--force-overwrite=false", f"--output={output}"]
+        return ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+    name = spec.trigger.removeprefix("nvtx").removeprefix("=") or NVTX_TRIGGER
+    return ["--capture-range=nvtx", f"--nvtx-capture={name}@*", "--capture-range-end=stop"]
 
 
 def _starts_ranks(command: tuple[str, ...]) -> bool:

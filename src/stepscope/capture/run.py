@@ -142,8 +142,8 @@ def _judge(
         )
     if not steps.ranks and not _reports(folder, backend):
         raise BadInput(
-            "nothing was captured: the command called no stepscope.annotate.step, and no cudaProfilerStart",
-            "annotate the training loop (docs/capture.md), with stepscope importable there",
+            "nothing was captured: the command stepped no torch optimizer, and did not start the profiler itself",
+            "without torch, give --trigger none, nvtx=NAME or time=START+LENGTH; or mark steps: docs/capture.md",
         )
 
 
@@ -213,7 +213,9 @@ def _manifest(
             "ranks": spec.world or steps.ranks or None,
             "traced": list(spec.ranks) if spec.ranks is not None and backend == "torch" else None,
             "warmup": spec.warmup,
-            "steps": spec.steps,
+            "steps": spec.steps if spec.by_steps else None,
+            "trigger": spec.trigger if backend == "nsys" else None,
+            "ranges": spec.ranges if spec.by_steps else None,
             "per": spec.per if backend == "nsys" else "rank",
             "git": manifest.git_state(Path.cwd()),
         },
@@ -223,5 +225,7 @@ def _manifest(
             "ended_after_capture": ended,
             "files": [{"name": f.name, "bytes": f.stat().st_size} for f in files],
             "step_ns": steps.times,
+            "spans": steps.spans,
+            "hooks": steps.hooks,
         },
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +14,11 @@ BACKENDS = ("nsys", "torch")
 PREFIX = "STEPSCOPE_CAPTURE_"
 #: The range that starts and ends an nsys capture without CUDA.
 NVTX_TRIGGER = "stepscope.capture"
+#: On the PYTHONPATH of the command: its sitecustomize finds the steps of programs that nobody annotated.
+_SITE = Path(__file__).parents[1] / "hooks" / "site"
+_TIME = re.compile(r"time=(\d+(?:\.\d+)?)\+(\d+(?:\.\d+)?)")
+TRIGGERS = "cuda|nvtx|nvtx=NAME|time=START+LENGTH|none"
+RANGES = "phases|modules[=DEPTH]|none"
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,13 @@ class Spec:
     steps: int = 1
     #: one report per `node` or per `rank`
     per: str = "node"
-    #: what starts and stops nsys: `cuda` (cudaProfilerApi) or `nvtx` (a range)
+    #: what starts and stops nsys. By steps: `cuda` (cudaProfilerApi) or `nvtx` (a range of ours). Without steps:
+    #: `nvtx=NAME` (a range of the program's), `time=START+LENGTH` (seconds), `none` (all of it)
     trigger: str = "cuda"
+    #: ranges that hooks add: `phases`, `modules=DEPTH` or `none`
+    ranges: str = "phases"
+    #: False where the command's own trainer starts and stops the profiler
+    hooks: bool = True
     #: processes per node: we start torchrun; 0: the command starts its own
     nproc: int = 0
     #: ranks in all, where known
@@ -56,20 +68,45 @@ class Spec:
                 raise BadInput(f"--backend {backend}: not known", "give nsys, torch or both")
         if self.warmup < 0 or self.steps < 1:
             raise BadInput(f"--warmup {self.warmup} --steps {self.steps}", "give 0 or more, and 1 or more")
+        if not re.fullmatch(r"phases|none|modules(=[1-9]\d*)?", self.ranges):
+            raise BadInput(f"--ranges {self.ranges}: not known", f"give {RANGES}")
+        if not re.fullmatch(rf"cuda|none|nvtx(=.+)?|{_TIME.pattern}", self.trigger):
+            raise BadInput(f"--trigger {self.trigger}: not known", f"give {TRIGGERS}")
+        if not self.by_steps and "torch" in self.backends:
+            raise BadInput(
+                f"--trigger {self.trigger}: torch.profiler starts and stops with steps",
+                "give --backend nsys, or leave --trigger out",
+            )
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the profiler starts and stops with training steps."""
+        return self.trigger in ("cuda", "nvtx")
+
+    @property
+    def time(self) -> tuple[float, float] | None:
+        """Seconds before and of the capture, where it is by time."""
+        found = _TIME.fullmatch(self.trigger)
+        return (float(found[1]), float(found[2])) if found else None
 
     def environment(self, backend: str, out: Path, token: str) -> dict[str, str]:
         """Variables that switch `annotate` on, and mark every process of the run as ours."""
-        found = {
+        found = {PREFIX + "OUT": str(out), PREFIX + "ID": token}
+        if self.trigger.startswith("nvtx"):
+            found["NSYS_NVTX_PROFILER_REGISTER_ONLY"] = "0"
+        if not self.by_steps:
+            return found
+        found |= {
             PREFIX + "BACKEND": backend,
             PREFIX + "WARMUP": str(self.warmup),
             PREFIX + "STEPS": str(self.steps),
-            PREFIX + "OUT": str(out),
-            PREFIX + "ID": token,
+            PREFIX + "RANGES": self.ranges,
         }
         if backend == "nsys":
             found[PREFIX + "TRIGGER"] = self.trigger
-            if self.trigger == "nvtx":
-                found["NSYS_NVTX_PROFILER_REGISTER_ONLY"] = "0"
         if self.ranks is not None:
             found[PREFIX + "RANKS"] = ",".join(map(str, self.ranks))
+        if self.hooks:
+            found[PREFIX + "HOOKS"] = "1"
+            found["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SITE), os.environ.get("PYTHONPATH"))))
         return found

@@ -30,6 +30,10 @@ class Steps:
     about: dict[str, Any] = field(default_factory=dict)
     #: by rank: [ns, profiled] of every step in order
     times: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
+    #: by rank: [steps, ns, profiled] between two synchronizes of the device, where steps are not synchronized each
+    spans: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    #: by rank: what hooks found and cost, where they found the steps
+    hooks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def axes(self) -> dict[str, tuple[int, int]]:
@@ -48,24 +52,42 @@ def read(folder: Path) -> Steps:
     done = []
     for file in sorted((folder / "steps").glob("rank*.jsonl"), key=lambda f: int(re.sub(r"\D", "", f.stem) or 0)):
         found.ranks += 1
+        rank = re.sub(r"\D", "", file.stem)
         mine: list[tuple[int, bool]] = []
         for line in file.read_text("utf-8", "replace").splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 record = json.loads(line)
                 if "about" in record:
                     found.about = found.about or record["about"]
+                elif "label" in record:
+                    found.about["label"] = found.about.get("label") or record["label"]
+                elif "span" in record:
+                    span = record["span"]
+                    found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
+                elif "hooks" in record:
+                    found.hooks[rank] = record["hooks"]
                 elif record.get("stopped"):
                     found.stopped += 1
                 else:
                     mine.append((int(record["ns"]), bool(record["profiled"])))
-        found.times[re.sub(r"\D", "", file.stem)] = mine
+        found.times[rank] = mine
         done.append(len(mine))
     found.done = min(done, default=0)
     return found
 
 
-def slowdown(times: dict[str, list[tuple[int, bool]]]) -> float | None:
-    """Profiled steps against unprofiled ones after the first two, as a ratio of medians; None where too few."""
+def slowdown(
+    times: dict[str, list[tuple[int, bool]]], spans: dict[str, list[tuple[int, int, bool]]] | None = None
+) -> float | None:
+    """Profiled steps against unprofiled ones after the first two, as a ratio of medians; None where too few.
+
+    Where steps run into each other, the time of one says little: spans of several count, where there are any.
+    """
+    if spans:
+        per = {
+            p: [ns / n for mine in spans.values() for n, ns, profiled in mine if profiled is p] for p in (False, True)
+        }
+        return _median(per[True]) / max(1.0, _median(per[False])) if per[True] and per[False] else None
     plain = [ns for mine in times.values() for ns, profiled in mine[2:] if not profiled]
     under = [ns for mine in times.values() for ns, profiled in mine if profiled]
     if not plain or not under:
@@ -73,7 +95,7 @@ def slowdown(times: dict[str, list[tuple[int, bool]]]) -> float | None:
     return _median(under) / max(1.0, _median(plain))
 
 
-def _median(values: list[int]) -> float:
+def _median(values: list[int] | list[float]) -> float:
     ordered, n = sorted(values), len(values)
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 

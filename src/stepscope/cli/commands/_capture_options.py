@@ -10,6 +10,7 @@ import click
 from stepscope.capture import size
 from stepscope.capture.plan import Plan, Request, plan
 from stepscope.capture.schedule import SCHEDULES
+from stepscope.capture.spec import TRIGGERS
 from stepscope.model import declared
 
 _PLAN = ("pp", "ep", "cp", "tp", "dp", "world", "seq", "mbs", "layers", "schedule", "gpus_per_node", "gpus", "nodes",
@@ -66,9 +67,9 @@ def run_options() -> list[click.Parameter]:
         click.Option(["--nsys"], default="nsys", metavar="PATH", help="The nsys to use."),
         click.Option(
             ["--trigger"],
-            type=click.Choice(["cuda", "nvtx"]),
+            metavar=TRIGGERS,
             default="cuda",
-            help="What starts nsys: cudaProfilerStart, or an NVTX range where there is no GPU.",
+            help="What starts nsys: steps (nvtx: where there is no GPU); without torch a range, a time, or the start.",
         ),
         click.Option(
             ["--nproc"], type=int, default=0, help="Start the command with torchrun, with so many ranks per node."

@@ -12,7 +12,7 @@ import click
 
 from stepscope.capture import doctor, pithtrain, run, slurm
 from stepscope.capture.size import parse_size, show_size
-from stepscope.capture.spec import Spec
+from stepscope.capture.spec import RANGES, Spec
 from stepscope.cli import progress
 from stepscope.cli.commands._capture_options import backends, plan_options, planned, run_options
 from stepscope.cli.output import Target
@@ -44,12 +44,14 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
         steps=given["steps"],
         per=given["per"],
         trigger=given["trigger"],
+        ranges=given["ranges"],
+        hooks=given["preset"] is None,
         nproc=nproc,
         world=given["world"] or planned_ranks,
         ranks=traced,
         share_gpu=given["share_gpu"],
         nsys=given["nsys"],
-        trace=given["trace"] or ("cuda,nvtx" if given["trigger"] == "cuda" else "nvtx,osrt"),
+        trace=given["trace"] or ("nvtx,osrt" if given["trigger"] == "nvtx" else "cuda,nvtx"),
         port=given["port"],
         grace_s=given["grace"],
         need_s=60.0 * given["need_time"],
@@ -131,6 +133,12 @@ command = click.Command(
         click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND..."),
         *run_options(),
         click.Option(["--per"], type=click.Choice(["node", "rank"]), default="node", help="One nsys report for each."),
+        click.Option(
+            ["--ranges"],
+            metavar=RANGES,
+            default="phases",
+            help="Ranges in programs that mark none: data, forward, backward, optimizer; modules too; or none.",
+        ),
         click.Option(["--trace"], metavar="LIST", help="What nsys traces; by default cuda,nvtx."),
         click.Option(
             ["--grace"], type=float, default=120.0, help="Seconds that the command may go on after the capture."

@@ -1,0 +1,64 @@
+"""Waits for the program to import torch, without importing it, and hands it to the driver."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+#: The module that has `Optimizer`; `import torch` imports it.
+_MODULE = "torch.optim.optimizer"
+
+
+class Watch:
+    """A finder that finds nothing itself: it calls `ready` with the module, right after the module was executed."""
+
+    def __init__(self, name: str, ready: Callable[[Any], None]) -> None:
+        self._name, self._ready = name, ready
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        sys.meta_path[:] = [f for f in sys.meta_path if f is not self]
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                self._after(spec.loader)
+                return spec
+        return None
+
+    def _after(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def then(module: Any) -> None:
+            execute(module)
+            guarded(self._ready, module)
+
+        loader.exec_module = then
+
+
+def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A program must not fail because it is watched."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        print(f"stepscope: no hooks: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
+
+
+def boot() -> None:
+    """Begin to watch, in a process that `capture run` started; once."""
+    if os.environ.get("STEPSCOPE_CAPTURE_HOOKS", "0") == "0" or any(isinstance(f, Watch) for f in sys.meta_path):
+        return
+    if _MODULE in sys.modules:
+        _install(sys.modules[_MODULE])
+    else:
+        sys.meta_path.insert(0, Watch(_MODULE, _install))
+
+
+def _install(module: Any) -> None:
+    from stepscope.hooks.driver import install
+
+    install(module)

@@ -1,0 +1,162 @@
+"""Programs that nobody annotated: the right steps, their ranges, nothing left behind, nothing broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "src" / "stepscope" / "hooks" / "site"
+PROGRAMS = Path(__file__).parent / "programs"
+TORCH = {"STEPSCOPE_CAPTURE_HOOKS": "1", "STEPSCOPE_CAPTURE_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
+
+
+def python(
+    program: str, *arguments: str, cwd: Path, path: str = str(SITE), **env: str
+) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("STEPSCOPE_CAPTURE") and k != "PYTHONPATH"}
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=300,
+        env={**clean, "PYTHONPATH": path, "STEPSCOPE_CAPTURE_OUT": str(cwd), **env},
+    )  # fmt: skip
+
+
+def ranges(folder: Path) -> list[str]:
+    """Our ranges of a torch trace by start, indented by how many of them they lie in."""
+    (file,) = folder.glob("*.gz")
+    events = [
+        e for e in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"] if e.get("cat") == "user_annotation"
+    ]
+    ours = [e for e in events if "#" not in e["name"] and not e["name"].startswith("rank=")]
+    ours.sort(key=lambda e: (e["ts"], -e["dur"]))
+    found, ends = [], []
+    for e in ours:
+        while ends and ends[-1] < e["ts"] + e["dur"]:
+            ends.pop()
+        found.append(". " * len(ends) + e["name"])
+        ends.append(e["ts"] + e["dur"])
+    return found
+
+
+def log(folder: Path) -> dict[str, Any]:
+    """What the hooks wrote for the manifest."""
+    lines = [json.loads(line) for line in (folder / "steps" / "rank0.jsonl").read_text().splitlines()]
+    return {k: v for line in lines for k, v in line.items()}
+
+
+PARTS = ["forward", "backward", "optimizer"]
+MICRO = ["data", "forward", "backward"]
+EXPECTED = {
+    "accumulation.py": [*MICRO * 4, "optimizer"],
+    "gan.py": ["forward", "forward", *PARTS, "forward", *PARTS],
+    "gan.py 5": [*["forward", "forward", *PARTS] * 5, "forward", *PARTS],
+    "several.py beside": [*PARTS, "optimizer"],
+    "several.py groups": [*PARTS, "optimizer", "optimizer"],
+    "several.py within": ["forward", "backward", *[". optimizer"] * 4],
+    "several.py closure": PARTS,
+    "several.py compiled": PARTS,
+}
+
+
+@pytest.mark.parametrize("command", EXPECTED)
+def test_a_step_and_its_parts(torch_python, tmp_path, command):
+    program, *arguments = command.split()
+    done = python(torch_python, str(PROGRAMS / program), *arguments, cwd=tmp_path, **TORCH)
+    assert done.returncode == 0 and "no hooks" not in done.stderr, done.stderr
+    found = ranges(tmp_path)
+    assert found[0].startswith("step ") and found[1:] == [". " + text for text in EXPECTED[command]]
+    assert ("compiles 1" in done.stdout) == ("compiled" in command)
+    said = log(tmp_path)
+    assert said["stopped"] and said["hooks"]["plain_ns"] > 0 and said["hooks"]["profiled_ns"] > 0
+    assert said["label"] == "rank=0; pp=0/1 dp=0/1 cp=0/1 ep=0/1; world=1"
+
+
+def test_modules(torch_python, tmp_path):
+    done = python(
+        torch_python, str(PROGRAMS / "several.py"), "plain", cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="modules", **TORCH
+    )
+    assert done.returncode == 0, done.stderr
+    assert ranges(tmp_path)[1:] == [". forward", ". . 0", ". . 1", ". . 2", ". backward", ". optimizer"]
+
+
+def test_no_ranges(torch_python, tmp_path):
+    done = python(
+        torch_python, str(PROGRAMS / "several.py"), "plain", cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="none", **TORCH
+    )
+    assert done.returncode == 0, done.stderr
+    assert ranges(tmp_path) == [] and log(tmp_path)["stopped"]
+
+
+def test_a_program_that_marks_its_steps_is_left_alone(torch_python, tmp_path):
+    done = python(torch_python, str(PROGRAMS / "several.py"), "marked", cwd=tmp_path, **TORCH)
+    assert done.returncode == 0, done.stderr
+    assert ranges(tmp_path) == ["step 105"] and "hooks" not in log(tmp_path)
+
+
+AFTER = """
+import runpy, torch
+runpy.run_path({program!r})
+engine = torch.autograd.Variable._execution_engine
+import torch.utils.data.dataloader as d
+print(type(engine).__module__, d._BaseDataLoaderIter.__next__.__module__)
+import sys
+optim = sys.modules["torch.optim.optimizer"]
+print(len(optim._global_optimizer_pre_hooks), len(optim._global_optimizer_post_hooks))
+"""
+
+
+def test_nothing_stays_after_the_capture(torch_python, tmp_path):
+    program = AFTER.format(program=str(PROGRAMS / "accumulation.py"))
+    done = python(torch_python, "-c", program, cwd=tmp_path, **TORCH)
+    assert done.stdout.splitlines()[-2:] == ["torch._C torch.utils.data.dataloader", "0 0"], done.stderr
+
+
+def test_no_torch_is_imported(tmp_path):
+    code = "import sys; print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'numpy', 'polars', 'click'}))"
+    assert python(sys.executable, "-c", code, cwd=tmp_path, **TORCH).stdout == "[]\n"
+
+
+def test_a_sitecustomize_that_is_there_is_loaded_too(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.theirs = True")
+    path = os.pathsep.join((str(SITE), str(tmp_path)))
+    code = (
+        "import sys, sitecustomize; print(sys.theirs, sitecustomize.__file__, any('site' == p[-4:] for p in sys.path))"
+    )
+    done = python(sys.executable, "-c", code, cwd=tmp_path, path=path, **TORCH)
+    assert done.stdout == f"True {tmp_path / 'sitecustomize.py'} False\n", done.stderr
+
+
+def test_its_own_folder_is_all_that_becomes_importable(tmp_path):
+    """Beside stepscope there may lie packages of another Python."""
+    code = "import sys, stepscope.annotate; print([p for p in sys.path if p.endswith('src')], stepscope.__path__)"
+    code = f"import runpy; runpy.run_path({str(SITE / 'sitecustomize.py')!r}); {code}"
+    done = python(sys.executable, "-S", "-c", code, cwd=tmp_path, **TORCH)
+    assert done.stdout == f"[] ['{ROOT / 'src' / 'stepscope'}']\n", done.stderr
+
+
+def test_without_a_pythonpath(torch_python, tmp_path):
+    done = python(
+        torch_python, "-m", "stepscope.hooks", str(PROGRAMS / "gan.py"), cwd=tmp_path, path=str(ROOT / "src"), **TORCH
+    )
+    assert done.returncode == 0, done.stderr
+    assert ranges(tmp_path)[1:] == [". " + text for text in EXPECTED["gan.py"]]
+
+
+@pytest.mark.parametrize(
+    ("program", "module"), [("trainer_hf.py", "transformers"), ("trainer_lightning.py", "lightning")]
+)
+def test_trainers(torch_python, tmp_path, program, module):
+    if python(torch_python, "-c", f"import {module}", cwd=tmp_path).returncode:
+        pytest.skip(f"no {module} in the environment with torch")
+    done = python(torch_python, str(PROGRAMS / program), cwd=tmp_path, **TORCH)
+    assert done.returncode == 0, done.stderr
+    found = ranges(tmp_path)
+    assert found[0] == "step 5"
+    assert [found.count(". " + part) for part in ("data", *PARTS)] == [2, 2, 2, 1]
