@@ -21,6 +21,7 @@ from stepscope import questions
 from stepscope.api.options import WINDOW_KEYWORDS
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
+from stepscope.derive.kernel import thresholds as kernel_thresholds
 from stepscope.derive.peers import thresholds as peers_thresholds
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.findings import thresholds as findings_thresholds
@@ -239,6 +240,7 @@ def thresholds_md() -> str:
     for title, thresholds in (
         ("What `diagnose` judges by", findings_thresholds),
         ("A rank or a link beside its peers: `stragglers`, `diagnose`, `critical-path --what-if`", peers_thresholds),
+        ("A measured kernel: `roofline`", kernel_thresholds),
     ):
         named = thresholds.THRESHOLDS.items()
         rows = ((f"`{name}`", str(t), t.why, ", ".join(map(_source, t.rests_on))) for name, t in named)

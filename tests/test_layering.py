@@ -37,7 +37,7 @@ ROOMS = {
         {"accounting"},
         {"host", "comm"},
         {"graph"},
-        {"peers", "pipelines", "pytorch"},
+        {"peers", "pipelines", "pytorch", "kernel"},
         {"replay"},
     ),
     "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}),

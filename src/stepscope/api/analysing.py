@@ -71,7 +71,8 @@ def _finished(result: Result, name: str, profile: model.Profile | None, top: int
         return result
     used = {*profile.ranks["source"].to_list(), *profile.timeless_sources}
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
-    result.ranks, result.world = profile.ranks.height, world_of(profile.ranks)
+    result.ranks = profile.ranks.height if profile.has_timeline else 0  # a measured kernel is of no rank
+    result.world = world_of(profile.ranks)
     read = profile.notes if name == "info" else folded(profile.notes)
     result.notes = list(dict.fromkeys([*read, *result.notes]))
     return result

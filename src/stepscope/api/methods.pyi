@@ -183,6 +183,16 @@ class Methods:
     ) -> Result:
         """Do the pipeline's stages overlap, and how large is its bubble?"""
 
+    def roofline(
+        self,
+        *,
+        by: Literal["kernel", "precision", "level", "stall", "rule"] = "kernel",
+        only: str | None = None,
+        plot: bool = False,
+        **options: Unpack[Common],
+    ) -> Result:
+        """How far is each measured kernel from its roof, and what bounds it: bandwidth, compute, latency, overhead?"""
+
     def setup(
         self,
         **options: Unpack[Common],

@@ -24,7 +24,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "Data": ("simulate", "demo"),
 }
 #: The groups in the order of the help.
-ORDER = ("Look", "One rank", "All ranks", "As nsys does", "Conclude", "Capture", "Data")
+ORDER = ("Look", "One rank", "All ranks", "One kernel", "As nsys does", "Conclude", "Capture", "Data")
 
 _OWN = Path(__file__).parent / "commands"
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, get_args
 
+from stepscope.errors import BadInput
+
 if TYPE_CHECKING:
     from stepscope.model.result import Result
 
-Format = Literal["table", "json", "csv", "md", "parquet"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+Format = Literal["table", "json", "csv", "md", "parquet", "svg"]
+#: A picture is asked for by the suffix of a file: few questions have one.
+FORMATS: tuple[Format, ...] = tuple(f for f in get_args(Format) if f != "svg")
 
 #: What a file's suffix asks for.
 SUFFIXES: dict[str, Format] = {
@@ -17,9 +20,10 @@ SUFFIXES: dict[str, Format] = {
     ".csv": "csv",
     ".md": "md",
     ".parquet": "parquet",
+    ".svg": "svg",
 }
 #: Formats that are rows alone: whoever writes them shows the notes elsewhere.
-WITHOUT_NOTES: tuple[Format, ...] = ("csv", "parquet")
+WITHOUT_NOTES: tuple[Format, ...] = ("csv", "parquet", "svg")
 
 
 def render(result: Result, format: Format, *, width: int = 100, colour: bool = False) -> bytes:
@@ -37,9 +41,26 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.comparison import narrowed
 
             result = narrowed(result)
+        if result.command == "roofline":
+            from stepscope.render.roofline import narrowed as without_details
+
+            result = without_details(result)
         from stepscope.render.table import to_text
 
         return to_text(result, width, colour).encode()
+    if format == "svg":
+        return _picture(result).encode()
     from stepscope.render import flat
 
     return {"csv": flat.to_csv, "md": flat.to_markdown, "parquet": flat.to_parquet}[format](result)
+
+
+def _picture(result: Result) -> str:
+    """The picture of a result, of the few that have one."""
+    if result.command != "roofline":
+        raise BadInput(
+            f"-o FILE.svg: `{result.command}` has no picture", "`roofline` has, and `report -o FILE.html` has more"
+        )
+    from stepscope.render.roofline import roofline_svg
+
+    return roofline_svg(result)

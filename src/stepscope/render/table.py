@@ -15,6 +15,7 @@ from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
 from stepscope.render import layout
 from stepscope.render.arrange import arrange
 from stepscope.render.plot import pace
+from stepscope.render.roofline import roofline_plot
 
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100
@@ -44,7 +45,8 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     if summary := _summary(result, width, pen):
         out += ["", *summary]
     if result.summary.get(PLOT):
-        out += ["", *pace(result.rows, width)]
+        drawn = roofline_plot(result, width) if result.command == "roofline" else pace(result.rows, width)
+        out += ["", *drawn]
     if result.notes:
         out.append("")
     for note in result.notes:

@@ -1,0 +1,107 @@
+"""The roofline of every measured kernel: its work, its roofs, and how long it would take at the nearest of them.
+
+A kernel can be no faster than its operations at the peak of their pipe, nor than its bytes at the bandwidth of each
+level of memory. The longest of these times is its time at the roof; pipes and levels work side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.derive.kernel.measured import Kernels, measured_kernels
+from stepscope.derive.kernel.roofs import Roof, bandwidth_roof, compute_roof
+from stepscope.derive.kernel.work import LEVELS, Level, Work, bytes_of, pipe_ns, work_of
+from stepscope.intervals.arrays import F64, I64
+from stepscope.model.profile import Profile
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Arrays by kernel. `limit` is the index of the nearest roof among `roofs`, -1 where none is known."""
+
+    kernels: Kernels
+    works: list[Work]
+    peaks: list[Roof]
+    bytes: dict[Level, F64]
+    bandwidths: dict[Level, Roof]
+    #: index, among `works`, of what would take longest at its peak: the precision that a kernel is drawn by
+    main: I64
+    #: the time at the nearest roof, NaN where no roof or no work is known
+    roof_ns: F64
+    #: what that roof is: `bf16 tensor`, `DRAM`
+    roof: list[str | None]
+
+    def of_main(self, values: list[F64]) -> F64:
+        """Of arrays by precision, what each kernel's main one has."""
+        if not values:
+            return self.kernels.unknown()
+        table = np.array(values)
+        found: F64 = np.where(self.main >= 0, table[self.main, np.arange(len(self.kernels))], np.nan)
+        return found
+
+    @property
+    def operations(self) -> F64:
+        """Of the main precision."""
+        return self.of_main([work.operations for work in self.works])
+
+    @property
+    def peak(self) -> F64:
+        """Operations a second of the main precision at most."""
+        return self.of_main([roof.per_second for roof in self.peaks])
+
+    @property
+    def reached(self) -> F64:
+        """The part of its roof that a kernel reaches: its time there over the time that it takes."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.roof_ns / self.kernels.duration_ns
+
+
+def roofline_of(profile: Profile) -> Roofline:
+    """The roofline of all measured kernels of the profile."""
+    kernels = measured_kernels(profile)
+    works = work_of(kernels)
+    peaks = [compute_roof(kernels, work) for work in works]
+    bandwidths: dict[Level, Roof] = {level: bandwidth_roof(kernels, level) for level in LEVELS}
+    moved = bytes_of(kernels)
+    # A report of few counters has the share of the peak alone; times the peak, that is the bytes.
+    share = kernels.value("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed") / 100
+    by_share = np.round(share * bandwidths["dram"].per_second * kernels.duration_ns / 1e9)
+    moved["dram"] = np.where(np.isnan(moved["dram"]), by_share, moved["dram"])
+    at_peak = [_ns(work.operations, roof.per_second) for work, roof in zip(works, peaks, strict=True)]
+    at_level = [_ns(moved[level], bandwidths[level].per_second) for level in LEVELS]
+    # Where operations were not counted, the share of time that a pipe was busy says the same of it.
+    uncounted = np.isnan(np.array(at_peak)).all(axis=0) if works else np.ones(len(kernels), dtype=bool)
+    at_pipe = {pipe: np.where(uncounted, ns, np.nan) for pipe, ns in pipe_ns(kernels).items()}
+    times = np.array([*at_peak, *at_level, *at_pipe.values()])
+    labels = [*(work.label for work in works), "DRAM", "L2", "L1", *at_pipe]
+    # Bytes alone are no roof: a product of matrices is far from that of DRAM, and right to be.
+    computing = [*at_peak, *at_pipe.values()]
+    known = ~np.isnan(np.array(computing)).all(axis=0) if computing else np.zeros(len(kernels), dtype=bool)
+    nearest = np.where(known, np.argmax(np.nan_to_num(times, nan=-1.0), axis=0), -1)
+    roof_ns = np.where(known, times[nearest, np.arange(len(kernels))], np.nan)
+    return Roofline(
+        kernels,
+        works,
+        peaks,
+        moved,
+        bandwidths,
+        _main(kernels, at_peak),
+        roof_ns,
+        [labels[at] if at >= 0 else None for at in nearest.tolist()],
+    )
+
+
+def _main(kernels: Kernels, at_peak: list[F64]) -> I64:
+    """What takes longest at its peak; -1 where a kernel does no arithmetic that is counted."""
+    if not at_peak:
+        return np.full(len(kernels), -1)
+    times = np.nan_to_num(np.array(at_peak), nan=-1.0)
+    most: I64 = np.argmax(times, axis=0)
+    return np.where(times.max(axis=0) > 0, most, -1)
+
+
+def _ns(amount: F64, per_second: F64) -> F64:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 1e9 * amount / per_second

@@ -1,0 +1,82 @@
+"""`roofline` as people and programs meet it: rows, views, pictures, and what it says where it cannot answer."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import stepscope
+from fake import make, op
+from stepscope import api
+from stepscope.cli.main import cli
+
+DATA = Path(__file__).parents[1] / "data/h200/ncu"
+RAW = str(DATA / "raw.csv")
+
+
+def _run(*words: str) -> str:
+    result = CliRunner().invoke(cli, ["roofline", *words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_sentence_names_the_kernel_that_takes_most() -> None:
+    said = stepscope.open(RAW).roofline().summary["statement"]
+    assert said.startswith("7 kernels measured, ")
+    assert "`nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT` takes most" in said
+    assert "bound by compute, at 82 % of its roof (bf16 tensor)" in said
+
+
+def test_a_table_that_fits(tmp_path: Path) -> None:
+    text = _run(RAW, "--top", "0")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "compute" in text
+    assert "latency" in text
+
+
+def test_the_terminal_s_picture_has_every_kernel() -> None:
+    text = _run(RAW, "--plot")
+    assert "TFLOP/s against FLOP per byte of DRAM" in text
+    legend = [line for line in text.splitlines() if line[1:3] == "  " and line[0].isalpha()]
+    assert len(legend) == 5
+    assert all(f"{line[0]}" in text.split("TFLOP/s against")[1] for line in legend)
+
+
+def test_svg_is_well_formed(tmp_path: Path) -> None:
+    file = tmp_path / "roofline.svg"
+    _run(RAW, "-o", str(file))
+    root = ElementTree.parse(file).getroot()
+    marks = [circle for circle in root.iter("{http://www.w3.org/2000/svg}circle") if len(circle)]
+    assert len(marks) == 7
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "DRAM 4.80 TB/s" in texts
+
+
+def test_other_answers_have_no_picture(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["info", RAW, "-o", str(tmp_path / "x.svg")])
+    assert result.exit_code != 0
+
+
+@pytest.mark.parametrize("by", ["precision", "level", "stall", "rule"])
+def test_every_view_has_its_columns(by: str) -> None:
+    profile = stepscope.open(RAW, DATA / "details.csv")
+    rows = profile.roofline(by=by, top=0).rows
+    assert rows.height > 7
+    assert rows["kernel"].n_unique() == 7
+
+
+def test_only_some_kernels() -> None:
+    profile = stepscope.open(RAW)
+    assert set(profile.roofline(only="elementwise").rows["kernel"]) == {4, 5}
+    with pytest.raises(stepscope.CannotAnswer, match="no measured kernel matches"):
+        profile.roofline(only="conv")
+    with pytest.raises(stepscope.BadInput, match="only"):
+        profile.roofline(only="(")
+
+
+def test_a_timeline_alone_has_no_roofline() -> None:
+    with pytest.raises(stepscope.CannotAnswer, match="capture ncu --from"):
+        api.analyse(make(ops=[op(0, 10)]), "roofline")
