@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,8 +55,30 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         assert not left, f"left in the temporary folder: {left}"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """torch keeps what it compiled in the temporary folder, unless told otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def reference_capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
     """The folder of a real capture, by what was planted and by profiler; see reference_captures."""
     folder = tmp_path_factory.mktemp("reference")
     return lambda name, backend: reference_captures.unpack(name, backend, folder)
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """A Python with torch (and nvtx): an environment of its own, made by `make torch-env`."""
+    for candidate in (
+        os.environ.get("STEPSCOPE_TORCH_PYTHON"),
+        str(Path(__file__).resolve().parents[1] / ".venv-torch" / "bin" / "python"),
+    ):
+        if candidate and shutil.which(candidate):
+            done = subprocess.run([candidate, "-c", "import torch, nvtx"], capture_output=True, check=False)
+            if done.returncode == 0:
+                return candidate
+    pytest.skip("no torch: `make torch-env` makes .venv-torch")

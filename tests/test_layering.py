@@ -37,7 +37,7 @@ ROOMS = {
         {"accounting"},
         {"host", "comm"},
         {"graph"},
-        {"peers", "pipelines", "pytorch", "kernel"},
+        {"peers", "pipelines", "pytorch", "kernel", "flops"},
         {"replay"},
     ),
     "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,14 +49,6 @@ for n in range({steps}):
 print("done")
 """
 NVTX = "push_range = pop_range = start_range = end_range = lambda *a, **k: None\n"
-
-
-@pytest.fixture(autouse=True, scope="session")
-def own_compiler_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """torch keeps what it compiled in the temporary folder, unless told otherwise."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
-        yield
 
 
 @pytest.fixture
@@ -106,14 +96,3 @@ def train(tmp_path, monkeypatch) -> Callable[..., list[str]]:
         return [sys.executable, str(file)]
 
     return command
-
-
-@pytest.fixture(scope="session")
-def torch_python() -> str:
-    """A Python with torch (and nvtx): an environment of its own, made by `make torch-env`."""
-    for candidate in (os.environ.get("STEPSCOPE_TORCH_PYTHON"), str(ROOT / ".venv-torch" / "bin" / "python")):
-        if candidate and shutil.which(candidate):
-            done = subprocess.run([candidate, "-c", "import torch, nvtx"], capture_output=True, check=False)
-            if done.returncode == 0:
-                return candidate
-    pytest.skip("no torch: `make torch-env` makes .venv-torch")

@@ -148,6 +148,22 @@ class Methods:
     ) -> Result:
         """Which processes form which TP, PP, DP, EP or CP group, and how is that known?"""
 
+    def mfu(
+        self,
+        *,
+        by: Literal["rank", "step", "stage", "term"] = "rank",
+        attention: Literal["full", "causal"] = "full",
+        model: str | None = None,
+        tokens: int | None = None,
+        sequence: int | None = None,
+        inference: bool = False,
+        gpu: str | None = None,
+        peak: float | None = None,
+        precision: Literal["fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"] | None = None,
+        **options: Unpack[Window],
+    ) -> Result:
+        """How much of the GPU's peak does the model use: model and hardware FLOPs utilization, term by term?"""
+
     def nvtx(
         self,
         *,

@@ -162,7 +162,7 @@ def _read(file: Path) -> Model:
 def _written_out(text: str) -> dict[str, object]:
     """`layers=6,width=1024,gated=false` as data."""
     pairs = [part.partition("=")[::2] for part in text.split(",") if part.strip()]
-    return {"name": "(as given)", **{key.strip(): _value(value.strip()) for key, value in pairs}}
+    return {"name": "the model as given", **{key.strip(): _value(value.strip()) for key, value in pairs}}
 
 
 def _value(text: str) -> object:

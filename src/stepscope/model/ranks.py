@@ -100,6 +100,12 @@ def world_of(ranks: pl.DataFrame) -> int | None:
     return int(max(stated.max(), ranks.height)) if len(stated) else None  # type: ignore[type-var,arg-type]
 
 
+def gpu_name(ranks: pl.DataFrame, rank: int) -> str | None:
+    """The name of a rank's GPU, where the trace has it."""
+    known = ranks.filter(pl.col("rank") == rank)["gpu"].drop_nulls()
+    return str(known[0]) if len(known) else None
+
+
 def world_summary(ranks: pl.DataFrame) -> dict[str, int | str]:
     """`world`, and `ranks_missing` where not all of them are there; nothing where no source says."""
     world = world_of(ranks)

@@ -28,7 +28,7 @@ from stepscope.model.columns import (
 )
 
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
-MODEL_VERSION = 5
+MODEL_VERSION = 6
 
 #: No message or copy is larger (16 TiB), and sums of sizes up to it do not overflow.
 _MOST_BYTES = 1 << 44
@@ -211,6 +211,8 @@ HOST = Table(
         _detail("python_id", pl.Int64, "id of a Python frame"),
         _detail("python_parent", pl.Int64, "id of the Python frame that called it"),
         _detail_id("shapes", "input shapes as recorded"),
+        _detail_id("types", "input types as recorded"),
+        _detail_id("inputs", "values of inputs that are not tensors, as recorded"),
         _detail("callchain", pl.Int64, "call chain of the source's stack table"),
     ),
 )

@@ -9,13 +9,14 @@ from pathlib import PurePath
 from typing import Any
 
 #: Suffixes that the header drops, because the values say them.
-SUFFIXES = ("_ns", "_us", "_bytes", "_pct", "_gbps", "_ppm")
+SUFFIXES = ("_ns", "_us", "_bytes", "_pct", "_gbps", "_ppm", "_tflops", "_flops")
 
 #: Columns that hold points in time, not durations.
 INSTANTS = ("start_ns", "end_ns")
 
 _TIME = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
+_OPERATIONS = tuple((10.0**n, f"{prefix}FLOP") for n, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M")))
 MISSING = "-"
 
 
@@ -80,6 +81,14 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def operations(count: float) -> str:
+    """Floating-point operations: `1.979 TFLOP`."""
+    for factor, unit in _OPERATIONS:
+        if abs(count) >= factor * 0.99995:
+            return f"{_four(count / factor)} {unit}"
+    return f"{count:.0f} FLOP"
+
+
 def file_names(paths: Sequence[str | None]) -> list[str | None]:
     """The files without their directories, where that still tells them apart."""
     short = [None if p is None else PurePath(p).name for p in paths]
@@ -96,6 +105,8 @@ _FORMATTERS: dict[str, Callable[[float], str]] = {
     "_bytes": size,
     "_pct": lambda share: f"{share:.1f}%",
     "_gbps": lambda rate: f"{_four(rate)} GB/s",
+    "_tflops": lambda rate: f"{_four(rate)} TFLOP/s",
+    "_flops": lambda count: operations(count),
     "_ppm": lambda drift: f"{drift:.3g} ppm",
 }
 

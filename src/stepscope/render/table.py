@@ -20,7 +20,7 @@ from stepscope.render.roofline import roofline_plot
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100
 
-_NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s)\b|%)")
+_NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s|[MGTPE]FLOP(?:/s)?)\b|%)")
 
 #: A summary entry that asks for a picture, and is no figure itself.
 PLOT = "plot"

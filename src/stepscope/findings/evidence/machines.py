@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import polars as pl
-
 from stepscope.findings.case import Case
+from stepscope.model import ranks as of_ranks
 from stepscope.model.gpus import is_amd
 
 
 def gpu_name(case: Case, rank: int) -> str | None:
     """The name of a rank's GPU, where the trace has it."""
-    known = case.profile.ranks.filter(pl.col("rank") == rank)["gpu"].drop_nulls()
-    return str(known[0]) if len(known) else None
+    return of_ranks.gpu_name(case.profile.ranks, rank)
 
 
 def on_amd(case: Case, ranks: Iterable[int]) -> bool:

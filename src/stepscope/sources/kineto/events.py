@@ -37,6 +37,7 @@ class Args(Struct, gc=False):
     # Host ops and Python functions.
     sequence: int | None = _named("Sequence number")
     fwd_tid: int | None = _named("Fwd thread id")
+    inputs: Raw = field(name="Concrete Inputs", default=NO_RAW)
     types: Raw = field(name="Input type", default=NO_RAW)
     shapes: Raw = field(name="Input Dims", default=NO_RAW)
     python_parent: int | None = _named("Python parent id")

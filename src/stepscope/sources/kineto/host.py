@@ -55,7 +55,7 @@ def finish_ranges(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def host(rows: Rows, kind: Kind, names: Names) -> pl.DataFrame:
-    rows.take("rank", "external", "sequence", "fwd_tid", "shapes", "python_id", "python_parent")
+    rows.take("rank", "external", "sequence", "fwd_tid", "shapes", "types", "inputs", "python_id", "python_parent")
     texts = rows.names()
     kinds = {name: host_kind(kind, name) for name in set(texts)}
     return pl.DataFrame(
@@ -70,5 +70,7 @@ def host(rows: Rows, kind: Kind, names: Names) -> pl.DataFrame:
             "python_id": rows.arg("python_id"),
             "python_parent": rows.arg("python_parent"),
             "shapes": names.optional(rows.raw("shapes")),
+            "types": names.optional(rows.raw("types")),
+            "inputs": names.optional(rows.raw("inputs")),
         }
     )

@@ -1,0 +1,192 @@
+"""Model and hardware FLOPs utilization of windows: what is needed for it, and what cannot be (semantics §16)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from stepscope.derive.flops.declared import TRAINING, Part, of_token
+from stepscope.derive.flops.window import Bound, Convention, WindowWork, of_window
+from stepscope.derive.flops.work import Work, from_shapes
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.windows.window import Window, Windows
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.declared import Model
+from stepscope.model.gpus import Precision, gpu_of
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import gpu_name
+from stepscope.model.statement import several
+from stepscope.model.units import about, operations
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A declared model and what a step does with it; `ranks` share the tokens of a step."""
+
+    model: Model
+    tokens: int
+    sequence: int
+    ranks: int
+    passes: int = TRAINING
+
+    @property
+    def parts(self) -> list[Part]:
+        return of_token(self.model, self.sequence)
+
+    def flops(self, convention: Convention) -> int:
+        """Of one rank's step."""
+        each = sum(p.of(convention == "full") for p in self.parts)
+        return round(self.passes * self.tokens * each / self.ranks)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the user wants it counted."""
+
+    convention: Convention = "full"
+    declared: Declared | None = None
+    gpu: str | None = None
+    peak: float | None = None
+    precision: Precision | None = None
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """One window of one rank."""
+
+    data: RankData
+    span: Window
+    work: WindowWork
+    #: Whether any op of the rank has shapes; and its ops that are work, of which it is not known how much (`why`).
+    shaped: bool
+    unclear: pl.DataFrame
+    bound: Bound
+    asked: Asked
+
+    @property
+    def model_flops(self) -> int:
+        declared = self.asked.declared
+        return declared.flops(self.asked.convention) if declared else self.work.total("model")
+
+    @property
+    def hardware_flops(self) -> int | None:
+        """What was run; None where only a declared model is known."""
+        return self.work.total("hardware") if self.shaped else None
+
+    @property
+    def ideal_ns(self) -> float:
+        """The time that the model's FLOPs take at the peak."""
+        if self.asked.declared is None:
+            return self.work.ideal_ns("model")
+        _, rate = self._declared_peak
+        return self.model_flops / (1e3 * rate)
+
+    @property
+    def mfu_pct(self) -> float | None:
+        return 100.0 * self.ideal_ns / self.span.gpu_ns if self.span.gpu_ns else None
+
+    @property
+    def hfu_pct(self) -> float | None:
+        return self.work.share("hardware") if self.shaped else None
+
+    @property
+    def peak_tflops(self) -> float | None:
+        """The peak that the model's FLOPs are measured against: where precisions are mixed, their mean by time."""
+        return self.model_flops / (1e3 * self.ideal_ns) if self.ideal_ns else None
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """The peaks that matter, by name, the one of most FLOPs first: those of a hundredth of them at least."""
+        if self.asked.declared is not None:
+            name, rate = self._declared_peak
+            return {name: rate}
+        most = self.work.ops.drop_nulls("rate").group_by("peak", "rate").agg(pl.col("hardware").sum())
+        most = most.filter(pl.col("hardware") >= 0.01 * pl.col("hardware").sum()).sort("hardware", descending=True)
+        return {row["peak"]: row["rate"] for row in most.iter_rows(named=True)}
+
+    @property
+    def lacking(self) -> float:
+        """Of the time of compute kernels, in percent, what would count and has no count."""
+        return (self.work.part_of_compute(counted=False) or 0.0) if self.asked.declared is None else 0.0
+
+    @property
+    def _declared_peak(self) -> tuple[str, float]:
+        found = self.bound.of(self.asked.precision, True)
+        assert found is not None  # `utilizations` refuses a GPU without rates
+        return found
+
+
+def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utilization]:
+    """Every window that has GPU work. Refused where nothing tells FLOPs or peak, and where the result cannot be."""
+    found: list[Utilization] = []
+    for data in ranks_of(profile):
+        bound = _bound(profile, data, asked)
+        work = data.once(_work)
+        unclear = work.ops.filter(pl.col("asked").is_null()).select("name", "why")
+        for span in chosen.of(data.rank):
+            if span.gpu_ns:
+                inside = of_window(profile, data, span, work, bound, asked.convention)
+                found.append(Utilization(data, span, inside, work.shaped > 0, unclear, bound, asked))
+    if asked.declared is None:
+        _need_shapes(found)
+    for each in found:
+        _refuse_impossible(each)
+    return found
+
+
+def _work(data: RankData) -> Work:
+    return from_shapes(data.profile, data)
+
+
+def _bound(profile: Profile, data: RankData, asked: Asked) -> Bound:
+    name = asked.gpu or gpu_name(profile.ranks, data.rank)
+    gpu = gpu_of(name)
+    if asked.gpu and gpu is None:
+        raise BadInput(f"--gpu {asked.gpu}: not known", "give its peak: --peak TFLOPS")
+    if gpu is None and asked.peak is None:
+        what = f"nothing is known of the peak of {name}" if name else "the trace does not name the GPU"
+        raise CannotAnswer(what, "give --gpu NAME (as `H100`), or its dense peak: --peak TFLOPS")
+    half: Precision = "bf16" if gpu is None or gpu.bf16 else "fp16"
+    return Bound(gpu, asked.peak, asked.precision or half, asked.precision is not None)
+
+
+def _need_shapes(found: Sequence[Utilization]) -> None:
+    if any(each.work.ops.height for each in found):
+        return
+    shaped = any(each.shaped for each in found)
+    what = "no op of the window has FLOPs that can be counted" if shaped else "no shapes of torch ops were recorded"
+    raise CannotAnswer(
+        f"{what}, so nothing says how many FLOPs it has",
+        "record shapes (torch.profiler: record_shapes=True; nsys profile --pytorch=autograd-shapes-nvtx), or declare "
+        "the model: --model NAME --tokens N --sequence S",
+    )
+
+
+def _refuse_impossible(each: Utilization) -> None:
+    """Nothing runs faster than the peak: name the term that must be wrong."""
+    worst = max((each.mfu_pct or 0.0, "MFU"), (each.hfu_pct or 0.0, "HFU"))
+    if worst[0] <= 100.0:
+        return
+    said = f"{worst[1]} would be {worst[0]:.0f} % on rank {each.span.rank} ({each.span.label})"
+    declared = each.asked.declared
+    if declared is not None and worst[1] == "MFU":
+        raise CannotAnswer(
+            f"{said}: {declared.tokens:,} tokens of {declared.model.name} on {several(declared.ranks, 'rank')} are "
+            f"{operations(each.model_flops)} each, at least {about(each.ideal_ns)} at the peak, and the window has "
+            f"{about(each.span.gpu_ns)}",
+            "--tokens (those of one step, all ranks together), --model, --sequence or --peak must be wrong",
+        )
+    fast = pl.col("hardware").sum() / pl.col("gpu_ns").sum() / 1e3
+    term = (
+        each.work.ops.group_by("phase", "name", "shapes", "peak", "rate")
+        .agg(pl.len(), fast.alias("tflops"))
+        .sort(pl.col("tflops") / pl.col("rate"), descending=True)
+        .row(0, named=True)
+    )
+    raise CannotAnswer(
+        f"{said}: {term['name']} {term['shapes'] or ''} ({term['phase']}, {term['len']} times) would run at "
+        f"{term['tflops']:,.0f} TFLOP/s, and the peak ({term['peak']}) is {term['rate']:,.0f}",
+        "that term's count or time, or the peak (--gpu, --peak, --precision), must be wrong",
+    )

@@ -1,0 +1,175 @@
+"""What a reader must know beside the shares: the formula, the peak, the convention, and what is not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from stepscope.derive.flops.utilization import Utilization
+from stepscope.derive.flops.work import AGAIN
+from stepscope.model.kernel_names import short_names
+from stepscope.model.note import Note
+from stepscope.model.ranks import some_ranks
+from stepscope.model.statement import several
+from stepscope.model.units import about, operations
+
+#: How many kernels a note names.
+_NAMED = 3
+
+
+def notes_of(found: Sequence[Utilization]) -> list[Note]:
+    if not found:
+        return []
+    makers = (_formula, _peak, _convention, _beside, _recomputed, _uncounted, _unclear, _types, _without_rate, _fast)
+    return [note for maker in makers if (note := maker(found)) is not None]
+
+
+def _formula(found: Sequence[Utilization]) -> Note:
+    """Of the first window: the others are computed alike, and `--by term` has every term."""
+    one = found[0]
+    where = f"rank {one.span.rank}, {one.span.label}"
+    peak = f"{one.peak_tflops or 0:,.4g} TFLOP/s"
+    text = (
+        f"MFU = model FLOPs / (peak x time) = {operations(one.model_flops)} / ({peak} x {about(one.span.gpu_ns, 4)}) = "
+        f"{one.mfu_pct or 0:.1f} % ({where})"
+    )
+    declared = one.asked.declared
+    if declared is not None:
+        parts = " + ".join(p.shown(one.asked.convention == "full") for p in declared.parts)
+        text += (
+            f"; model FLOPs = {declared.passes} x {declared.tokens:,} tokens / {several(declared.ranks, 'rank')} x "
+            f"({parts}) of {declared.model.name}; `--by term` has each part"
+        )
+    else:
+        text += "; model FLOPs are the sum of the terms that `--by term` shows"
+    return Note("mfu-formula", text)
+
+
+def _peak(found: Sequence[Utilization]) -> Note:
+    texts = []
+    for each in {e.bound.gpu.name if e.bound.gpu else "": e for e in found}.values():
+        rates = " and ".join(f"{rate:g} TFLOP/s ({name})" for name, rate in each.peaks.items()) or "unknown"
+        gpu = each.bound.gpu
+        if each.bound.given is not None or gpu is None:
+            texts.append(f"{rates}")
+        else:
+            texts.append(f"{rates} of {gpu.name}, dense; {gpu.cited}{f', {gpu.url}' if gpu.url else ''}")
+    return Note("mfu-peak", f"peak: {'; '.join(texts)}")
+
+
+def _convention(found: Sequence[Utilization]) -> Note:
+    time = sum(e.span.gpu_ns for e in found)
+    full = found[0].asked.convention == "full"
+    said = "in full (PaLM, torchtitan)" if full else "as far as a causal mask shows it (Megatron-LM)"
+    ideal = sum(e.ideal_ns for e in found)
+    other = sum(e.ideal_ns + _other_convention(e) for e in found)
+    text = f"attention is counted {said}"
+    if abs(other - ideal) > 1e-9 * ideal:
+        option = "causal" if full else "full"
+        text += f": with --attention {option} MFU is {100 * other / time:.1f} %, not {100 * ideal / time:.1f} %"
+    elif all(e.asked.declared is None for e in found):
+        text += ", which makes no difference: no op has a causal mask, or none was recorded"
+    return Note("mfu-convention", text)
+
+
+def _other_convention(each: Utilization) -> float:
+    """How much longer the model's FLOPs take at the peak under the other convention; below 0 if shorter."""
+    sign = -1 if each.asked.convention == "full" else 1
+    declared = each.asked.declared
+    if declared is not None:
+        return sign * abs(declared.flops("full") - declared.flops("causal")) / (1e3 * (each.peak_tflops or 1.0))
+    ops = each.work.ops.filter(pl.col("phase") != AGAIN)
+    inside = ops["gpu_ns"] / ops["whole"]
+    return sign * float(((ops["asked"] - ops["causal"]) * inside / (1e3 * ops["rate"])).sum())
+
+
+def _beside(found: Sequence[Utilization]) -> Note | None:
+    """A declared model beside what its trace shows."""
+    if found[0].asked.declared is None or not all(e.shaped for e in found):
+        return None
+    told, counted = sum(e.model_flops for e in found), sum(e.work.total("model") for e in found)
+    far = abs(told - counted) > 0.05 * counted
+    return Note(
+        "mfu-declared-and-counted",
+        f"the declared model asks for {operations(told)}; shapes of the trace's ops say {operations(counted)}"
+        f"{': not the same model, or not the same tokens' if far else ''}",
+        severity="warning" if far else "info",
+    )
+
+
+def _recomputed(found: Sequence[Utilization]) -> Note | None:
+    again = sum(float(e.work.ops.filter(pl.col("phase") == AGAIN)["hardware"].sum()) for e in found)
+    total = sum(e.work.total("hardware") for e in found)
+    if not again:
+        return None
+    return Note(
+        "mfu-recomputed",
+        f"{operations(again)} ({100 * again / total:.0f} % of what was run) are forward ops that run again in the "
+        "backward pass (activation checkpointing): in HFU, not in MFU",
+    )
+
+
+def _uncounted(found: Sequence[Utilization]) -> Note | None:
+    """Compute that would count, and whose FLOPs nobody knows."""
+    lost = [e for e in found if e.shaped and (e.work.part_of_compute(counted=False) or 0.0) > 0]
+    if not lost:
+        return None
+    kernels = pl.concat([e.work.kernels for e in lost])
+    missing = kernels.filter(~pl.col("counted") & pl.col("work"))
+    time, whole = int(missing["ns"].sum()), sum(int(e.work.kernels["ns"].sum()) for e in found)
+    by_name = missing.with_columns(short=short_names(missing["kernel"])).group_by("short").agg(pl.col("ns").sum())
+    first = by_name.sort(["ns", "short"], descending=[True, False]).head(_NAMED)
+    named = ", ".join(f"{name} ({about(ns)})" for name, ns in first.iter_rows())
+    more = " …" if by_name.height > _NAMED else ""
+    return Note(
+        "mfu-uncounted",
+        f"{about(time)} of compute kernels ({100 * time / whole:.1f} %) are products, attention, convolutions or "
+        f"unknown, and have no count of FLOPs: {named}{more}; the shares lack theirs",
+        severity="warning",
+    )
+
+
+def _unclear(found: Sequence[Utilization]) -> Note | None:
+    """Ops that are work and could not be counted, with the reason."""
+    unclear = pl.concat([e.unclear for e in {e.data.rank: e for e in found}.values()])
+    if not unclear.height or not any(e.shaped for e in found):
+        return None
+    reasons = unclear.group_by("name", "why").len().sort("len", descending=True).head(_NAMED)
+    named = ", ".join(f"{name} ({n} times: {why})" for name, why, n in reasons.iter_rows())
+    return Note("mfu-op-unclear", f"ops whose FLOPs the record does not tell: {named}", severity="warning")
+
+
+def _types(found: Sequence[Utilization]) -> Note | None:
+    untold = [e for e in found if e.work.ops["precision"].null_count() and not e.bound.always and e.bound.given is None]
+    if not untold:
+        return None
+    ranks = some_ranks([e.span.rank for e in untold])
+    taken = untold[0].bound.assumed
+    text = f"types were not recorded on {ranks}: products are taken for {taken} (--precision says another)"
+    return Note("mfu-types-unknown", text, severity="warning", origin="recording")
+
+
+def _without_rate(found: Sequence[Utilization]) -> Note | None:
+    lost = pl.concat([e.work.ops.filter(pl.col("rate").is_null()).select("precision", "hardware") for e in found])
+    if not lost.height:
+        return None
+    named = ", ".join(sorted(set(lost["precision"].drop_nulls().to_list())))
+    text = f"no peak is known for {named}: {operations(float(lost['hardware'].sum()))} are left out of the shares"
+    return Note("mfu-no-peak", text, severity="warning")
+
+
+def _fast(found: Sequence[Utilization]) -> Note | None:
+    """Terms that beat the peak though the sum does not: their count, or the time of their kernels, is not right."""
+    fast = pl.col("hardware") / (1e3 * pl.col("rate")) > pl.col("gpu_ns")
+    ops = (
+        pl.concat([e.work.ops.select("name", "hardware", "gpu_ns", "rate") for e in found])
+        .group_by("name")
+        .agg(pl.col("hardware").sum(), pl.col("gpu_ns").sum(), pl.col("rate").max())
+    )
+    beyond = ops.filter(fast).sort("hardware", descending=True)
+    if not beyond.height:
+        return None
+    named = ", ".join(beyond["name"].head(_NAMED).to_list())
+    text = f"{named} would run above the peak: the count or the time of its kernels is wrong"
+    return Note("mfu-above-peak", text, severity="warning")

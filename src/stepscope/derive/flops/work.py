@@ -1,0 +1,162 @@
+"""The work of one rank: FLOPs of each op that is work, the pass it belongs to, and the kernels that it launched.
+
+This is what every source of FLOPs ends in, so that `mfu` need not know where they came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.flops.count import Arguments, Unclear
+from stepscope.derive.flops.ops import count, is_work
+from stepscope.derive.flops.precision import precision_of
+from stepscope.derive.flops.torch_ops import climb, torch_ops
+from stepscope.derive.rank.data import RankData
+from stepscope.intervals.arrays import I64, NONE, Mask, take
+from stepscope.model.nesting import nest
+from stepscope.model.profile import Profile
+
+FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
+
+#: Of `Work.ops`.
+SCHEMA: dict[str, type[pl.DataType]] = {
+    "name": pl.String,
+    "shapes": pl.String,
+    "kind": pl.String,
+    "phase": pl.String,
+    "precision": pl.String,
+    "asked": pl.Int64,
+    "causal": pl.Int64,
+    "again": pl.Int64,
+    "again_causal": pl.Int64,
+    "why": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """`ops`: the ops that are work, with their FLOPs, null where the record does not tell (`why`). `of_kernel`: for
+    each GPU op of the rank the row of `ops` that launched it, NONE where none did."""
+
+    ops: pl.DataFrame
+    of_kernel: I64
+    #: Ops that are work, and of them those whose shapes were recorded.
+    known: int
+    shaped: int
+
+
+def from_shapes(profile: Profile, data: RankData) -> Work:
+    """Work as torch ops and their shapes tell it."""
+    torch = torch_ops(profile, data)
+    frame = torch.frame
+    counted: Mask = frame["name"].is_in(_work_names(frame)).to_numpy()
+    chosen = np.flatnonzero(_innermost(torch.nesting.parent, counted))
+    ops = frame[chosen].with_columns(
+        pl.Series("backward", torch.backward[chosen]), pl.Series("ran_again", torch.again[chosen])
+    )
+    ops = _with_phase(
+        ops.join(counts(frame), on=["name", *_ARGUMENTS], how="left", nulls_equal=True, maintain_order="left")
+    )
+    of_kernel = _launched_by(data, ops)
+    shaped = int(ops["shapes"].is_not_null().sum())
+    return Work(ops.select(*SCHEMA), of_kernel, ops.height, shaped)
+
+
+_ARGUMENTS = ("shapes", "types", "values")
+
+
+def counts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Every distinct op that is work, with its FLOPs: judged once each, however often it ran."""
+    chosen = frame.filter(pl.col("name").is_in(_work_names(frame)))
+    distinct = chosen.select("name", *_ARGUMENTS).unique(maintain_order=True)
+    judged = [_judged(*row) for row in distinct.iter_rows()]
+    schema = {c: t for c, t in SCHEMA.items() if c not in ("name", "shapes", "phase")} | {"pass": pl.String}
+    return distinct.hstack(pl.DataFrame(judged, schema=schema, orient="row"))
+
+
+def _judged(name: str, shapes: str | None, types: str | None, values: str | None) -> tuple[object, ...]:
+    arguments = Arguments.parsed(shapes, types, values)
+    precision = precision_of(arguments.types)
+    try:
+        found = count(name, arguments)
+    except Unclear as unclear:
+        return None, precision, None, None, None, None, str(unclear) if shapes else "shapes were not recorded", None
+    assert found is not None  # only work is asked for
+    if precision == "complex":
+        return None, precision, None, None, None, None, "complex numbers are not counted", None
+    return found.kind, precision, found.asked, found.causal, found.again, found.again_causal, None, found.pass_
+
+
+def _work_names(frame: pl.DataFrame) -> list[str]:
+    """The names of ops that are work: judged once each."""
+    return [name for name in frame["name"].unique().to_list() if is_work(name)]
+
+
+def _innermost(parent: I64, counted: Mask) -> Mask:
+    """Counted ops that hold no other one: `aten::linear` is told by the `aten::addmm` in it, whose types are those that
+    were computed with."""
+    rows = np.flatnonzero(counted)
+    above = climb(parent, counted)
+    around = take(above, parent[rows], NONE)
+    found = counted.copy()
+    found[around[around != NONE]] = False
+    return found
+
+
+def _with_phase(ops: pl.DataFrame) -> pl.DataFrame:
+    """Forward, backward or recomputed.
+
+    In a backward node, an op that recorded gradients ran again. So did one that only forward passes have. With
+    `create_graph` a backward pass records gradients too: a product is only taken for one that ran again where the
+    forward pass has its like.
+    """
+    once = ops.filter(~pl.col("backward")).select("name", "shapes").unique().with_columns(before=pl.lit(True))
+    ops = ops.join(once, on=["name", "shapes"], how="left", nulls_equal=True, maintain_order="left")
+    forward_only, backward_only = pl.col("pass") == "forward", pl.col("pass") == "backward"
+    again = pl.col("ran_again") & pl.col("before").fill_null(False) & ~backward_only.fill_null(False)
+    return ops.with_columns(
+        phase=pl.when(pl.col("backward") & (again | forward_only.fill_null(False)))
+        .then(pl.lit(AGAIN))
+        .when(pl.col("backward") | backward_only.fill_null(False))
+        .then(pl.lit(BACKWARD))
+        .otherwise(pl.lit(FORWARD))
+    )
+
+
+def _launched_by(data: RankData, ops: pl.DataFrame) -> I64:
+    """The op in which each GPU op was launched: the one that encloses the call, on its thread."""
+    found = np.full(len(data.start), NONE, dtype=np.int64)
+    linked = np.flatnonzero(data.launch != NONE)
+    if ops.height and len(linked):
+        tid, start, end = (ops[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
+        threads = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[linked]]
+        found[linked] = nest(tid, start, end).enclosing(threads, data.launched_at[linked])
+    return found
+
+
+def from_kernels(flops: I64, precision: pl.Series, names: pl.Series) -> Work:
+    """Work that a profiler counted kernel by kernel (Nsight Compute): `flops` of each GPU op, below 0 where unknown.
+
+    Nothing says which of it the model asked for, so all of it is hardware's; `precision` is that of each GPU op."""
+    rows = np.flatnonzero(flops >= 0)
+    each = flops[rows]
+    ops = pl.DataFrame(
+        {
+            "name": names.gather(rows),
+            "kind": ["kernel"] * len(rows),
+            "phase": [FORWARD] * len(rows),
+            "precision": precision.gather(rows),
+            "asked": each,
+            "causal": each,
+            "again": np.zeros(len(rows), np.int64),
+            "again_causal": np.zeros(len(rows), np.int64),
+        },
+        schema_overrides=SCHEMA,
+    )
+    ops = ops.with_columns(pl.lit(None, pl.String).alias(c) for c in SCHEMA if c not in ops.columns).select(*SCHEMA)
+    of_kernel = np.full(len(flops), NONE, dtype=np.int64)
+    of_kernel[rows] = np.arange(len(rows))
+    return Work(ops, of_kernel, len(rows), len(rows))
