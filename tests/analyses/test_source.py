@@ -197,7 +197,7 @@ def test_collapsed_stacks_hold_all_gpu_time(tmp_path):
 
 def test_no_stacks_no_answer_but_ops_can_be_told():
     tables = {"calls": [call(40, 41, 1)], "ops": [op(100, 110, "k", call=1)]}
-    with pytest.raises(CannotAnswer, match=r"with_stack=True.*--python-backtrace"):
+    with pytest.raises(CannotAnswer, match=r"capture run --with stacks.*--python-backtrace.*with_stack=True"):
         source(make(**tables), W)
     torch = make(host=[aten(30, 60, "aten::linear")], **tables)
     with pytest.raises(CannotAnswer, match="--by op"):

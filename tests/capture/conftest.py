@@ -17,6 +17,14 @@ import os, re, sys
 argv = sys.argv[1:]
 if argv[0] == "--version":
     print("NVIDIA Nsight Systems version {version}"); sys.exit(0)
+if argv[0] == "status":
+    print("Linux Kernel Paranoid Level = {paranoid}")
+    print("CPU Profiling Environment (process-tree): " + ("OK" if {paranoid} < 3 else "Fail"))
+    sys.exit(0)
+if argv[:2] == ["profile", "--help"]:
+    print("--cudabacktrace= --cuda-memory-usage= --python-sampling= {options}"); sys.exit(0)
+if argv[0] == "profile" and argv[1].endswith("=help"):
+    print("Possible values are:\\n\\t{metrics}"); sys.exit(0)
 if argv[0] == "export":
     if "--help" not in argv:
         out = next(a.split("=", 1)[1] for a in argv if a.startswith("--output="))
@@ -77,8 +85,12 @@ def script(tools) -> Callable[[str, str], Path]:
 def nsys(script) -> Callable[..., Path]:
     """Puts a stand-in for nsys on the PATH."""
 
-    def write(version: str = "2025.3.2", after: str = "") -> Path:
-        return script("nsys", NSYS.format(python=sys.executable, version=version, after=after))
+    def write(
+        version: str = "2025.3.2", after: str = "", paranoid: int = 2, metrics: str = "0: NVIDIA H200 PCI[0000:00]",
+        options: str = "--gpu-metrics-devices= --python-backtrace= --nic-metrics=",
+    ) -> Path:  # fmt: skip
+        said = {"paranoid": paranoid, "metrics": metrics, "options": options}
+        return script("nsys", NSYS.format(python=sys.executable, version=version, after=after, **said))
 
     return write
 

@@ -32,6 +32,7 @@ from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -136,7 +137,7 @@ def _by_name(profile: Profile, found: dict[int, Compiled]) -> bool:
     if not any(marks.annotated for marks in found.values()):
         raise CannotAnswer(
             "the profile has no torch ops, so nothing says what was compiled",
-            "capture with torch.profiler, or `nsys profile --pytorch=autograd-nvtx`; or give --log",
+            f"{capture_with('pytorch')}; or give --log",
         )
     return False
 

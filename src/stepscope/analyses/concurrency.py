@@ -32,6 +32,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.capturing import capture_with
 from stepscope.model.kernel_names import short_names, shorten
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -278,8 +279,8 @@ def _event_notes(profile: Profile, missing: int) -> list[Note]:
         return [
             Note(
                 "no-event-records",
-                "the trace has no event records: a wait for another stream shows as `unknown` "
-                "(a recent nsys records them with --trace=cuda)",
+                "the trace has no event records: a wait for another stream shows as `unknown`; with a recent nsys, "
+                f"{capture_with()}",
                 severity="warning",
                 origin="recording",
             )

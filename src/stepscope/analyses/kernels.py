@@ -22,6 +22,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.capturing import capture_by
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
@@ -179,5 +180,5 @@ def _check(profile: Profile, **patterns: str | None) -> None:
         if not profile.has("ranges"):
             raise CannotAnswer(
                 f"the profile has no NVTX ranges, so --{option} has nothing to match",
-                "capture with `nsys profile --trace=cuda,nvtx` and annotate the program",
+                capture_by("--ranges modules"),
             )

@@ -29,6 +29,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.capturing import capture_by
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -77,7 +78,7 @@ def nvtx(
     if not profile.has("ranges") or profile.ranges.height == 0:
         raise CannotAnswer(
             "the profile has no NVTX ranges or annotations",
-            "capture with `nsys profile --trace=cuda,nvtx` and annotate the program (torch.cuda.nvtx.range)",
+            capture_by("--ranges modules"),
         )
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []

@@ -5,9 +5,9 @@ Rows are credited to the innermost frame of the user's code around the launch: n
 Python line that ran the forward op, by autograd's sequence numbers (torch.profiler only; nsys has none), and marked
 `backward`. Kineto records the line where a function begins, nsys the line that made the call.
 
-Needs stacks: `torch.profiler.profile(with_stack=True)`, or `nsys profile --cudabacktrace=kernel
---python-backtrace=cuda`. Ops without one are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame
-graph tools, weighted by GPU nanoseconds.
+Needs stacks: `capture run --with stacks`; by hand `torch.profiler.profile(with_stack=True)`, or `nsys profile
+--cudabacktrace=kernel --python-backtrace=cuda`. Ops without one are rows too, `(no frame)`. `--stacks FILE` writes
+collapsed stacks for flame graph tools, weighted by GPU nanoseconds.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.capturing import capture_with
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -125,9 +126,7 @@ def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsy
         return "kineto"
     raise CannotAnswer(
         "the profile has no call stacks, so nothing says which code launched a kernel",
-        "capture with torch.profiler.profile(with_stack=True), or "
-        "`nsys profile --cudabacktrace=kernel --python-backtrace=cuda`"
-        + ("; `--by op` can be answered" if kinds & {"cpu_op", "compile"} else ""),
+        capture_with("stacks") + ("; `--by op` can be answered" if kinds & {"cpu_op", "compile"} else ""),
     )
 
 

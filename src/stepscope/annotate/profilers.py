@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 #: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
@@ -96,14 +96,25 @@ def about() -> dict[str, Any]:
     return found
 
 
-def torch_profiler(warm: bool) -> Any:
+def emit_operators(what: str) -> Any:
+    """torch's operators as NVTX ranges, from now on; None where they are not asked for, or there is no CUDA."""
+    if not what or _cuda() is None:
+        return None
+    import torch
+
+    opened = torch.autograd.profiler.emit_nvtx(record_shapes=what == "shapes")
+    opened.__enter__()
+    return opened
+
+
+def torch_profiler(warm: bool, options: Mapping[str, bool]) -> Any:
     import torch
 
     activities = [torch.profiler.ProfilerActivity.CPU]
     if _cuda() is not None:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     schedule = torch.profiler.schedule(wait=0, warmup=int(warm), active=1 << 30, repeat=1)
-    return torch.profiler.profile(activities=activities, schedule=schedule if warm else None)
+    return torch.profiler.profile(activities=activities, schedule=schedule if warm else None, **options)
 
 
 def nsys_start(trigger: str) -> Any:

@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ from stepscope.annotate.profilers import (
     Emitter,
     TorchEmitter,
     about,
+    emit_operators,
     meet,
     nsys_start,
     nsys_stop,
@@ -46,6 +47,8 @@ class Settings:
     out: Path
     trigger: str = "cuda"  # for nsys: cuda or nvtx
     ranks: frozenset[int] | None = None  # those that torch.profiler traces; None for all
+    torch: Mapping[str, bool] = field(default_factory=dict)  # keywords of torch.profiler.profile
+    emit: str = ""  # torch's operators as NVTX ranges: "ops", or "shapes" of their inputs too
     ranges: str = "phases"  # phases, modules=DEPTH, or none: no ranges at all
 
     @classmethod
@@ -62,6 +65,8 @@ class Settings:
             Path(env.get(PREFIX + "OUT", ".")),
             env.get(PREFIX + "TRIGGER", "cuda"),
             frozenset(int(r) for r in ranks.split(",")) if ranks else None,
+            json.loads(env.get(PREFIX + "TORCH", "{}")),
+            env.get(PREFIX + "EMIT", ""),
             env.get(PREFIX + "RANGES", "phases"),
         )
 
@@ -81,6 +86,7 @@ class Recorder:
         self.on = self.over = False
         self._profiler: Any = None
         self._trigger: Any = None
+        self._operators: Any = None
         self._emit: Emitter | None = None
         self._labelled = False
         self._began = 0
@@ -115,7 +121,7 @@ class Recorder:
                 self._start(label)
             elif own and self._seen >= self._set.warmup - 1 and self._profiler is None:
                 self.end_span(profiled=False)
-                self._profiler = torch_profiler(warm=True)  # one step, recorded and thrown away
+                self._profiler = torch_profiler(True, self._set.torch)  # one step, recorded and thrown away
                 self._profiler.start()
         if self._seen == _SETTLED and not self._each and not self.on and self._profiler is None:
             self._begin_span()
@@ -173,10 +179,11 @@ class Recorder:
         if self._set.backend == "nsys":
             self._emit = nvtx_emitter()
             self._trigger = nsys_start(self._set.trigger)
+            self._operators = emit_operators(self._set.emit)
             meet("started")  # ranges of a rank that runs ahead would lie before the capture of the others
         elif self._set.backend == "torch" and self._traced:
             if self._profiler is None:
-                self._profiler = torch_profiler(warm=False)
+                self._profiler = torch_profiler(False, self._set.torch)
                 self._profiler.start()
             else:
                 self._profiler.step()
@@ -197,6 +204,8 @@ class Recorder:
             self._emit.pop()
         meet("stop")
         if self._set.backend == "nsys":
+            if self._operators is not None:
+                self._operators.__exit__(None, None, None)
             nsys_stop(self._set.trigger, self._trigger)
         elif self._profiler is not None:
             self._profiler.stop()

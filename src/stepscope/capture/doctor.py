@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.capture import manifest
+from stepscope.capture.nsys import version_of
 from stepscope.capture.size import show_size
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
@@ -101,16 +101,6 @@ def _check(check: str, ok: bool, found: str, needed: str, fix: str = "", soft: b
     return Check(socket.gethostname().split(".")[0], check, status, found, needed, "" if ok else fix)
 
 
-def nsys_version(program: str) -> tuple[int, ...] | None:
-    """The version of an nsys; None where it cannot be run."""
-    try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r"version (\d+(?:\.\d+)+)", done.stdout)
-    return tuple(map(int, found[1].split("."))) if done.returncode == 0 and found else None
-
-
 def _nsys(spec: Spec) -> Check:
     needed = "nsys " + ".".join(map(str, _GOOD)) + " or newer"
     fix = "install Nsight Systems and put it on the PATH, give --nsys PATH, or take --backend torch"
@@ -120,7 +110,7 @@ def _nsys(spec: Spec) -> Check:
         return _check(
             "nsys", False, f"{spec.nsys} {'cannot be run (no permission)' if there else 'not found'}", needed, fix
         )
-    version = nsys_version(where)
+    version = version_of(where)
     if version is None:
         return _check("nsys", False, f"{spec.nsys} --version fails", needed, fix)
     shown = ".".join(map(str, version[:3]))

@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stepscope.capture import wants
+from stepscope.capture.nsys import Nsys
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import NVTX_TRIGGER, PREFIX, Spec
 
@@ -78,10 +80,13 @@ def torchrun(spec: Spec, logs: Path, job: Allocation | None) -> list[str]:
 
 def nsys_profile(spec: Spec, output: Path) -> list[str]:
     """nsys with what the analyses need and nothing that only makes the report large."""
-    made = [spec.nsys, "profile", f"--trace={spec.trace}", "--sample=none", "--cpuctxsw=none"]
+    there = Nsys.there(spec.nsys) if spec.wants else None
+    wanted = wants.nsys_options(spec.wants, there)
+    made = [spec.nsys, "profile", f"--trace={wants.traces(spec.wants, spec.trace)}", *wanted]
     if "cuda" in spec.trace.split(","):
         made.append("--cuda-graph-trace=node")
-    return [*made, *_trigger(spec), "--kill=none", "--force-overwrite=false", f"--output={output}"]
+    made += [*_trigger(spec), "--kill=none", "--force-overwrite=false", f"--output={output}"]
+    return [*made, *spec.nsys_args]
 
 
 def _trigger(spec: Spec) -> list[str]:

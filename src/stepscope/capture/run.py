@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from stepscope import progress
-from stepscope.capture import doctor, manifest, watch
+from stepscope.capture import manifest, wants, watch
 from stepscope.capture.launch import LOGS, Launch, launch
+from stepscope.capture.nsys import Nsys, version_of
 from stepscope.capture.process import Run
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
@@ -190,10 +191,14 @@ def _own_version() -> str | None:
         return None
 
 
+def _recorded(spec: Spec, backend: str) -> tuple[str, ...]:
+    return wants.recorded(spec.wants, backend, Nsys.there(spec.nsys), spec.by_steps) if spec.wants else ()
+
+
 def _manifest(
     spec: Spec, backend: str, folder: Path, steps: watch.Steps, files: list[Path], took_s: float, ended: bool
 ) -> dict[str, Any]:
-    nsys = doctor.nsys_version(spec.nsys) if backend == "nsys" else None
+    nsys = version_of(spec.nsys) if backend == "nsys" else None
     about = {k: v for k, v in steps.about.items() if k not in ("label", "gpu")}
     machine = manifest.machine()
     return {
@@ -214,6 +219,7 @@ def _manifest(
             "traced": list(spec.ranks) if spec.ranks is not None and backend == "torch" else None,
             "warmup": spec.warmup,
             "steps": spec.steps if spec.by_steps else None,
+            "with": list(_recorded(spec, backend)),
             "trigger": spec.trigger if backend == "nsys" else None,
             "ranges": spec.ranges if spec.by_steps else None,
             "per": spec.per if backend == "nsys" else "rank",

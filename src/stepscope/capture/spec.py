@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepscope.capture.wants import torch_options
 from stepscope.errors import BadInput
 
 BACKENDS = ("nsys", "torch")
@@ -48,6 +50,11 @@ class Spec:
     share_gpu: bool = False
     nsys: str = "nsys"
     trace: str = "cuda,nvtx"
+    #: what `--with` named
+    wants: tuple[str, ...] = ()
+    #: further options of nsys, and keywords of torch.profiler.profile
+    nsys_args: tuple[str, ...] = ()
+    torch_args: dict[str, bool] = field(default_factory=dict)
     port: int = 29500
     #: seconds that a run may take after the capture is over, before it is ended
     grace_s: float = 120.0
@@ -104,6 +111,10 @@ class Spec:
         }
         if backend == "nsys":
             found[PREFIX + "TRIGGER"] = self.trigger
+            if {"pytorch", "shapes"} & set(self.wants):
+                found[PREFIX + "EMIT"] = "shapes" if "shapes" in self.wants else "ops"
+        elif options := torch_options(self.wants, self.torch_args):
+            found[PREFIX + "TORCH"] = json.dumps(options, sort_keys=True)
         if self.ranks is not None:
             found[PREFIX + "RANKS"] = ",".join(map(str, self.ranks))
         if self.hooks:

@@ -15,6 +15,7 @@ from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
 from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.capturing import capture_by
 from stepscope.model.note import Note
 from stepscope.model.result import Result, rows
 from stepscope.statistics import RUNS, Design
@@ -80,7 +81,7 @@ def _both_have_stages(base: Side, new: Side) -> None:
     if len(without) == 1:
         raise CannotAnswer(
             f"{without[0]} has no stage labels, the other side has: stages cannot be compared",
-            "capture both with the trainer's NVTX labels; --by part and --by family do without",
+            f"{capture_by('--ranges modules')}; --by part and --by family do without",
         )
 
 

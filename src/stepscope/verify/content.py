@@ -8,6 +8,7 @@ from stepscope.capture import watch
 from stepscope.capture.size import show_size
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import NONE
+from stepscope.model.capturing import capture_by, capture_with
 from stepscope.model.link import EARLY_NS
 from stepscope.model.ranks import ranks_text
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
@@ -21,7 +22,7 @@ def kernels(data: list[RankData], gpu: bool) -> Check:
     counts = {d.rank: int(d.is_kernel.sum()) for d in data}
     none = [r for r, n in counts.items() if n == 0]
     found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
-    fix = "trace CUDA (nsys --trace=cuda,nvtx; torch ProfilerActivity.CUDA) while the GPU works" if none else ""
+    fix = f"{capture_with()} while the GPU works" if none else ""
     return Check("kernels", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
 
 
@@ -29,7 +30,7 @@ def ranges(data: list[RankData]) -> Check:
     counts = {d.rank: len(d.own_ranges) for d in data}
     none = [r for r, n in counts.items() if n == 0]
     found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
-    fix = "annotate steps, chunks and stages (stepscope.annotate), and trace NVTX" if none else ""
+    fix = capture_by("--ranges phases") if none else ""
     return Check("ranges", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from datetime import datetime
@@ -10,13 +11,15 @@ from typing import Any
 
 import click
 
-from stepscope.capture import doctor, pithtrain, run, slurm
+from stepscope.capture import doctor, pithtrain, run, slurm, wants
+from stepscope.capture.nsys import Nsys
 from stepscope.capture.size import parse_size, show_size
 from stepscope.capture.spec import RANGES, Spec
 from stepscope.cli import progress
 from stepscope.cli.commands._capture_options import backends, plan_options, planned, run_options
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput, GateFailed
+from stepscope.model.capturing import WANTS
 
 DESCRIPTION = """Run a training command under nsys or torch.profiler; export and verify what comes of it.
 
@@ -46,6 +49,9 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
         trigger=given["trigger"],
         ranges=given["ranges"],
         hooks=given["preset"] is None,
+        wants=wants.parse(given["wants"]),
+        nsys_args=tuple(shlex.split(given["nsys_args"] or "")),
+        torch_args=wants.parse_torch(given["torch_args"]),
         nproc=nproc,
         world=given["world"] or planned_ranks,
         ranks=traced,
@@ -84,6 +90,8 @@ def _run(command: tuple[str, ...], **given: Any) -> None:
         ranks = spec.nproc or None
         nodes = -(-spec.world // ranks) if spec.world and ranks else None
         slurm.require(job, nodes, spec.need_s * len(spec.backends))
+    if spec.wants:
+        wants.refuse(spec.wants, spec.backends, Nsys.there(spec.nsys), spec.by_steps)
     if given["dry_run"]:
         for launch in run.launches(spec, job):
             click.echo(launch.text())
@@ -139,6 +147,14 @@ command = click.Command(
             default="phases",
             help="Ranges in programs that mark none: data, forward, backward, optimizer; modules too; or none.",
         ),
+        click.Option(
+            ["--with", "wants"],
+            multiple=True,
+            metavar="WHAT,...",
+            help=f"What to record beyond the usual: {', '.join(WANTS)}.",
+        ),
+        click.Option(["--nsys-args"], metavar="OPTIONS", help="Further options of nsys profile."),
+        click.Option(["--torch-args"], metavar="NAME,...", help="Further keywords of torch.profiler.profile."),
         click.Option(["--trace"], metavar="LIST", help="What nsys traces; by default cuda,nvtx."),
         click.Option(
             ["--grace"], type=float, default=120.0, help="Seconds that the command may go on after the capture."

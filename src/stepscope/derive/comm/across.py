@@ -158,7 +158,7 @@ def _aligned(profile: Profile, how: str) -> Across:
 
 
 _HINT = (
-    "export nsys with --include-blobs=true (NCCL's payloads), or record with torch.profiler, "
+    "export nsys with --include-blobs=true (NCCL's payloads), as `stepscope capture run` does, "
     "and give the traces of all ranks"
 )
 

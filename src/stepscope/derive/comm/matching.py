@@ -190,7 +190,7 @@ def _by_order(
                     "unmatched-by-order",
                     f"{of_stream.height} communication ops carry no communicator, and differ in number, name or time "
                     "between "
-                    "ranks: not matched (export nsys with --include-blobs=true, or record with torch.profiler)",
+                    "ranks: not matched (export nsys with --include-blobs=true, as `capture run` does)",
                     severity="loss",
                 )
             )

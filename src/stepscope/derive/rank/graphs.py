@@ -10,6 +10,7 @@ import polars as pl
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
@@ -39,7 +40,7 @@ def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[Note]:
             Note(
                 "graphs-whole",
                 f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication "
-                "included, was not recorded (capture with `nsys profile --cuda-graph-trace=node`)",
+                f"included, was not recorded; {capture_with()}",
                 severity="warning",
                 origin="recording",
             )

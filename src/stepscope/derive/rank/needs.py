@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepscope.derive.rank.data import COMM, COMPUTE, ranks_of
 from stepscope.errors import CannotAnswer
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
@@ -19,7 +20,7 @@ def no_gpu_activity() -> CannotAnswer:
     """The refusal of questions about the GPU; for those that read a profile by parts and find no op in any."""
     return CannotAnswer(
         "the profile has no GPU activity",
-        "capture with `nsys profile --trace=cuda,nvtx`, or torch.profiler with ProfilerActivity.CUDA",
+        capture_with(),
     )
 
 
@@ -37,8 +38,7 @@ def need_launches(profile: Profile, untold: str, instead: str = "") -> None:
 
 
 def _no_calls(what: str, untold: str, instead: str) -> CannotAnswer:
-    hint = "capture the CUDA API too: `nsys profile --trace=cuda,nvtx`, torch.profiler with ProfilerActivity.CPU"
-    return CannotAnswer(f"the profile has no {what}, so nothing says {untold}", f"{hint}{instead}")
+    return CannotAnswer(f"the profile has no {what}, so nothing says {untold}", f"{capture_with()}{instead}")
 
 
 def need_communication(profile: Profile) -> None:

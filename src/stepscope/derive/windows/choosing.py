@@ -11,6 +11,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import Anchors, Unit, marks_of, matching
 from stepscope.derive.windows.window import Kind, Window, Windows, by_gpu_time, by_launch, of_step, whole_capture
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.capturing import capture_by
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
@@ -191,7 +192,7 @@ def _match(chosen: list[_Choice], notes: list[Note]) -> list[_Choice]:
     """The same label on every rank: the common one nearest to the first rank's median."""
     having = [c.anchors for c in chosen if c.anchors is not None]
     if not having:
-        raise CannotAnswer("--match needs ranges to match", "capture with the trainer's NVTX labels")
+        raise CannotAnswer("--match needs ranges to match", capture_by("--ranges phases"))
     common = set.intersection(*(set(anchors.label) for anchors in having))
     first = having[0].label
     k = min(

@@ -1,6 +1,6 @@
 """The GPU's clock is below what it reached elsewhere in the capture while it computes.
 
-It takes sampled GPU metrics (`nsys profile --gpu-metrics-devices=all`): the clock of the multiprocessors. What it could
+It takes sampled GPU metrics (`capture run --with gpu-metrics`): the clock of the multiprocessors. What it could
 give back is the step replayed with kernels as much faster as the clock could be; kernels bound by memory gain less.
 """
 
@@ -22,6 +22,7 @@ from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import CLOCK_LOW
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.capturing import capture_with
 from stepscope.model.units import about
 
 ID = "clock-throttling"
@@ -92,9 +93,7 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _unknown() -> CannotAnswer:
-    return CannotAnswer(
-        "the trace has no samples of the GPU's clock", "capture with `nsys profile --gpu-metrics-devices=all`"
-    )
+    return CannotAnswer("the trace has no samples of the GPU's clock", capture_with("gpu-metrics"))
 
 
 def _slowed(host: Host, samples: pl.DataFrame) -> _Throttled | None:

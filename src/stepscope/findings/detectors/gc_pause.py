@@ -16,6 +16,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
+from stepscope.model.capturing import capture_by
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -41,7 +42,7 @@ def detect(case: Case) -> list[Finding]:
         if not any(h.data.host.height or len(h.data.own_ranges) for h in hosts(case).values()):
             raise CannotAnswer(
                 "nothing recorded says what Python did",
-                "capture with torch.profiler, or name collections with a range (gc.callbacks)",
+                f"{capture_by('--backend torch --with stacks')}, or name collections with a range (gc.callbacks)",
             )
         return []
     lost = {r: hosts(case)[r].idle_in(pauses) for r, pauses in collections.items()}

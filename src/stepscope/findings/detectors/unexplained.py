@@ -27,6 +27,7 @@ from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import EXPLAINS, SHORT_GAP, SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
 from stepscope.intervals.arrays import I64
+from stepscope.model.capturing import capture_with
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
@@ -46,8 +47,7 @@ _WAITED_FOR = (
 _IDLE = {
     "host": (
         "the host is elsewhere",
-        "see what the program does there: name it with ranges, or record Python's stacks (torch.profiler with_stack, "
-        "nsys --python-sampling=true)",
+        f"see what the program does there: name it with ranges, or {capture_with('python-sampling')}",
     ),
     "api": ("the host is in other CUDA calls", "see which calls take long (`stepscope idle`), and why in this step"),
     "sync": ("the host waits for the GPU", "see which call waits (`stepscope idle`), and let it not wait"),
@@ -78,7 +78,7 @@ _IDLE = {
         "code is loaded by the first launch of a kernel: profile later steps, or set CUDA_MODULE_LOADING=EAGER",
     ),
     "tail": ("nothing more is launched", "see what the program does at the end of the step"),
-    "unlinked": ("the trace does not say what launched the next op", "capture the CUDA calls too"),
+    "unlinked": ("the trace does not say what launched the next op", capture_with()),
 }
 
 

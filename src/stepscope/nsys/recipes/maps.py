@@ -11,6 +11,7 @@ import polars as pl
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
@@ -99,7 +100,7 @@ def _map(profile: Profile, args: Args, shown: Mapping[str, tuple[str, ...]]) -> 
     mapping = partial(_used, edges=edges, clock=clock, shown=shown)
     frames = [f for f in per_source(profile, mapping, unbounded(args), []) if f.height]
     if not frames:
-        raise CannotAnswer("the profile has no kernels", "capture with nsys profile --trace=cuda")
+        raise CannotAnswer("the profile has no kernels", capture_with())
     return _outcome(profile, pl.concat(frames), list(shown), edges, notes)
 
 

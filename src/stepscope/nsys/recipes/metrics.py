@@ -11,6 +11,7 @@ import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
@@ -33,15 +34,13 @@ class _Kind:
     unit: str = "%"
 
 
-_GPU = _Kind(
-    r"(?i)^(SMs? Active|SM Issue|Tensor Active)", "GPU metrics", "capture with nsys profile --gpu-metrics-devices=all"
-)
+_GPU = _Kind(r"(?i)^(SMs? Active|SM Issue|Tensor Active)", "GPU metrics", capture_with("gpu-metrics"))
 _EVERY = _Kind(r"^([^N]|N[^I]|NI[^C])", "GPU metrics", _GPU.how)
 _NVLINK = _Kind(r"(?i)nvlink|nvl\b", "NVLink metrics", _GPU.how)
 _NETWORK = _Kind(
     r"^NIC ",
     "network metrics",
-    "capture with nsys profile --nic-metrics=true",
+    capture_with("network"),
     "NIC",
     "",
 )

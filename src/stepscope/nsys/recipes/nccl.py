@@ -5,11 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.model.capturing import capture_with
 from stepscope.nsys.reports.projection import project
 from stepscope.nsys.reports.spec import Args, Rows
 from stepscope.nsys.reports.view import View
 
-_NO_CALLS = ("the profile has no NCCL calls", "capture with nsys profile --trace=cuda,nvtx, or torch 2.1 and later")
+_NO_CALLS = ("the profile has no NCCL calls", capture_with())
 _DURATION = (pl.col("end_ns") - pl.col("start_ns")).alias("value")
 
 

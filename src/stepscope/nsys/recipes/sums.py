@@ -9,6 +9,7 @@ from functools import partial
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.nccl import call_bytes, kernel_bytes, nccl_calls, nccl_projections
@@ -98,7 +99,7 @@ class Sum:
                 notes.append(
                     Note(
                         "no-payloads",
-                        "no bytes: the capture has no NCCL payloads (nsys export --include-blobs=true keeps them)",
+                        f"no bytes: no NCCL payloads (nsys export --include-blobs=true keeps them); {capture_with()}",
                         severity="warning",
                         origin="recording",
                     )

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import CannotAnswer
+from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Tree
@@ -43,7 +44,7 @@ def _paths(view: View, args: Args) -> pl.DataFrame:
         )
         frames.append(grouped.with_columns(pl.lit(rank, pl.Int32).alias("rank")))
     if not frames:
-        raise CannotAnswer("the profile has no nested ranges", "capture with nsys profile --trace=nvtx")
+        raise CannotAnswer("the profile has no nested ranges", capture_with())
     return pl.concat(frames)
 
 

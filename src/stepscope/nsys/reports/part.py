@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.capturing import capture_with
 from stepscope.model.profile import Profile
 
 _LAST = 0x7FFF_FFFF_FFFF_FFFF
@@ -71,7 +72,7 @@ def nvtx_range(profile: Profile, text: str) -> Part:
     name, slash, index = text.rpartition("/")
     wanted, at = (name, int(index)) if slash and index.isdigit() else (text, 0)
     if not profile.has("ranges"):
-        raise CannotAnswer("the profile has no NVTX ranges", "capture with nsys profile --trace=nvtx")
+        raise CannotAnswer("the profile has no NVTX ranges", capture_with())
     ranges = profile.ranges.filter(pl.col("kind") != "mark")
     names = profile.names
     label = names.gather(ranges["name"])

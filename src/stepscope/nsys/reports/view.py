@@ -10,6 +10,7 @@ import polars as pl
 
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64
+from stepscope.model.capturing import capture_by, capture_with
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part
 
@@ -18,21 +19,30 @@ if TYPE_CHECKING:
 
 #: What a capture must have been told to trace, by table of the model.
 _CAPTURE = {
-    "ops": "no GPU activity; capture with nsys profile --trace=cuda",
-    "calls": "no CUDA API calls; capture with nsys profile --trace=cuda",
-    "ranges": "no NVTX ranges; capture with nsys profile --trace=nvtx",
+    "ops": f"no GPU activity; {capture_with()}",
+    "calls": f"no CUDA API calls; {capture_with()}",
+    "ranges": f"no NVTX ranges; {capture_with()}",
 }
 #: The same for records, by their kind or its first word.
 _TRACES = {
-    "osrt": ("OS runtime calls", "--trace=osrt"),
-    "mpi": ("MPI calls", "--trace=mpi"),
-    "openmp": ("OpenMP events", "--trace=openmp"),
-    "openacc": ("OpenACC events", "--trace=openacc"),
-    "cudnn": ("cuDNN calls", "--trace=cudnn"),
-    "cublas": ("cuBLAS calls", "--trace=cublas"),
-    "um_cpu_fault": ("page faults of the CPU on unified memory", "--cuda-um-cpu-page-faults=true"),
-    "um_gpu_fault": ("page faults of the GPU on unified memory", "--cuda-um-gpu-page-faults=true"),
-    "um": ("unified-memory events", "--cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true"),
+    "osrt": ("OS runtime calls", capture_with("osrt")),
+    "mpi": ("MPI calls", capture_by("--trace cuda,nvtx,mpi")),
+    "openmp": ("OpenMP events", capture_by("--trace cuda,nvtx,openmp")),
+    "openacc": ("OpenACC events", capture_by("--trace cuda,nvtx,openacc")),
+    "cudnn": ("cuDNN calls", capture_by("--trace cuda,nvtx,cudnn")),
+    "cublas": ("cuBLAS calls", capture_by("--trace cuda,nvtx,cublas")),
+    "um_cpu_fault": (
+        "page faults of the CPU on unified memory",
+        capture_by("--nsys-args=--cuda-um-cpu-page-faults=true"),
+    ),
+    "um_gpu_fault": (
+        "page faults of the GPU on unified memory",
+        capture_by("--nsys-args=--cuda-um-gpu-page-faults=true"),
+    ),
+    "um": (
+        "unified-memory events",
+        capture_by("--nsys-args '--cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true'"),
+    ),
 }
 
 
@@ -158,7 +168,7 @@ class View:
                 return records if self.part.whole else records.filter(self.part.mask(records, per_thread=True))
         kind = kinds[0] if len(kinds) == 1 and kinds[0] in _TRACES else kinds[0].split("_")[0]
         what, how = _TRACES[kind]
-        raise CannotAnswer(f"the profile has no {what}", f"capture with nsys profile {how}")
+        raise CannotAnswer(f"the profile has no {what}", how)
 
 
 def coded(texts: pl.Series) -> tuple[pl.Series, pl.Series]:

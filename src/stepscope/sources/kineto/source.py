@@ -14,6 +14,7 @@ import polars as pl
 from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model import schema
+from stepscope.model.capturing import capture_with
 from stepscope.model.columns import Part
 from stepscope.model.note import Note
 from stepscope.model.schema import TABLES
@@ -83,7 +84,7 @@ class _Trace:
         if self.processes.is_empty():
             raise BadInput(
                 f"{path}: a trace without an event of a GPU or a host",
-                "record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+                capture_with(),
             )
         self.info = SourceInfo(
             file=path.name,

@@ -8,6 +8,7 @@ from collections import defaultdict
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.capturing import capture_with
 from stepscope.model.labels import parse_setup
 from stepscope.model.source import process_table
 from stepscope.sources.nsys.comms import world_of
@@ -33,7 +34,7 @@ def find_processes(export: Export) -> pl.DataFrame:
     if not keys:
         raise BadInput(
             f"{export.tables.path}: holds no GPU activity, CUDA calls, NVTX ranges or calls of the OS runtime",
-            "capture with nsys profile --trace=cuda,nvtx",
+            capture_with(),
         )
     export.keys = tuple(sorted(keys))
     world = world_of(export)

@@ -1,0 +1,116 @@
+"""`--with`: what is wanted, as options of the profiler; refused, with the reason, where this machine or nsys cannot.
+
+nsys's own `--pytorch` needs a recent nsys; `annotate` has torch write the same ranges itself, with any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from stepscope.capture.nsys import Nsys
+from stepscope.errors import BadInput
+from stepscope.model.capturing import WANTS
+
+#: Options of nsys by want; `pytorch` and `shapes` are none of its.
+_NSYS: Mapping[str, tuple[str, ...]] = {
+    "stacks": ("--cudabacktrace=kernel", "--python-backtrace=cuda"),
+    "memory": ("--cuda-memory-usage=true",),
+    "gpu-metrics": ("--gpu-metrics-devices=all",),
+    "cpu": (),
+    "osrt": (),
+    "python-sampling": ("--python-sampling=true",),
+    "network": ("--nic-metrics=true",),
+    "shapes": (),
+    "pytorch": (),
+}
+#: Keywords of torch.profiler.profile by want; what it always records needs none.
+_TORCH: Mapping[str, tuple[str, ...]] = {
+    "stacks": ("with_stack",),
+    "shapes": ("record_shapes",),
+    "memory": ("profile_memory",),
+    "pytorch": (),
+}
+#: Keywords that `--torch-args` takes: those that are yes or no.
+TORCH_ARGS = ("with_stack", "record_shapes", "profile_memory", "with_flops", "with_modules", "acc_events")
+#: Names of options that nsys has had, newest first.
+_NAMES = {"--gpu-metrics-devices": ("--gpu-metrics-devices", "--gpu-metrics-device")}
+#: Wants for which nsys samples the CPU.
+_SAMPLED = frozenset({"cpu", "stacks"})
+
+
+def parse(texts: Iterable[str]) -> tuple[str, ...]:
+    """`--with stacks,memory --with cpu`."""
+    found = tuple(dict.fromkeys(w.strip() for text in texts for w in text.split(",") if w.strip()))
+    for want in found:
+        if want not in WANTS:
+            raise BadInput(f"--with {want}: not known", f"give {', '.join(WANTS)}")
+    return found
+
+
+def parse_torch(text: str | None) -> dict[str, bool]:
+    """`with_flops,with_modules=false`."""
+    found = {}
+    for pair in filter(None, (text or "").split(",")):
+        name, _, value = pair.partition("=")
+        if name not in TORCH_ARGS or value.lower() not in ("", "true", "false"):
+            raise BadInput(f"--torch-args {pair}: not known", f"give NAME or NAME=false of {', '.join(TORCH_ARGS)}")
+        found[name] = value.lower() != "false"
+    return found
+
+
+def nsys_options(wants: tuple[str, ...], nsys: Nsys | None = None) -> list[str]:
+    """What to add to `nsys profile`; by the names that this nsys has for it, where it is there to be asked."""
+    sampled = "process-tree" if _SAMPLED & set(wants) else "none"
+    made = [f"--sample={sampled}", f"--cpuctxsw={'process-tree' if 'cpu' in wants else 'none'}"]
+    for option in (o for want in wants for o in _NSYS[want]):
+        name, _, value = option.partition("=")
+        known = [n for n in _NAMES.get(name, (name,)) if nsys is None or nsys.has(n)]
+        made.append(f"{(known or [name])[0]}={value}")
+    return made
+
+
+def traces(wants: tuple[str, ...], trace: str) -> str:
+    """The list of `--trace`, with what is wanted."""
+    added = ["osrt"] if "osrt" in wants and "osrt" not in trace.split(",") else []
+    return ",".join([trace, *added])
+
+
+def torch_options(wants: tuple[str, ...], more: Mapping[str, bool]) -> dict[str, bool]:
+    """Keywords of torch.profiler.profile."""
+    return {**{key: True for want in wants for key in _TORCH.get(want, ())}, **more}
+
+
+def refuse(wants: tuple[str, ...], backends: tuple[str, ...], nsys: Nsys | None, by_steps: bool) -> None:
+    """Whatever no chosen profiler can record here is an error, with the reason."""
+    for want in wants:
+        reasons = [why for why in (_reason(want, b, nsys, by_steps) for b in backends) if why]
+        if len(reasons) == len(backends):
+            raise BadInput(f"--with {want}: {reasons[0][0]}", reasons[0][1])
+
+
+def recorded(wants: tuple[str, ...], backend: str, nsys: Nsys | None, by_steps: bool) -> tuple[str, ...]:
+    """Those of them that this profiler records, where two are asked for."""
+    return tuple(want for want in wants if _reason(want, backend, nsys, by_steps) is None)
+
+
+def _reason(want: str, backend: str, nsys: Nsys | None, by_steps: bool) -> tuple[str, str] | None:
+    """Why not, and what to do."""
+    if backend == "torch":
+        return None if want in _TORCH else ("torch.profiler cannot record it", "give --backend nsys")
+    if want in ("pytorch", "shapes"):
+        why = "torch writes these ranges, and only where steps start the profiler"
+        return None if by_steps else (why, "leave --trigger out, or give --nsys-args=--pytorch=autograd-shapes-nvtx")
+    if nsys is None:
+        return None
+    for option in _NSYS[want]:
+        name = option.partition("=")[0]
+        if not any(nsys.has(n) for n in _NAMES.get(name, (name,))):
+            return f"nsys {nsys.shown} has no {name}", "take a newer nsys (--nsys PATH)"
+    if want in _SAMPLED and (sampling := nsys.no_sampling()):
+        return sampling, "sysctl kernel.perf_event_paranoid=2; in a container, --cap-add=SYS_ADMIN too"
+    if want == "gpu-metrics" and (metrics := nsys.no_gpu_metrics()):
+        return metrics, "run as root, or let users: modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0"
+    if want == "network" and not any(Path("/sys/class/infiniband").glob("*")):
+        return "no network card that nsys can read (none in /sys/class/infiniband)", "leave it out"
+    return None
