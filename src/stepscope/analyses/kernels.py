@@ -4,6 +4,10 @@ Durations are summed over the ops that belong to the window (cut at its edges wh
 that run side by side count each: shares of the window can pass 100 % together. Names are shortened to what a person
 says; full names that share a short one are its `variants`. Families and tensor-core use are read from the name alone,
 by rules that a taxonomy file can extend: `null` means that the name does not tell.
+
+Given with what Nsight Compute measured of the same program (`kernels run.sqlite run.ncu-rep`), it also says how far
+each is from its roof: kernels are matched by name, grid and block, and where these leave a choice, by the launches
+around them, their range or their length. What stays ambiguous has no roof, and a note lists it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
+from stepscope.derive.kernel.bound import bounds_of
+from stepscope.derive.kernel.matching import joined
+from stepscope.derive.kernel.said import match_notes, roof_ns_of
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
@@ -21,10 +28,11 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.taxonomy import COMMUNICATION
@@ -45,6 +53,9 @@ COLUMNS = (
     Col("tensor_core", "whether the name says that tensor (matrix) cores are used; null where it does not tell"),
     *_FIGURES,
     Col("variants", "full names under this short one"),
+    Col("roof_pct", "time at the roof of the measured kernels among them, of the time that they take; null without"),
+    Col("bound", "what bounds the measured one of them that takes most; null without"),
+    Col("measured_pct", "share of its time in kernels that were measured; null where no report was given"),
 )
 VARIANTS = {
     "by=family": (
@@ -72,19 +83,21 @@ def kernels(
     names = _Names(profile, full)
     frames: list[pl.DataFrame] = []
     totals: list[dict[str, Any]] = []
+    looked_at: list[tuple[RankData, I64]] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             ops = span.ops[_wanted(data, span.ops, stage, range)]
-            frame = names.of(data, ops, _lengths(data, span, ops))
+            frame = names.of(data, ops, _lengths(data, span, ops)).hstack(_roofs(profile, data, ops))
             table = _table(frame, by, span.gpu_ns)
             frames.append(table.select(*_who(data), pl.all()))
             totals.append(_total(span, frame))
+            looked_at.append((data, ops))
     if (stage is not None or range is not None) and not any(t["n"] for t in totals):
         asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
         raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
     columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS["by=family"])]
     result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    notes = [*chosen.notes, *graph_notes(profile)]
+    notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at)]
     return Result(result, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 
 
@@ -130,10 +143,47 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
             pl.col("id").n_unique().cast(pl.Int64).alias("variants"),
             pl.col("name").n_unique().cast(pl.Int64).alias("names"),
             pl.when(known.any()).then(100.0 * ns.filter(used).sum() / ns.sum()).alias("tensor_core_pct"),
+            *_measured(),
         )
         .with_columns(_share(window_ns))
         .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))])
     )
+
+
+def _roofs(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
+    """Of each op: the time at the roof of the measured kernel that it is, what bounds that, and whether it is one."""
+    if not joined(profile):
+        return pl.DataFrame(
+            {"roof": [None] * len(ops), "by": [None] * len(ops), "known": [None] * len(ops)},
+            schema={"roof": pl.Float64, "by": pl.String, "known": pl.Boolean},
+        )
+    roof, kernel = roof_ns_of(profile, data.rank, ops)
+    by = pl.Series([bound.by for bound in profile.once(bounds_of)], dtype=pl.String).gather(np.maximum(kernel, 0))
+    known = pl.Series(kernel != NONE)
+    return pl.DataFrame({"roof": pl.Series(roof).fill_nan(None), "by": by, "known": known}).with_columns(
+        by=pl.when("known").then("by")
+    )
+
+
+def _measured() -> list[pl.Expr]:
+    ns, roof = pl.col("ns"), pl.col("roof")
+    at_roof = roof.is_not_null()
+    longest = (
+        pl.col("by")
+        .filter(pl.col("known") & pl.col("by").is_not_null())
+        .sort_by(pl.col("ns").filter(pl.col("known") & pl.col("by").is_not_null()), descending=True)
+    )
+    return [
+        pl.when(at_roof.any()).then(100.0 * roof.sum() / ns.filter(at_roof).sum()).alias("roof_pct"),
+        longest.first().alias("bound"),
+        pl.when(pl.col("known").is_not_null().any())
+        .then(100.0 * ns.filter(pl.col("known").fill_null(False)).sum() / ns.sum())
+        .alias("measured_pct"),
+    ]
+
+
+def _measured_notes(profile: Profile, asked: list[tuple[RankData, I64]]) -> list[Note]:
+    return match_notes(profile, asked) if joined(profile) and asked else []
 
 
 def _share(window_ns: int) -> pl.Expr:

@@ -20,14 +20,15 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.kernel.access import access, pattern_of
-from stepscope.derive.kernel.bound import Bound, bounds
+from stepscope.derive.kernel.bound import Bound, bounds_of
+from stepscope.derive.kernel.matching import joined, matches_of, variants_of
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
 from stepscope.derive.kernel.roofs import Roof, sm_clock
 from stepscope.derive.kernel.stalls import MEANING, stalls
 from stepscope.derive.kernel.work import LEVELS, Level
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer
-from stepscope.intervals.arrays import F64
+from stepscope.intervals.arrays import F64, NONE
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -65,6 +66,8 @@ COLUMNS = (
     Col("grid", "grid size"),
     Col("block", "block size"),
     Col("file", "report it is from"),
+    Col("ops", "ops of the timeline that it, or its like, stands for; null without a timeline"),
+    Col("matched", "how: by kind (name, grid, block), order, range or length; ambiguous; null without a timeline"),
 )
 VARIANTS = {
     "by=precision": (
@@ -118,7 +121,7 @@ def roofline(
 ) -> Result:
     found = profile.once(roofline_of)
     chosen = _chosen(found, only)
-    judged = bounds(found.kernels)
+    judged = profile.once(bounds_of)
     if by == "kernel":
         table, ranked = _by_kernel(profile, found, judged, chosen), "dur_ns"
     elif by == "precision":
@@ -157,6 +160,7 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
     operations, peak, moved = found.operations, found.peak, found.bytes
     waits, patterns = stalls(kernels), access(kernels)
     shares = {level: _pct(moved[level] / seconds, found.bandwidths[level].per_second) for level in LEVELS}
+    in_timeline = _in_timeline(profile)
     table = []
     for row in chosen:
         about_it = kernels.frame.row(row, named=True)
@@ -187,9 +191,25 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
                 "grid": _shape(about_it, "grid"),
                 "block": _shape(about_it, "block"),
                 "file": Path(profile.sources[about_it["source"]].file).name,
+                **in_timeline.get(row, {"ops": None, "matched": None}),
             }
         )
     return table
+
+
+def _in_timeline(profile: Profile) -> dict[int, dict[str, Any]]:
+    """By kernel: how many ops of the timeline its variant stands for, and how they are known."""
+    if not joined(profile):
+        return {}
+    variants, matches = profile.once(variants_of), profile.once(matches_of).values()
+    every = pl.concat([pl.DataFrame({"stands": match.kernel, "how": match.how.cast(pl.String)}) for match in matches])
+    counts = every.filter(pl.col("stands") != NONE).group_by("stands").agg(pl.len(), pl.col("how").first())
+    known = {stands: (count, how) for stands, count, how in counts.iter_rows()}
+    none = (0, "ambiguous")
+    return {
+        row: {"ops": known.get(stands, none)[0], "matched": known.get(stands, none)[1]}
+        for row, stands in variants.select("row", "stands").iter_rows()
+    }
 
 
 def _by_precision(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:

@@ -50,6 +50,11 @@ ORDER: tuple[After, ...] = (
         kind="framework",
     ),
     After(
+        "below-roof",
+        ("no-tensor-cores", "low-occupancy", "tiny-kernels"),
+        "products on the wrong pipe, grids that leave the GPU empty and tiny kernels have findings of their own",
+    ),
+    After(
         "serialized-communication",
         ("serialized-communication",),
         "waits that are certainly too early are credited before those that may be needed",

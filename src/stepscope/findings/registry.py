@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: The detector of an id is the file of that name in `findings/detectors`.
 DETECTORS = (
     "allocator-churn",
+    "below-roof",
     "clock-throttling",
     "compute-imbalance",
     "data-stall",

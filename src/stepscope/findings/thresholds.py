@@ -283,6 +283,19 @@ TENSOR_CORES_REACH = Threshold(
     "fast, of 8 on paper",
     ("tests/model/test_gpus.py::test_what_products_gain", "public/a100_lm2.7b_nvtx.sqlite"),
 )
+ROOF_REACH = Threshold(
+    80.0,
+    "% of the roof",
+    "products of matrices reach 82 % of the dense roof of an H200, copies 90 % of its DRAM: a kernel that is well made "
+    "comes that close",
+    ("tests/findings/test_below_roof.py", "h200/ncu/ncu_full_raw.csv"),
+)
+ROOF_LEAST = Threshold(
+    60.0,
+    "% of the roof",
+    "what most libraries' kernels reach without tuning: the careful end of the promise",
+    ("tests/findings/test_below_roof.py", "h200/ncu/ncu_full_raw.csv"),
+)
 TENSOR_CORES_GAIN = Threshold(
     2.0,
     "times as fast",

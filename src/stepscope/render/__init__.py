@@ -41,7 +41,7 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.comparison import narrowed
 
             result = narrowed(result)
-        if result.command == "roofline":
+        if result.command in ("roofline", "kernels"):
             from stepscope.render.roofline import narrowed as without_details
 
             result = without_details(result)

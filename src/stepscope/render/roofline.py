@@ -19,13 +19,17 @@ _SHOWN = (
     *("kernel", "name", "dur_ns", "bound", "precision", "tflops", "intensity"),
     *("dram_pct", "roof", "roof_pct", "access", "why"),
 )
+_OF_REPORT = ("roof_pct", "bound", "measured_pct")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LEAST_WIDTH, _HEIGHT = 40, 18
 _COLOUR_OF = {"compute": "compute", "bandwidth": "comm", "latency": "late", "overhead": "copy"}
 
 
 def narrowed(result: Result) -> Result:
-    """The result with the columns that fit a terminal."""
+    """The result with the columns that fit a terminal; of `kernels`, without those that only a report fills."""
+    if result.command == "kernels":
+        empty = [c for c in _OF_REPORT if c in result.rows.columns and not result.rows[c].count()]
+        return replace(result, rows=result.rows.drop(empty))
     if "roof_pct" not in result.rows.columns:
         return result
     kept = [name for name in _SHOWN if name in result.rows.columns]

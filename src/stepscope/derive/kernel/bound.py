@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels
+from stepscope.derive.kernel.measured import Kernels, measured_kernels
 from stepscope.derive.kernel.thresholds import BALANCED, BUSY, HIGH, STARTED
+from stepscope.model.profile import Profile
 
 BoundBy = Literal["bandwidth", "compute", "latency", "overhead"]
 
@@ -52,6 +53,11 @@ class Bound:
     why: str
     compute_pct: float | None
     memory_pct: float | None
+
+
+def bounds_of(profile: Profile) -> list[Bound]:
+    """One per measured kernel of the profile."""
+    return bounds(profile.once(measured_kernels))
 
 
 def bounds(kernels: Kernels) -> list[Bound]:

@@ -60,7 +60,7 @@ class Roofline:
 
 def roofline_of(profile: Profile) -> Roofline:
     """The roofline of all measured kernels of the profile."""
-    kernels = measured_kernels(profile)
+    kernels = profile.once(measured_kernels)
     works = work_of(kernels)
     peaks = [compute_roof(kernels, work) for work in works]
     bandwidths: dict[Level, Roof] = {level: bandwidth_roof(kernels, level) for level in LEVELS}

@@ -30,7 +30,7 @@ class NcuSource:
         facts = {"page": measured.page}
         if (cc := kernels["cc"].drop_nulls().unique(maintain_order=True)).len():
             facts["compute capability"] = ", ".join(cc.to_list())
-        self.info = SourceInfo(str(path), form, facts=facts)
+        self.info = SourceInfo(path.name, form, facts=facts)
         order = kernels["pid"].fill_null(0).unique(maintain_order=True)
         procs = pl.DataFrame({"key": order, "proc": range(len(order))}, schema={"key": pl.Int64, "proc": pl.Int32})
         kernels = kernels.with_columns(key=pl.col("pid").fill_null(0))
