@@ -43,6 +43,19 @@ export function gigabytes(rate: number | null): string {
   return rate === null ? "–" : `${four(rate)} GB/s`;
 }
 
+export function teraflops(rate: number | null): string {
+  return rate === null ? "–" : `${four(rate)} TFLOP/s`;
+}
+
+/** Floating-point operations. */
+export function flops(count: number | null): string {
+  if (count === null) return "–";
+  for (const [power, unit] of [[18, "E"], [15, "P"], [12, "T"], [9, "G"], [6, "M"]] as const) {
+    if (count >= 10 ** power * 0.99995) return `${four(count / 10 ** power)} ${unit}FLOP`;
+  }
+  return `${count} FLOP`;
+}
+
 export function count(n: number, one: string, many = `${one}s`): string {
   return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }

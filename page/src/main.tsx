@@ -7,6 +7,7 @@ import { BreakdownSection, StepBar } from "./breakdown";
 import { readBlock, readReport } from "./data";
 import { FindingList, Statement } from "./findings";
 import { OverlapSection } from "./overlap";
+import { PeakSection } from "./peak";
 import { PipelineSection } from "./pipeline";
 import { Ranks } from "./ranks";
 import { Command, Prose } from "./section";
@@ -38,6 +39,7 @@ function App({ report }: { report: Report }) {
     ["breakdown", "Breakdown"],
     timeline && ["timeline", "Timeline"],
     parts.overlap && ["overlap", "Overlap"],
+    parts.peak && ["peak", "Peak"],
     parts.collectives && ["collectives", "Collectives"],
     parts.stragglers && ["stragglers", "Stragglers"],
     parts.pipeline && ["pipeline", "Pipeline"],
@@ -63,6 +65,7 @@ function App({ report }: { report: Report }) {
           ? <Timeline part={timeline} model={model} focus={focus} back={findings?.rows.length ? back : null} />
           : <section id="timeline"><h2>{timeline.title}</h2><p class="dim">reading…</p></section>)}
         {parts.overlap && <OverlapSection part={parts.overlap} />}
+        {parts.peak && <PeakSection part={parts.peak} />}
         {parts.collectives && <CollectivesSection part={parts.collectives} />}
         {parts.stragglers && <StragglersSection part={parts.stragglers} />}
         {parts.pipeline && <PipelineSection part={parts.pipeline} show={timeline ? showChunk : null} />}

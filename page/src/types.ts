@@ -71,6 +71,37 @@ export interface Overlap extends Part {
   rows: OverlapRow[];
 }
 
+export interface PeakRow {
+  rank: number;
+  window_ns: number;
+  model_flops: number;
+  hardware_flops: number | null;
+  mfu_pct: number | null;
+  hfu_pct: number | null;
+  achieved_tflops: number | null;
+  peak_tflops: number | null;
+  uncounted_pct: number | null;
+}
+
+export interface PeakTerm {
+  phase: string;
+  op: string;
+  shapes: string | null;
+  precision: string | null;
+  n: number;
+  share_pct: number | null;
+  gpu_ns: number | null;
+  peak_pct: number | null;
+}
+
+export interface Peak extends Part {
+  rows: PeakRow[];
+  terms: PeakTerm[];
+  left_out: number;
+  term_command: string;
+  statement: string;
+}
+
 export interface CollectivesRow {
   group: string | null;
   op: string;
@@ -205,6 +236,7 @@ export interface Report {
   parts: {
     breakdown: Breakdown;
     overlap?: Overlap;
+    peak?: Peak;
     collectives?: Collectives;
     stragglers?: Stragglers;
     pipeline?: Pipeline;

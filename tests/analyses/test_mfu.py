@@ -106,6 +106,16 @@ def test_what_has_no_count_is_said():
     assert "at least" in result.summary["statement"] and "75 %" in result.summary["statement"]
 
 
+def test_shapes_that_cannot_be():
+    host = [torch_op(2, 8, "aten::mm", PRODUCT), torch_op(12, 18, "aten::mm", [[10**9, 10**9], [10**9, 10**9]])]
+    calls = [call(3, 4, 1), call(13, 14, 2)]
+    result = api.analyse(
+        profile(host, [op(0, 10 * US, call=1), op(10 * US, 20 * US, call=2)], calls), "mfu", whole=True
+    )
+    assert result.rows["model_flops"].to_list() == [2 * 10**9]
+    assert any("its shapes cannot be" in n for n in result.notes)
+
+
 def test_precisions_are_measured_each_by_its_own_peak():
     """fp32 without tensor cores and bf16: 67 and 989.5 TFLOP/s; TF32 where the kernel says so."""
     floats = '["float", "float"]'

@@ -82,7 +82,21 @@ def test_figures_are_those_of_the_commands(job, page):
     total = profile.overlap(by=page["parts"]["overlap"]["by"]).rows["comm_ns"].sum()
     assert sum(r["comm_ns"] for r in page["parts"]["overlap"]["rows"]) == total
     assert len(page["parts"]["pipeline"]["chunks"]) == profile.pipeline(by="chunk").rows.height
-    assert page["missing"] == []
+    assert [m["title"] for m in page["missing"]] == ["How much of the peak is used"]  # shapes are not simulated
+
+
+def test_the_peak_where_shapes_are_recorded(shared):
+    opened = api.open(shared / "traces" / "h200" / "train" / "eager.pt.trace.json.gz", cache=False)
+    asker = Asker(lambda name, **options: getattr(opened, name.replace("-", "_"))(**options), ("eager",))
+    report = gather(asker, "stepscope report", drawn=False)
+    (peak,) = [p for p in report.parts if p.id == "peak"]
+    assert peak.data["rows"] == opened.mfu().rows.to_dicts()
+    terms = opened.mfu(by="term").rows
+    shown = [t["hardware_flops"] for t in peak.data["terms"]]
+    assert shown == terms["hardware_flops"].to_list()[: len(shown)]
+    assert len(shown) + peak.data["left_out"] == terms.height
+    assert peak.data["terms"][0]["peak_pct"] == pytest.approx(terms["peak_pct"][0])
+    assert "989.5 TFLOP/s (bf16)" in to_markdown(report)
 
 
 def test_commands_on_the_page_can_be_run(job, page, capsys):
@@ -183,6 +197,7 @@ def test_what_cannot_be_answered_is_said():
     report = gather(fake(ops(["gemm"], [None]), finding()), "stepscope report")
     assert {m.title for m in report.missing} == {
         "Is communication hidden?",
+        "How much of the peak is used",
         "Collectives",
         "Who makes whom wait",
         "Pipeline",

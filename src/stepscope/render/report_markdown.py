@@ -23,6 +23,8 @@ def to_markdown(report: Report) -> str:
         out += _findings(report.findings)
     out += _breakdown(report.breakdown)
     for part in report.parts:
+        if part.id == "peak":
+            out += [text(part.data["statement"]), ""]
         if part.id == "stragglers":
             out += _stragglers(part)
     if report.notes or report.missing:

@@ -18,6 +18,7 @@ from stepscope.report.sections import (
     collectives,
     findings,
     overlap,
+    peak,
     pipeline,
     stragglers,
     timeline,
@@ -58,7 +59,7 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     setup = asker.ask("setup")
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
-    made = [tried(s.TITLE, s.make) for s in (overlap, collectives, stragglers)]
+    made = [tried(s.TITLE, s.make) for s in (overlap, peak, collectives, stragglers)]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]

@@ -174,6 +174,14 @@ def test_what_does_not_tell_is_not_guessed():
     assert counted("aten::add", [3, 5], [3, 5]) is None and counted("triton_poi_fused_add_mm_1", [3, 5]) is None
 
 
+@pytest.mark.parametrize("change", [{3: "[0, 0]"}, {5: "[90, 90]"}, {4: "[-9, -9]"}, {3: "[1, 1, 1]"}, {3: "2"}])
+def test_convolutions_that_cannot_be(change):
+    with pytest.raises(Unclear):
+        counted("aten::convolution", [2, 3, 17, 19], [8, 3, 3, 3], values=CONV | change)
+    with pytest.raises(Unclear):
+        counted("aten::convolution", [3, 17, 19], [8, 3, 3, 3], values=CONV)
+
+
 def test_broken_texts():
     for shapes in ("[", "7", '["a"]', "[[1, -2], [3, 4]]", "[" * 100_000, None):
         with pytest.raises(Unclear):

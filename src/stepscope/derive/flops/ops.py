@@ -67,13 +67,17 @@ def _convolution(args: Arguments) -> Count:
     input) meets every weight once."""
     image, weight, transposed = args.shape(0, 3, 4, 5), args.shape(1, 3, 4, 5), args.flag(6)
     spatial = len(weight) - 2
+    if len(image) != len(weight):
+        raise Unclear("image and weight have different dimensions")
     stride, padding, dilation = (_each(args.numbers(at), spatial) for at in (3, 4, 5))
     if transposed is None or stride is None or padding is None or dilation is None:
         raise Unclear("stride, padding and dilation were not recorded")
     places = image[2:]
     if not transposed:
         kernel = zip(image[2:], weight[2:], stride, padding, dilation, strict=True)
-        places = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in kernel]
+        places = [(n + 2 * p - d * (k - 1) - 1) // max(s, 1) + 1 for n, k, s, p, d in kernel]
+    if min(places) < 0 or min(stride) < 1:
+        raise Unclear("stride, padding or dilation cannot be")
     return _flops(CONVOLUTION, image[0] * math.prod(places) * math.prod(weight), "forward")
 
 

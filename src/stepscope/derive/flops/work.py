@@ -21,6 +21,8 @@ from stepscope.model.profile import Profile
 
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
 
+#: No op has more FLOPs: a GPU of today would take more than a minute. Sums of them do not overflow.
+_MOST = 1 << 57
 #: Of `Work.ops`.
 SCHEMA: dict[str, type[pl.DataType]] = {
     "name": pl.String,
@@ -85,8 +87,9 @@ def _judged(name: str, shapes: str | None, types: str | None, values: str | None
     except Unclear as unclear:
         return None, precision, None, None, None, None, str(unclear) if shapes else "shapes were not recorded", None
     assert found is not None  # only work is asked for
-    if precision == "complex":
-        return None, precision, None, None, None, None, "complex numbers are not counted", None
+    why = "complex numbers are not counted" if precision == "complex" else "its shapes cannot be"
+    if precision == "complex" or max(found.asked, found.again) > _MOST:
+        return None, precision, None, None, None, None, why, None
     return found.kind, precision, found.asked, found.causal, found.again, found.again_causal, None, found.pass_
 
 
