@@ -113,6 +113,25 @@ def test_its_script_configures_every_trainer(clone, tmp_path, monkeypatch, capsy
     assert capsys.readouterr().out.split() == [model, str(clone / "d"), str(made.global_batch)]
 
 
+def test_it_does_not_guess_the_mesh(clone, capsys):
+    options = ["--preset", "pithtrain", "--pithtrain", str(clone), "--model", "qwen3-30b-a3b"]
+    assert run(["capture", "run", "--dry-run", *options]) == 2
+    assert "--preset pithtrain: no --pp and no --ep, and it does not guess the mesh" in capsys.readouterr().err
+    assert run(["capture", "run", "--dry-run", *options, "--pp", "2"]) == 2
+    assert "no --ep, and it does not" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("more", "seq"), [([], 2048), (["--seq", "4096"], 4096)])
+def test_its_sequence_length_is_its_seed_s(clone, tmp_path, monkeypatch, capsys, more, seq):
+    monkeypatch.chdir(tmp_path)
+    (clone / "c" / "torch-dcp" / "step-00000000").mkdir(parents=True)
+    (clone / "d").mkdir()
+    (clone / "d" / "x.bin").write_text("")
+    assert dry(clone, "--checkpoint", str(clone / "c"), "--corpus", str(clone / "d"), *more) == 0
+    text = capsys.readouterr().out
+    assert f"training.sequence_length = {seq}\n" in text and "STEPSCOPE_CAPTURE_HOOKS" not in text
+
+
 def test_only_nsys(clone, capsys):
     assert dry(clone, "--backend", "torch") == 2 and "starts nsys only" in capsys.readouterr().err
 

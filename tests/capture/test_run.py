@@ -37,6 +37,11 @@ def nothing_left(folder: Path) -> bool:
     return not [p for p in folder.iterdir() if "cap" in p.name]
 
 
+def only_the_log(folder: Path) -> bool:
+    """Of a command that failed, what it said is kept."""
+    return [p.name for p in (folder / "cap").iterdir()] == ["log.txt"] and not (folder / ".cap.part").exists()
+
+
 def test_a_good_run(capture, nsys, train, tmp_path, monkeypatch):
     nsys()
     monkeypatch.setenv("SOME_TOKEN", "hf_0123456789abcdef")
@@ -57,7 +62,7 @@ def test_a_command_that_dies_at_step_3(capture, nsys, train, tmp_path):
     status, lines = capture(train(die=3))
     assert status == 2 and len(lines) == 1
     assert "failed with status 7 in step 3: RuntimeError: out of luck" in lines[0]
-    assert nothing_left(tmp_path)
+    assert only_the_log(tmp_path)
 
 
 def test_a_command_that_dies_after_the_capture(capture, nsys, train, tmp_path):
@@ -71,7 +76,7 @@ def test_a_command_that_ends_too_soon(capture, nsys, train, tmp_path):
     nsys()
     status, lines = capture(train(steps=4))
     assert status == 2 and "ended after 4 steps, need 6 (5 warm-up, 1 profiled)" in lines[0]
-    assert nothing_left(tmp_path)
+    assert only_the_log(tmp_path)
 
 
 def test_a_command_without_annotations(capture, nsys, tmp_path):
@@ -131,7 +136,7 @@ def test_an_environment_without_what_it_needs(capture, nsys, tmp_path, module, h
     nsys()
     (tmp_path / "bare.py").write_text(f'raise ModuleNotFoundError("No module named {module!r}")')
     status, lines = capture([sys.executable, str(tmp_path / "bare.py")])
-    assert status == 2 and len(lines) == 1 and hint in lines[0] and nothing_left(tmp_path)
+    assert status == 2 and len(lines) == 1 and hint in lines[0] and only_the_log(tmp_path)
 
 
 def test_a_full_disk_before(capture, nsys, monkeypatch, tmp_path):
@@ -144,7 +149,7 @@ def test_a_full_disk_before(capture, nsys, monkeypatch, tmp_path):
 def test_a_full_disk_while_it_runs(capture, nsys, train, tmp_path):
     nsys(after='print("Error: write failed: No space left on device"); status = 1')
     status, lines = capture(train())
-    assert status == 2 and len(lines) == 1 and "no space left on the device" in lines[0] and nothing_left(tmp_path)
+    assert status == 2 and len(lines) == 1 and "no space left on the device" in lines[0] and only_the_log(tmp_path)
 
 
 def test_a_full_disk_of_which_the_command_says_nothing(capture, nsys, train, tmp_path, monkeypatch):
@@ -153,7 +158,7 @@ def test_a_full_disk_of_which_the_command_says_nothing(capture, nsys, train, tmp
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 10**12, next(free, 4096)))
     status, lines = capture(train(die=3))
     assert status == 2 and len(lines) == 1 and "no space left on the device in step 3" in lines[0]
-    assert nothing_left(tmp_path)
+    assert only_the_log(tmp_path)
 
 
 def test_a_folder_that_is_there(capture, nsys, tmp_path):
@@ -220,3 +225,101 @@ def test_options_that_cannot_be(capture, nsys, tmp_path, options, says):
     nsys()
     status, lines = capture(["true"], *options)
     assert status == 2 and len(lines) == 1 and says in lines[0] and nothing_left(tmp_path)
+
+
+def test_what_the_command_says_is_shown_or_kept(nsys, train, tmp_path, monkeypatch, capsys):
+    nsys()
+    monkeypatch.chdir(tmp_path)
+    asked = ["capture", "run", "--trigger", "nvtx", "--no-verify", "-o", "cap"]
+    assert run([*asked, "--", *train(die=3)]) == 2  # its log is in the way of nothing
+    said = capsys.readouterr()
+    assert "RuntimeError: out of luck" in said.out and "(all it said: cap/log.txt)" in said.err
+    assert run([*asked, "--quiet", "--", *train(die=3)]) == 2
+    said = capsys.readouterr()
+    assert "out of luck" not in said.out and said.err.count("out of luck") == 2  # the last lines, and the error's
+    assert run([*asked, "--quiet", "--", *train()]) == 0
+    said = capsys.readouterr()
+    assert "done" not in said.out and "done" in (tmp_path / "cap" / "log.txt").read_text()
+    plan, end = said.out.splitlines()[:7], said.out.splitlines()[-2:]
+    assert plan[0] == "world     as many ranks as the command starts" and plan[2] == "steps     5 warm-up, 1 profiled"
+    assert end[0].startswith("nsys · 1 step on 1 rank · ") and end[0].endswith(" times an unprofiled step · 8 B")
+    assert end[1] == "next: stepscope diagnose cap"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--nproc", "4", "--pp", "2", "--ep", "8"], "have 4 ranks (--nproc 4), need 16 (pp·ep = 2·8)"),
+        (["--nproc", "8", "--pp", "2"], "have 8 ranks (--nproc 8), need 2 (pp = 2)"),
+        (["--nproc", "4", "--world", "8"], "have 4 ranks (--nproc 4), need 8 (--world 8)"),
+        (["--nproc", "6", "--pp", "4", "--world", "6"], "a world of 6 does not divide by pp = 4"),
+        (["--layers", "16", "--pp", "2", "--ep", "8"], "have 1 node (this is no SLURM allocation), need 2"),
+    ],
+)
+def test_a_world_that_does_not_fit(capture, nsys, tmp_path, options, says):
+    nsys()
+    status, lines = capture(["python", "train.py"], *options)
+    assert status == 2 and len(lines) == 1 and says in lines[0] and nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_terminal_is_asked(nsys, train, tmp_path, answer):
+    """A terminal by `pty`: the plan, a question, and nothing where the answer is no."""
+    import pty
+
+    nsys()
+    command = [
+        sys.executable,
+        "-m",
+        "stepscope",
+        "capture",
+        "run",
+        "--trigger",
+        "nvtx",
+        "--no-verify",
+        "-o",
+        "cap",
+        "--",
+    ]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*command, *train()], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    said = b""
+    while True:
+        try:
+            read = os.read(ours, 65536)
+        except OSError:
+            break
+        if not read:
+            break
+        said += read
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert b"go on? [Y/n]" in said and b"world     as many" in said
+    assert (tmp_path / "cap").exists() == (answer == "y")
+
+
+def test_doctor_asks_the_python_that_trains(nsys, script, tmp_path, monkeypatch, capsys):
+    nsys()
+    monkeypatch.chdir(tmp_path)
+    bare = script("python-bare", "#!/bin/sh\nexec " + sys.executable + ' -S "$@"\n')
+    answer = '{"python": "3.12.3", "nvtx": false, "torch": "2.11.0", "cuda": true, "hooks": true}'
+    good = script("python-good", f"#!/bin/sh\necho '{answer}'\n")
+    script("nvidia-smi", '#!/bin/sh\ncase "$1" in *slowdown*) echo "Not Active, Active, Not Active, Not Active";; '
+           "*) echo 'NVIDIA H200, 570.1, 143771 MiB';; esac\n")  # fmt: skip
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    def checks(*asked: str) -> tuple[int, dict[str, tuple[str, str]]]:
+        status = run(["capture", "doctor", "--format", "json", *asked])
+        return status, {r["check"]: (r["status"], r["found"]) for r in json.loads(capsys.readouterr().out)["rows"]}
+
+    status, found = checks("--", str(bare), "train.py")
+    assert status == 1 and found["training Python"] == ("missing", "ModuleNotFoundError: No module named 'torch'")
+    status, found = checks("--", str(good), "train.py")
+    assert status == 0 and found["training Python"] == ("ok", "Python 3.12.3, torch 2.11.0")
+    assert found["clocks"] == ("warning", "GPU 0: hw_thermal_slowdown") and found["GPU counters"][0] == "ok"
+    nsys(metrics="GPU 0: Insufficient privilege")
+    assert checks("--", str(good))[1]["GPU counters"] == ("warning", "nsys says: GPU 0: Insufficient privilege")
+    status, found = checks("--with", "gpu-metrics", "--", str(good))
+    assert status == 1 and found["GPU counters"][0] == "missing"

@@ -150,3 +150,17 @@ def test_doctor_looks_at_every_node(job, nsys, capsys):
     assert [r["check"] for r in answer["rows"]].count("nsys") == 2
     assert {r["status"] for r in answer["rows"] if r["check"] == "input corpus"} == {"missing"}
     assert answer["notes"] == ["SLURM job 77: 2 nodes, 50 min left"]
+
+
+def test_a_larger_allocation_is_not_taken_whole(job, nsys, tmp_path, monkeypatch, capsys):
+    nsys()
+    job(nodes=3)
+    plan = ["--layers", "16", "--pp", "2", "--ep", "8", "--max-size", "1GB"]
+    asked = ["capture", "run", "--dry-run", *plan]
+    assert run([*asked, "--", "python", "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert "SLURM job 77: have 3 nodes, need 2 (16 ranks, 8 on each); give --nodes 2 to take 2 of them" in said
+    assert run([*asked, "--nodes", "2", "--", "python", "train.py"]) == 0
+    assert "srun --nodes=2 " in capsys.readouterr().out
+    assert run([*asked, "--nodes", "4", "--", "python", "train.py"]) == 2
+    assert "have 3 nodes, need 4 (--nodes)" in capsys.readouterr().err

@@ -10,11 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from stepscope.capture import manifest
+from stepscope.capture import environment, manifest
+from stepscope.capture.check import Check, check
 from stepscope.capture.nsys import version_of
 from stepscope.capture.size import show_size
 from stepscope.capture.slurm import Allocation
@@ -27,23 +26,8 @@ _OLDEST = (2021, 5)
 _GOOD = (2023, 1)
 
 
-@dataclass(frozen=True)
-class Check:
-    """`status` is ok, warning or missing; `fix` says what to do where it is not ok."""
-
-    node: str
-    check: str
-    status: str
-    found: str
-    needed: str
-    fix: str = ""
-
-    def row(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def examine(spec: Spec, gpus: int | None = None) -> list[Check]:
-    """Every check on this node; `gpus` is how many it must have."""
+def examine(spec: Spec, gpus: int | None = None, program: str | None = None) -> list[Check]:
+    """Every check on this node; `gpus` is how many it must have, `program` the Python that trains."""
     made: list[Check] = []
     if "nsys" in spec.backends:
         made.append(_nsys(spec))
@@ -52,7 +36,9 @@ def examine(spec: Spec, gpus: int | None = None) -> list[Check]:
     made += list(_inputs(spec))
     if spec.nproc:
         made.append(_port(spec.port))
-    return made
+    if program is not None:
+        made += environment.python(program, spec)
+    return made + environment.machine(spec)
 
 
 def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[Check]:
@@ -61,6 +47,7 @@ def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[
         f"--backend={'both' if len(spec.backends) > 1 else spec.backends[0]}", f"--trigger={spec.trigger}",
         f"--nproc={spec.nproc}", f"--nsys={spec.nsys}", f"--port={spec.port}", f"--max-size={spec.max_size}B",
         f"--output={spec.out}", *(f"--input={p}" for p in spec.inputs), *(["--share-gpu"] if spec.share_gpu else []),
+        *(f"--with={want}" for want in spec.wants),
         *([f"--gpus={gpus}"] if gpus is not None else []),
     ]  # fmt: skip
     there = [sys.executable, "-m", "stepscope", "capture", "doctor", "--here", "--format=json", *options]
@@ -96,25 +83,20 @@ def require(checks: list[Check]) -> None:
         raise BadInput(f"{first.check}{where}: {first.found}, need {first.needed}{more}", first.fix)
 
 
-def _check(check: str, ok: bool, found: str, needed: str, fix: str = "", soft: bool = False) -> Check:
-    status = "ok" if ok else "warning" if soft else "missing"
-    return Check(socket.gethostname().split(".")[0], check, status, found, needed, "" if ok else fix)
-
-
 def _nsys(spec: Spec) -> Check:
     needed = "nsys " + ".".join(map(str, _GOOD)) + " or newer"
     fix = "install Nsight Systems and put it on the PATH, give --nsys PATH, or take --backend torch"
     where = shutil.which(spec.nsys)
     if where is None:
         there = Path(spec.nsys).exists()
-        return _check(
+        return check(
             "nsys", False, f"{spec.nsys} {'cannot be run (no permission)' if there else 'not found'}", needed, fix
         )
     version = version_of(where)
     if version is None:
-        return _check("nsys", False, f"{spec.nsys} --version fails", needed, fix)
+        return check("nsys", False, f"{spec.nsys} --version fails", needed, fix)
     shown = ".".join(map(str, version[:3]))
-    return _check("nsys", version >= _GOOD, shown, needed, "take a newer one", soft=version >= _OLDEST)
+    return check("nsys", version >= _GOOD, shown, needed, "take a newer one", soft=version >= _OLDEST)
 
 
 def _gpus(spec: Spec, need: int | None) -> Check:
@@ -123,13 +105,13 @@ def _gpus(spec: Spec, need: int | None) -> Check:
     if visible is not None and have:
         have = min(have, len([d for d in visible.split(",") if d.strip()]))
     if spec.trigger != "cuda" and need is None:
-        return _check("GPUs", True, str(have), "none: the capture is of the host")
+        return check("GPUs", True, str(have), "none: the capture is of the host")
     if need is None:
         need = 1 if spec.share_gpu else max(1, spec.nproc)
     fix = f"plan for them (stepscope capture plan --gpus {have})" if have else "--trigger nvtx captures the host alone"
     # torch.profiler works without a GPU: it records the host
     soft = have == 0 and spec.backends == ("torch",)
-    return _check("GPUs", have >= need, f"have {have}", str(need), fix, soft)
+    return check("GPUs", have >= need, f"have {have}", str(need), fix, soft)
 
 
 def _permission(spec: Spec) -> Check:
@@ -140,9 +122,9 @@ def _permission(spec: Spec) -> Check:
     needed = "a folder to write to"
     try:
         with tempfile.TemporaryFile(dir=folder):
-            return _check("output", True, str(spec.out), needed, "")
+            return check("output", True, str(spec.out), needed, "")
     except OSError as error:
-        return _check("output", False, f"{folder}: {error.strerror}", needed, "choose another -o DIR")
+        return check("output", False, f"{folder}: {error.strerror}", needed, "choose another -o DIR")
 
 
 def _disk(spec: Spec) -> Check:
@@ -152,22 +134,22 @@ def _disk(spec: Spec) -> Check:
     free = shutil.disk_usage(folder).free
     need = 3 * spec.max_size * len(spec.backends)  # raw data, report and export stand side by side for a while
     fix = "free some, choose another -o DIR, or a smaller --max-size"
-    return _check("disk", free >= need, f"have {show_size(free)} free", show_size(need), fix)
+    return check("disk", free >= need, f"have {show_size(free)} free", show_size(need), fix)
 
 
 def _temporary() -> Check:
     """nsys collects in the temporary folder before it writes the report."""
     try:
         with tempfile.TemporaryFile():
-            return _check("temporary folder", True, tempfile.gettempdir(), "writable", "")
+            return check("temporary folder", True, tempfile.gettempdir(), "writable", "")
     except OSError as error:
-        return _check("temporary folder", False, str(error.strerror), "writable", "set TMPDIR to a folder with space")
+        return check("temporary folder", False, str(error.strerror), "writable", "set TMPDIR to a folder with space")
 
 
 def _inputs(spec: Spec) -> Iterator[Check]:
     for path in spec.inputs:
         there = path.exists()
-        yield _check(f"input {path.name}", there, str(path) if there else f"{path} is not there", "a file or folder",
+        yield check(f"input {path.name}", there, str(path) if there else f"{path} is not there", "a file or folder",
                      "make it first")  # fmt: skip
 
 
@@ -177,5 +159,5 @@ def _port(port: int) -> Check:
         try:
             probe.bind(("", port))
         except OSError as error:
-            return _check("rendezvous port", False, f"{port}: {error.strerror}", "a free port", "give another --port")
-    return _check("rendezvous port", True, f"{port} is free", "a free port", "")
+            return check("rendezvous port", False, f"{port}: {error.strerror}", "a free port", "give another --port")
+    return check("rendezvous port", True, f"{port} is free", "a free port", "")

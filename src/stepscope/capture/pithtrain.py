@@ -21,6 +21,8 @@ from stepscope.errors import BadInput
 
 #: Our name of a model → PithTrain's name of its corpus, and how it balances experts.
 MODELS = {"deepseek-v2-lite": ("deepseek-v2", "sequence"), "qwen3-30b-a3b": ("qwen3", "global-batch")}
+#: The sequence length of its own benchmark.
+SEQ = 2048
 _TRAINER = "pithtrain/tasks/pretrain_lm.py"
 #: What makes the inputs, by the file that does it; the first that a clone has.
 _SETUP = {

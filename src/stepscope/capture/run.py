@@ -25,6 +25,10 @@ from stepscope.errors import BadInput, StepscopeError
 
 #: Bytes free on a disk that is as good as full.
 _FULL = 1_000_000
+#: What the command said, beside the capture.
+LOG = "log.txt"
+#: Shows what a command says while it runs.
+Show = Callable[[str], None]
 #: Makes the SQLite export of a report in a folder: (report, folder, nsys).
 Export = Callable[[Path, Path, str], Path]
 
@@ -49,19 +53,36 @@ def launches(spec: Spec, job: Allocation | None) -> list[Launch]:
     return [launch(spec, backend, folder.absolute(), "dry-run", job) for backend, folder in folders(spec).items()]
 
 
-def capture(spec: Spec, job: Allocation | None, export: Export) -> list[Captured]:
-    """Run under each backend. What fails leaves nothing behind."""
-    if spec.out.exists() and (not spec.out.is_dir() or any(spec.out.iterdir())):
+def check_output(spec: Spec) -> None:
+    """Refuse to write where something is; the log of a run that failed may be replaced."""
+    if spec.out.exists() and (not spec.out.is_dir() or any(p.name != LOG for p in spec.out.iterdir())):
         raise BadInput(f"-o {spec.out}: is there already", "name another folder, or remove it")
+
+
+def last_lines(spec: Spec, count: int = 10) -> list[str]:
+    """The end of the log that a failed run left."""
+    try:
+        return (spec.out / LOG).read_text("utf-8", "replace").splitlines()[-count:]
+    except OSError:
+        return []
+
+
+def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | None = None) -> list[Captured]:
+    """Run under each backend. Of a run that fails, the log of the command stays, and nothing else."""
+    check_output(spec)
     part = spec.out.absolute().with_name(f".{spec.out.name}.part")
     try:
         try:
             shutil.rmtree(part, ignore_errors=True)
             made = {b: part / b if len(spec.backends) > 1 else part for b in spec.backends}
-            found = [_one(spec, backend, folder, job, export) for backend, folder in made.items()]
+            found = [_one(spec, backend, folder, job, export, show) for backend, folder in made.items()]
             if spec.out.is_dir():
-                spec.out.rmdir()
+                shutil.rmtree(spec.out)
             part.replace(spec.out)
+        except StepscopeError as error:
+            if _keep_log(part, spec.out):
+                raise type(error)(f"{error.message} (all it said: {spec.out / LOG})", error.hint) from None
+            raise
         except OSError as error:
             what = f"{error.filename or spec.out}: {error.strerror}"
             raise BadInput(f"cannot write the capture ({what})", "free some space, or choose another -o") from None
@@ -74,16 +95,26 @@ def capture(spec: Spec, job: Allocation | None, export: Export) -> list[Captured
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export: Export) -> Captured:
+def _keep_log(part: Path, out: Path) -> bool:
+    """The newest log of what is thrown away, put where the capture would have been."""
+    logs = sorted(part.rglob(LOG), key=lambda p: p.stat().st_mtime)
+    if not logs or not logs[-1].stat().st_size:
+        return False
+    out.mkdir(parents=True, exist_ok=True)
+    logs[-1].replace(out / LOG)
+    return True
+
+
+def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export: Export, show: Show | None) -> Captured:
     folder.mkdir(parents=True)
     token = secrets.token_hex(8)
     what = launch(spec, backend, folder, token, job)
     for path, text in what.files.items():
         path.write_text(text, "utf-8")
         path.chmod(0o755)
-    log = folder / "log.txt"
+    log = folder / LOG
     began = time.time()
-    status, ended, full = _follow(spec, backend, what, folder, log, token)
+    status, ended, full = _follow(spec, backend, what, folder, log, token, show)
     steps = watch.read(folder)
     _judge(spec, backend, folder, log, steps, status, ended, full)
     files = _collect(spec, backend, folder, export)
@@ -97,7 +128,7 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
 
 
 def _follow(
-    spec: Spec, backend: str, what: Launch, folder: Path, log: Path, token: str
+    spec: Spec, backend: str, what: Launch, folder: Path, log: Path, token: str, show: Show | None
 ) -> tuple[int | None, bool, bool]:
     """Until the command ends, or has had its grace after the capture: (exit status, whether we ended it, whether a disk
     was full at a time: programs die of that in many ways, and what they had written is gone when they are)."""
@@ -106,7 +137,14 @@ def _follow(
     over_at: list[float] = []
     full_at: list[float] = []
 
+    said = log.open("r", encoding="utf-8", errors="replace") if show is not None else None
+
+    def tell() -> None:
+        if said is not None and show is not None and (text := said.read()):
+            show(text)
+
     def tick() -> bool:
+        tell()
         steps = watch.read(folder)
         if not full_at and _full(folder):
             full_at.append(time.monotonic())
@@ -119,6 +157,9 @@ def _follow(
         return bool(over_at) and time.monotonic() - over_at[0] > spec.grace_s
 
     status = run.wait(tick)
+    tell()
+    if said is not None:
+        said.close()
     run.end()  # whatever a command that has ended left running, or one that goes on after the capture
     return status, status is None, bool(full_at) or _full(folder)
 
@@ -170,7 +211,7 @@ def _collect(spec: Spec, backend: str, folder: Path, export: Export) -> list[Pat
     found = _reports(folder, backend)
     if not found:
         tool = "nsys wrote no report" if backend == "nsys" else "torch.profiler wrote no trace"
-        raise BadInput(f"{tool}: {watch.reason(folder / 'log.txt')}", "see stepscope capture doctor")
+        raise BadInput(f"{tool}: {watch.reason(folder / LOG)}", "see stepscope capture doctor")
     if backend != "nsys":
         return found
     made = []

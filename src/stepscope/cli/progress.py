@@ -36,6 +36,12 @@ def shown() -> Iterator[None]:
         display.stop()
 
 
+def echo(text: str) -> None:
+    """What a command says, on stdout; above the bar, where one is drawn."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 class _Display:
     """The latest report; drawn by rich once started. Reports may come from any thread."""
 

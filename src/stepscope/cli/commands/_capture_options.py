@@ -12,6 +12,7 @@ from stepscope.capture.plan import Plan, Request, plan
 from stepscope.capture.schedule import SCHEDULES
 from stepscope.capture.spec import TRIGGERS
 from stepscope.model import declared
+from stepscope.model.capturing import WANTS
 
 _PLAN = ("pp", "ep", "cp", "tp", "dp", "world", "seq", "mbs", "layers", "schedule", "gpus_per_node", "gpus", "nodes",
          "micro_batches", "warmup", "steps")  # fmt: skip
@@ -58,6 +59,11 @@ def planned(given: dict[str, Any], backend: str) -> Plan:
 def backends(text: str) -> tuple[str, ...]:
     """`both` is one after the other."""
     return ("nsys", "torch") if text == "both" else (text,)
+
+
+def with_option() -> click.Option:
+    help_ = f"What to record beyond the usual: {', '.join(WANTS)}."
+    return click.Option(["--with", "wants"], multiple=True, metavar="WHAT,...", help=help_)
 
 
 def run_options() -> list[click.Parameter]:

@@ -11,34 +11,42 @@ from typing import Any
 
 import click
 
-from stepscope.capture import doctor, pithtrain, run, slurm, wants
+from stepscope.capture import doctor, pithtrain, run, slurm, wants, world
 from stepscope.capture.nsys import Nsys
-from stepscope.capture.size import parse_size, show_size
+from stepscope.capture.plan import Plan
+from stepscope.capture.size import parse_size
+from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import RANGES, Spec
 from stepscope.cli import progress
-from stepscope.cli.commands._capture_options import backends, plan_options, planned, run_options
+from stepscope.cli.commands._capture_options import backends, plan_options, planned, run_options, with_option
+from stepscope.cli.commands._capture_summary import summary
 from stepscope.cli.output import Target
-from stepscope.errors import BadInput, GateFailed
-from stepscope.model.capturing import WANTS
+from stepscope.errors import BadInput, GateFailed, StepscopeError
+from stepscope.model.result import Result
 
 DESCRIPTION = """Run a training command under nsys or torch.profiler; export and verify what comes of it.
 
-COMMAND calls `stepscope.annotate` (docs/capture.md): the profiler then starts and stops at the right steps, on all
-ranks together. Inside a SLURM allocation it is started on every node by srun, after `capture doctor` has looked at
-each. Nothing is left behind by a run that fails."""
+COMMAND needs no change: its training steps are found by its optimizers, and the profiler starts and stops at the right
+ones, on all ranks together (docs/capture.md). Inside a SLURM allocation it is started on every node by srun, after
+`capture doctor` has looked at each. The plan is shown before anything starts. Of a run that fails, log.txt stays."""
 
 
-def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
+def _given(option: str) -> bool:
+    """Whether the user wrote it."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source not in (None, click.core.ParameterSource.DEFAULT)
+
+
+def _spec(given: dict[str, Any], command: tuple[str, ...]) -> tuple[Spec, Plan | None]:
     time = datetime.now().strftime("%Y%m%d-%H%M%S")
     chosen = backends(given["backend"])
-    planned_ranks = traced = None
-    nproc = given["nproc"]
+    made = traced = None
+    if given["preset"] is not None:
+        _check_preset(given, chosen)
     if given["model"] or given["layers"]:
         plans = [planned(given, backend) for backend in chosen]
         made = plans[0]
-        planned_ranks = made.world
         traced = plans[-1].ranks if len(plans[-1].ranks) < made.world else None
-        nproc = nproc or made.ranks_per_node
     spec = Spec(
         command=command or ("python3",),
         out=Path(given["output"] or f"stepscope-capture-{time}"),
@@ -52,8 +60,7 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
         wants=wants.parse(given["wants"]),
         nsys_args=tuple(shlex.split(given["nsys_args"] or "")),
         torch_args=wants.parse_torch(given["torch_args"]),
-        nproc=nproc,
-        world=given["world"] or planned_ranks,
+        nproc=given["nproc"],
         ranks=traced,
         share_gpu=given["share_gpu"],
         nsys=given["nsys"],
@@ -67,13 +74,10 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
     if given["preset"] is None:
         if not command:
             raise BadInput("no command to run", "write it after --, as in capture run -- torchrun train.py")
-        return spec
-    if not given["model"] or given["pithtrain"] is None:
-        raise BadInput("--preset pithtrain needs --model and --pithtrain DIR", "see docs/capture.md")
-    if chosen != ("nsys",):
-        raise BadInput("--preset pithtrain: its trainer starts nsys only", "give --backend nsys")
+        return spec, made
+    assert made is not None  # a preset has a model
     ready = pithtrain.prepare(given["pithtrain"].absolute(), given["model"], made, given["checkpoint"], given["corpus"])
-    return replace(
+    spec = replace(
         spec,
         command=("python3", "{out}/pithtrain_capture.py"),
         scripts={"pithtrain_capture.py": ready.script},
@@ -81,15 +85,33 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> Spec:
         inputs=(*spec.inputs, *ready.inputs),
         out=spec.out.absolute(),
     )
+    return spec, made
+
+
+def _check_preset(given: dict[str, Any], chosen: tuple[str, ...]) -> None:
+    """What the preset will not guess; and its own sequence length, where none was given."""
+    if not given["model"] or given["pithtrain"] is None:
+        raise BadInput("--preset pithtrain needs --model and --pithtrain DIR", "see docs/capture.md")
+    if chosen != ("nsys",):
+        raise BadInput("--preset pithtrain: its trainer starts nsys only", "give --backend nsys")
+    unsaid = [axis for axis in ("pp", "ep") if not _given(axis)]
+    if unsaid:
+        raise BadInput(
+            f"--preset pithtrain: no --{' and no --'.join(unsaid)}, and it does not guess the mesh",
+            "give both, as in --pp 2 --ep 8; 1 for none",
+        )
+    if not _given("seq"):
+        given["seq"] = pithtrain.SEQ
 
 
 def _run(command: tuple[str, ...], **given: Any) -> None:
-    spec = _spec(given, command)
+    spec, made = _spec(given, command)
+    axes = {axis: given[axis] for axis in world.AXES}
+    asked = world.Asked(axes, given["dp"], given["world"], given["nodes"] if _given("nodes") else None)
     job = slurm.allocation()
     if job is not None:
-        ranks = spec.nproc or None
-        nodes = -(-spec.world // ranks) if spec.world and ranks else None
-        slurm.require(job, nodes, spec.need_s * len(spec.backends))
+        slurm.require(job, None, spec.need_s * len(spec.backends))
+    spec, job = world.fit(spec, asked, made, job)
     if spec.wants:
         wants.refuse(spec.wants, spec.backends, Nsys.there(spec.nsys), spec.by_steps)
     if given["dry_run"]:
@@ -98,17 +120,22 @@ def _run(command: tuple[str, ...], **given: Any) -> None:
         return
     if given["doctor"]:
         doctor.require(doctor.examine(spec) if job is None else doctor.examine_nodes(spec, job))
-    with progress.shown():
-        made = run.capture(spec, job, _export)
-    for one in made:
-        for file in one.files:
-            click.echo(f"{file}  {show_size(file.stat().st_size)}")
-        if status := one.manifest["captured"]["exit_status"]:
-            click.echo(
-                f"note: the command failed with status {status} after the capture: {one.folder}/log.txt", err=True
-            )
-    if given["verify"]:
-        _verify([str(one.folder) for one in made], given["max_size"])
+    run.check_output(spec)
+    click.echo("\n".join(world.lines(spec, made, job)) + "\n")
+    if not given["yes"] and sys.stdin.isatty() and sys.stdout.isatty() and not click.confirm("go on?", default=True):
+        return
+    done = _captured(spec, job, given["quiet"])
+    summary(done, _verify([str(one.folder) for one in done], given["max_size"]) if given["verify"] else None)
+
+
+def _captured(spec: Spec, job: Allocation | None, quiet: bool) -> list[run.Captured]:
+    try:
+        with progress.shown():
+            return run.capture(spec, job, _export, show=None if quiet else progress.echo)
+    except StepscopeError:
+        if quiet and (last := run.last_lines(spec)):
+            click.echo("\n".join(last), err=True)
+        raise
 
 
 def _export(report: Path, folder: Path, nsys: str) -> Path:
@@ -117,20 +144,19 @@ def _export(report: Path, folder: Path, nsys: str) -> Path:
     return export_report(report, folder, nsys)
 
 
-def _verify(folders: list[str], max_size: str) -> None:
-    """Each backend's capture by itself; the first that is no good is the exit status."""
+def _verify(folders: list[str], max_size: str) -> list[Result | GateFailed]:
+    """Each backend's capture by itself."""
     from stepscope.cli.commands._capture_verify import check
 
-    failure: GateFailed | None = None
+    found: list[Result | GateFailed] = []
     for folder in folders:
         try:
-            Target.of(None, None).write(check([folder], max_size=max_size))
+            found.append(check([folder], max_size=max_size))
         except GateFailed as failed:
-            Target.of(None, None).write(failed.result)
-            failure = failure or failed
-    sys.stdout.flush()
-    if failure is not None:
-        raise failure
+            found.append(failed)
+        last = found[-1]
+        Target.of(None, None).write(last.result if isinstance(last, GateFailed) else last)
+    return found
 
 
 command = click.Command(
@@ -147,12 +173,7 @@ command = click.Command(
             default="phases",
             help="Ranges in programs that mark none: data, forward, backward, optimizer; modules too; or none.",
         ),
-        click.Option(
-            ["--with", "wants"],
-            multiple=True,
-            metavar="WHAT,...",
-            help=f"What to record beyond the usual: {', '.join(WANTS)}.",
-        ),
+        with_option(),
         click.Option(["--nsys-args"], metavar="OPTIONS", help="Further options of nsys profile."),
         click.Option(["--torch-args"], metavar="NAME,...", help="Further keywords of torch.profiler.profile."),
         click.Option(["--trace"], metavar="LIST", help="What nsys traces; by default cuda,nvtx."),
@@ -162,6 +183,8 @@ command = click.Command(
         click.Option(
             ["--need-time"], type=float, default=10.0, metavar="MINUTES", help="Time that one run needs (SLURM)."
         ),
+        click.Option(["--yes"], is_flag=True, help="Ask nothing; a pipe is not asked either."),
+        click.Option(["--quiet"], is_flag=True, help="Do not show what the command says; log.txt has it."),
         click.Option(["--dry-run"], is_flag=True, help="Print the exact commands, and run nothing."),
         click.Option(["--doctor/--no-doctor"], default=True, help="Check every node first."),
         click.Option(["--verify/--no-verify"], default=True, help="Check the capture afterwards."),

@@ -1,0 +1,54 @@
+"""The end of `capture run`: what was captured, what it cost, whether it is any good, and what to ask first."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from stepscope.capture import watch
+from stepscope.capture.run import Captured
+from stepscope.capture.size import show_size
+from stepscope.errors import GateFailed
+from stepscope.model.result import Result
+
+
+def summary(done: list[Captured], verified: list[Result | GateFailed] | None) -> None:
+    """A few lines for each profiler; the first capture that is no good is the exit status."""
+    for i, one in enumerate(done):
+        for file in one.files:
+            click.echo(f"{file}  {show_size(file.stat().st_size)}")
+        click.echo(" · ".join(_parts(one, verified[i] if verified else None)))
+        if status := one.manifest["captured"]["exit_status"]:
+            click.echo(
+                f"note: the command failed with status {status} after the capture: {one.folder}/log.txt", err=True
+            )
+    failed = next((v for v in verified or () if isinstance(v, GateFailed)), None)
+    if failed is None:
+        click.echo(f"next: stepscope diagnose {done[0].folder}")
+    sys.stdout.flush()
+    if failed is not None:
+        raise failed
+
+
+def _parts(one: Captured, verified: Result | GateFailed | None) -> list[str]:
+    captured, scenario = one.manifest["captured"], one.manifest["scenario"]
+    times = captured["step_ns"]
+    counts = sorted({sum(profiled for _, profiled in mine) for mine in times.values()})
+    said = [one.backend]
+    if counts:
+        few, many = counts[0], counts[-1]
+        steps = f"{few} to {many} steps" if few < many else f"{few} step{'s' * (few != 1)}"
+        said.append(f"{steps} on {len(times)} rank{'s' * (len(times) != 1)}")
+    else:
+        said.append(f"--trigger {scenario['trigger']}")
+    slower = watch.slowdown(times, captured["spans"])
+    if slower is not None:
+        said.append(f"{slower:.2f} times an unprofiled step")
+    said.append(f"{show_size(sum(f['bytes'] for f in captured['files']))}")
+    if isinstance(verified, GateFailed):
+        said.append("verify: not good")
+    elif verified is not None:
+        warnings = verified.summary.get("warning", 0)
+        said.append("verify: good" + (f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""))
+    return said
