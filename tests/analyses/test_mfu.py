@@ -209,7 +209,7 @@ def test_what_is_missing():
     bare = profile([], [op(0, 10 * US, call=1)], [call(0, 1, 1)])
     with pytest.raises(CannotAnswer, match="no shapes of torch ops") as refused:
         api.analyse(bare, "mfu", whole=True)
-    assert "record_shapes=True" in str(refused.value) and "--model" in str(refused.value)
+    assert "--with shapes" in str(refused.value) and "--model" in str(refused.value)
     with pytest.raises(CannotAnswer, match="nothing is known of the peak of GPU"):
         api.analyse(trained(gpu="GPU"), "mfu", whole=True)
     row = api.analyse(trained(gpu="GPU"), "mfu", whole=True, peak=1000.0).rows
@@ -250,6 +250,23 @@ def test_shapes_in_nvtx(shared):
     counted = opened.mfu().rows["model_flops"][0]
     declared = opened.mfu(model=model, tokens=2 * 8 * 2048, sequence=2048).rows["model_flops"][0]
     assert counted == declared + 2 * 2 * 32 * 2048
+
+
+def test_measured_kernels_stand_in_for_shapes(shared):
+    """Nsight Compute measured the forward pass of the same program: its products have the FLOPs of their shapes, its
+    attention those of 10 of 16 tiles of 128 x 128, which is what a causal mask leaves of 512 x 512."""
+    h200 = shared / "traces" / "h200"
+    opened = api.open(h200 / "train" / "eager.sqlite", h200 / "ncu" / "ncu_full_raw.csv", cache=False)
+    result = opened.mfu(by="term")
+    assert set(result.rows["phase"]) == {"measured"}
+    attention = result.rows["op"].str.contains("sdpa")
+    flops = result.rows["hardware_flops"]
+    assert flops.filter(~attention).sum() == WEIGHTS and flops.filter(attention).sum() == SCORES * 10 // 16
+    (row,) = opened.mfu().rows.to_dicts()
+    assert row["mfu_pct"] is None and row["hfu_pct"] > 0 and row["model_flops"] is None
+    assert row["uncounted_pct"] > 30  # the backward pass was not measured
+    declared = opened.mfu(model="layers=6,width=1024,heads=16,dense_width=4096", tokens=64, sequence=64).rows
+    assert declared["mfu_pct"][0] > 0 and declared["hardware_flops"][0] == row["hardware_flops"]
 
 
 #: TraceLens 171dd747, its own reports on these traces (tests/traces of AMD-AGI/TraceLens): GFLOPs summed over calls.

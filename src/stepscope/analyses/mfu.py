@@ -2,8 +2,9 @@
 
 MFU = FLOPs that the model asks for / (peak x time); HFU counts what was run, recomputation included. FLOPs are counted
 from the shapes of torch ops (products, attention, convolutions; a multiplication and an addition are two), or come from
-a declared model: `--model qwen3-30b-a3b --tokens 65536 --sequence 4096`, also for traces without shapes. Element-wise
-work counts nothing. Time is the window's, so idle time and communication lower both; with `--by stage` it is the time
+a declared model: `--model qwen3-30b-a3b --tokens 65536 --sequence 4096`, also for traces without shapes. Given with
+what Nsight Compute measured of the same program, its counts stand for kernels that no shape tells. Element-wise work
+counts nothing. Time is the window's, so idle time and communication lower both; with `--by stage` it is the time
 in which the stage computes. FLOPs of different precisions are measured against the dense peak of each.
 
 Backward is twice forward. Forward ops that run again in the backward pass (activation checkpointing), and the scores
@@ -30,6 +31,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model import declared
+from stepscope.model.capturing import capture_with
 from stepscope.model.gpus import Precision
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
@@ -40,12 +42,12 @@ from stepscope.model.statement import STATEMENT, listed
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
 _FLOPS = (
-    Col("model_flops", "what the model asks for: forward and backward, nothing twice"),
+    Col("model_flops", "what the model asks for: forward and backward, nothing twice; null where ncu alone counts"),
     Col("hardware_flops", "what was run, recomputation included; null where only a declared model is known"),
     Col("recomputed_flops", "the part of it that had been computed before"),
     Col("mfu_pct", "time that the model's FLOPs take at the peak, as a share of the window"),
     Col("hfu_pct", "the same of the hardware's FLOPs"),
-    Col("achieved_tflops", "model FLOPs per second of it, 10¹²"),
+    Col("achieved_tflops", "model (else hardware) FLOPs per second of it, 10¹²"),
     Col("peak_tflops", "dense peak they are measured against, 10¹² a second; of mixed precisions the mean"),
 )
 _FIGURES = (
@@ -67,7 +69,9 @@ VARIANTS = {
     ),
     "by=term": (
         *_WHO,
-        Col("phase", "forward, backward, or recomputed: a forward op that runs again in the backward pass"),
+        Col(
+            "phase", "forward, backward, recomputed (a forward op that runs again in backward), measured (ncu's count)"
+        ),
         Col("op", "torch op; with --model the part of the model"),
         Col("shapes", "of its arguments; with --model how FLOPs of a token come"),
         Col("precision", "of the numbers; null where types were not recorded"),
@@ -148,22 +152,21 @@ def _per_window(each: Utilization) -> list[dict[str, Any]]:
             "window_ns": each.span.gpu_ns,
             "model_flops": each.model_flops,
             "hardware_flops": each.hardware_flops,
-            "recomputed_flops": each.work.total("hardware") - each.work.total("model") if each.shaped else None,
+            "recomputed_flops": each.recomputed_flops,
             "mfu_pct": each.mfu_pct,
             "hfu_pct": each.hfu_pct,
-            "achieved_tflops": each.model_flops / seconds / 1e12,
+            "achieved_tflops": each.flops / seconds / 1e12,
             "peak_tflops": each.peak_tflops,
-            "counted_pct": each.work.part_of_compute(counted=True) if each.shaped else None,
-            "uncounted_pct": each.work.part_of_compute(counted=False) if each.shaped else None,
+            "counted_pct": each.work.part_of_compute(counted=True) if each.counted else None,
+            "uncounted_pct": each.work.part_of_compute(counted=False) if each.counted else None,
         }
     ]
 
 
 def _per_stage(each: Utilization) -> list[dict[str, Any]]:
-    if not each.shaped:
+    if not each.counted:
         raise CannotAnswer(
-            "no shapes of torch ops were recorded, and a declared model has no stages",
-            "record shapes: torch.profiler with record_shapes=True, nsys profile --pytorch=autograd-shapes-nvtx",
+            "no shapes of torch ops were recorded, and a declared model has no stages", capture_with("shapes")
         )
     return [_who(each) | row for row in by_stage(each)]
 
@@ -184,9 +187,10 @@ def _summary(found: Sequence[Utilization]) -> dict[str, Any]:
     time = sum(each.span.gpu_ns for each in found)
     if not time:
         return {}
-    hardware = [each.work.ideal_ns("hardware") for each in found if each.shaped]
+    hardware = [each.work.ideal_ns("hardware") for each in found if each.counted]
+    model = [each.ideal_ns for each in found if each.model_flops is not None]
     return {
-        "mfu_pct": 100.0 * sum(each.ideal_ns for each in found) / time,
+        "mfu_pct": 100.0 * sum(model) / time if len(model) == len(found) else None,
         "hfu_pct": 100.0 * sum(hardware) / time if len(hardware) == len(found) else None,
         "attention": found[0].asked.convention,
     }
@@ -200,10 +204,11 @@ def _statement(chosen: Windows, found: Sequence[Utilization]) -> str:
     peaks = list(dict.fromkeys(f"{rate:g} TFLOP/s ({name})" for each in found for name, rate in each.peaks.items()))
     lacking = max(each.lacking for each in found)
     least = "at least " if lacking >= _LACKING else ""
-    run = f"; what was run, {least}{summed['hfu_pct']:.1f} %" if summed["hfu_pct"] is not None else ""
+    said = {"the model's FLOPs": summed["mfu_pct"], "what was run": summed["hfu_pct"]}
+    first, *rest = [(what, f"{least}{share:.1f} %") for what, share in said.items() if share is not None]
     return (
-        f"At the peak of {listed(names) or 'the GPU'}, {listed(peaks[:3])}, the model's FLOPs take {least}"
-        f"{summed['mfu_pct']:.1f} % of {sized_window(chosen.spans)}{run}; attention counted "
+        f"At the peak of {listed(names) or 'the GPU'}, {listed(peaks[:3])}, {first[0]} would take {first[1]} of "
+        f"{sized_window(chosen.spans)}{''.join(f'; {what}, {share}' for what, share in rest)}; attention counted "
         f"{'in full' if summed['attention'] == 'full' else 'as far as a causal mask shows it'}"
         f"{f'; {lacking:.0f} % of compute time has no count of FLOPs' if least else ''}."
     )

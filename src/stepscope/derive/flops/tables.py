@@ -52,7 +52,7 @@ def by_part(each: Utilization) -> list[dict[str, Any]]:
     """Every term of a declared model: the forward pass of each part, then the backward pass."""
     declared = each.asked.declared
     assert declared is not None
-    tokens, total, peak = declared.tokens / declared.ranks, each.model_flops, each.peak_tflops
+    tokens, total, peak = declared.tokens / declared.ranks, each.flops, each.peak_tflops
     full = each.asked.convention == "full"
     passes = [(FORWARD, 1), (BACKWARD, declared.passes - 1)]
     return [

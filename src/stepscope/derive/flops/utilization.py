@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from stepscope.derive.flops.declared import TRAINING, Part, of_token
+from stepscope.derive.flops.measured import with_measured
 from stepscope.derive.flops.window import Bound, Convention, WindowWork, of_window
-from stepscope.derive.flops.work import Work, from_shapes
+from stepscope.derive.flops.work import MEASURED, Work, from_shapes
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.capturing import capture_with
 from stepscope.model.declared import Model
 from stepscope.model.gpus import Precision, gpu_of
 from stepscope.model.profile import Profile
@@ -66,35 +68,55 @@ class Utilization:
     asked: Asked
 
     @property
-    def model_flops(self) -> int:
-        declared = self.asked.declared
-        return declared.flops(self.asked.convention) if declared else self.work.total("model")
+    def counted(self) -> bool:
+        """Whether FLOPs of the window's own ops are known: by shapes, or measured."""
+        return self.work.ops.height > 0
+
+    @property
+    def model_flops(self) -> int | None:
+        """What the model asks for; None where nothing but measured kernels is known."""
+        if self.asked.declared is not None:
+            return self.asked.declared.flops(self.asked.convention)
+        return self.work.total("model") if self.shaped else None
 
     @property
     def hardware_flops(self) -> int | None:
         """What was run; None where only a declared model is known."""
-        return self.work.total("hardware") if self.shaped else None
+        return self.work.total("hardware") if self.counted else None
+
+    @property
+    def recomputed_flops(self) -> int | None:
+        """The part of what was run that had been computed before."""
+        if not self.shaped:
+            return None
+        ops = self.work.ops.filter(pl.col("phase") != MEASURED)
+        return round(float(ops["hardware"].sum()) - float(ops["model"].sum()))
 
     @property
     def ideal_ns(self) -> float:
-        """The time that the model's FLOPs take at the peak."""
+        """The time that the model's FLOPs take at the peak; the hardware's, where nothing says the model's."""
         if self.asked.declared is None:
-            return self.work.ideal_ns("model")
+            return self.work.ideal_ns("model" if self.shaped else "hardware")
         _, rate = self._declared_peak
-        return self.model_flops / (1e3 * rate)
+        return (self.model_flops or 0) / (1e3 * rate)
 
     @property
     def mfu_pct(self) -> float | None:
-        return 100.0 * self.ideal_ns / self.span.gpu_ns if self.span.gpu_ns else None
+        return None if self.model_flops is None else 100.0 * self.ideal_ns / self.span.gpu_ns
 
     @property
     def hfu_pct(self) -> float | None:
-        return self.work.share("hardware") if self.shaped else None
+        return self.work.share("hardware") if self.counted else None
+
+    @property
+    def flops(self) -> int:
+        """The model's FLOPs, or the hardware's where nothing says the model's."""
+        return self.model_flops if self.model_flops is not None else self.hardware_flops or 0
 
     @property
     def peak_tflops(self) -> float | None:
-        """The peak that the model's FLOPs are measured against: where precisions are mixed, their mean by time."""
-        return self.model_flops / (1e3 * self.ideal_ns) if self.ideal_ns else None
+        """The peak that these are measured against: where precisions are mixed, their mean by time."""
+        return self.flops / (1e3 * self.ideal_ns) if self.ideal_ns else None
 
     @property
     def peaks(self) -> dict[str, float]:
@@ -130,14 +152,14 @@ def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utiliz
                 inside = of_window(profile, data, span, work, bound, asked.convention)
                 found.append(Utilization(data, span, inside, work.shaped > 0, unclear, bound, asked))
     if asked.declared is None:
-        _need_shapes(found)
+        _need_counts(found)
     for each in found:
         _refuse_impossible(each)
     return found
 
 
 def _work(data: RankData) -> Work:
-    return from_shapes(data.profile, data)
+    return with_measured(data.profile, data, from_shapes(data.profile, data))
 
 
 def _bound(profile: Profile, data: RankData, asked: Asked) -> Bound:
@@ -152,15 +174,15 @@ def _bound(profile: Profile, data: RankData, asked: Asked) -> Bound:
     return Bound(gpu, asked.peak, asked.precision or half, asked.precision is not None)
 
 
-def _need_shapes(found: Sequence[Utilization]) -> None:
-    if any(each.work.ops.height for each in found):
+def _need_counts(found: Sequence[Utilization]) -> None:
+    if any(each.counted for each in found):
         return
     shaped = any(each.shaped for each in found)
     what = "no op of the window has FLOPs that can be counted" if shaped else "no shapes of torch ops were recorded"
     raise CannotAnswer(
         f"{what}, so nothing says how many FLOPs it has",
-        "record shapes (torch.profiler: record_shapes=True; nsys profile --pytorch=autograd-shapes-nvtx), or declare "
-        "the model: --model NAME --tokens N --sequence S",
+        f"{capture_with('shapes')}; declare the model: --model NAME --tokens N --sequence S; or give what Nsight "
+        "Compute measured of the same program, too",
     )
 
 
@@ -174,7 +196,7 @@ def _refuse_impossible(each: Utilization) -> None:
     if declared is not None and worst[1] == "MFU":
         raise CannotAnswer(
             f"{said}: {declared.tokens:,} tokens of {declared.model.name} on {several(declared.ranks, 'rank')} are "
-            f"{operations(each.model_flops)} each, at least {about(each.ideal_ns)} at the peak, and the window has "
+            f"{operations(each.flops)} each, at least {about(each.ideal_ns)} at the peak, and the window has "
             f"{about(each.span.gpu_ns)}",
             "--tokens (those of one step, all ranks together), --model, --sequence or --peak must be wrong",
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from stepscope.derive.flops.utilization import Utilization
-from stepscope.derive.flops.work import AGAIN
+from stepscope.derive.flops.work import AGAIN, MEASURED
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note
 from stepscope.model.ranks import some_ranks
@@ -21,7 +21,19 @@ _NAMED = 3
 def notes_of(found: Sequence[Utilization]) -> list[Note]:
     if not found:
         return []
-    makers = (_formula, _peak, _convention, _beside, _recomputed, _uncounted, _unclear, _types, _without_rate, _fast)
+    makers = (
+        _formula,
+        _peak,
+        _convention,
+        _beside,
+        _measured,
+        _recomputed,
+        _uncounted,
+        _unclear,
+        _types,
+        _without_rate,
+        _fast,
+    )
     return [note for maker in makers if (note := maker(found)) is not None]
 
 
@@ -30,9 +42,11 @@ def _formula(found: Sequence[Utilization]) -> Note:
     one = found[0]
     where = f"rank {one.span.rank}, {one.span.label}"
     peak = f"{one.peak_tflops or 0:,.4g} TFLOP/s"
+    which, said = ("MFU", "model") if one.model_flops is not None else ("HFU", "hardware")
+    share = one.mfu_pct if one.model_flops is not None else one.hfu_pct
     text = (
-        f"MFU = model FLOPs / (peak x time) = {operations(one.model_flops)} / ({peak} x {about(one.span.gpu_ns, 4)}) = "
-        f"{one.mfu_pct or 0:.1f} % ({where})"
+        f"{which} = {said} FLOPs / (peak x time) = {operations(one.flops)} / ({peak} x {about(one.span.gpu_ns, 4)}) = "
+        f"{share or 0:.1f} % ({where})"
     )
     declared = one.asked.declared
     if declared is not None:
@@ -42,7 +56,7 @@ def _formula(found: Sequence[Utilization]) -> Note:
             f"({parts}) of {declared.model.name}; `--by term` has each part"
         )
     else:
-        text += "; model FLOPs are the sum of the terms that `--by term` shows"
+        text += f"; {said} FLOPs are the sum of the terms that `--by term` shows"
     return Note("mfu-formula", text)
 
 
@@ -58,7 +72,9 @@ def _peak(found: Sequence[Utilization]) -> Note:
     return Note("mfu-peak", f"peak: {'; '.join(texts)}")
 
 
-def _convention(found: Sequence[Utilization]) -> Note:
+def _convention(found: Sequence[Utilization]) -> Note | None:
+    if all(e.model_flops is None for e in found):
+        return None
     time = sum(e.span.gpu_ns for e in found)
     full = found[0].asked.convention == "full"
     said = "in full (PaLM, torchtitan)" if full else "as far as a causal mask shows it (Megatron-LM)"
@@ -79,7 +95,7 @@ def _other_convention(each: Utilization) -> float:
     declared = each.asked.declared
     if declared is not None:
         return sign * abs(declared.flops("full") - declared.flops("causal")) / (1e3 * (each.peak_tflops or 1.0))
-    ops = each.work.ops.filter(pl.col("phase") != AGAIN)
+    ops = each.work.ops.filter(~pl.col("phase").is_in([AGAIN, MEASURED]))
     inside = ops["gpu_ns"] / ops["whole"]
     return sign * float(((ops["asked"] - ops["causal"]) * inside / (1e3 * ops["rate"])).sum())
 
@@ -88,13 +104,27 @@ def _beside(found: Sequence[Utilization]) -> Note | None:
     """A declared model beside what its trace shows."""
     if found[0].asked.declared is None or not all(e.shaped for e in found):
         return None
-    told, counted = sum(e.model_flops for e in found), sum(e.work.total("model") for e in found)
+    told, counted = sum(e.flops for e in found), sum(e.work.total("model") for e in found)
     far = abs(told - counted) > 0.05 * counted
     return Note(
         "mfu-declared-and-counted",
         f"the declared model asks for {operations(told)}; shapes of the trace's ops say {operations(counted)}"
         f"{': not the same model, or not the same tokens' if far else ''}",
         severity="warning" if far else "info",
+    )
+
+
+def _measured(found: Sequence[Utilization]) -> Note | None:
+    """What Nsight Compute counted, in place of shapes."""
+    rows = pl.concat([e.work.ops.filter(pl.col("phase") == MEASURED).select("hardware") for e in found])
+    if not rows.height:
+        return None
+    flops, total = float(rows["hardware"].sum()), sum(e.work.total("hardware") for e in found)
+    return Note(
+        "mfu-measured",
+        f"{operations(flops)} ({100 * flops / total:.0f} % of what was run) are Nsight Compute's counts of "
+        f"{several(rows.height, 'kernel')} that no shape tells: in HFU, not in MFU, since nothing says what of it the "
+        "model asks for",
     )
 
 
@@ -112,7 +142,7 @@ def _recomputed(found: Sequence[Utilization]) -> Note | None:
 
 def _uncounted(found: Sequence[Utilization]) -> Note | None:
     """Compute that would count, and whose FLOPs nobody knows."""
-    lost = [e for e in found if e.shaped and (e.work.part_of_compute(counted=False) or 0.0) > 0]
+    lost = [e for e in found if e.counted and (e.work.part_of_compute(counted=False) or 0.0) > 0]
     if not lost:
         return None
     kernels = pl.concat([e.work.kernels for e in lost])

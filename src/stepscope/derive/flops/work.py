@@ -20,6 +20,8 @@ from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
+#: Counted by a profiler, kernel by kernel: it was run, but nothing says that the model asked for it.
+MEASURED = "measured"
 
 #: No op has more FLOPs: a GPU of today would take more than a minute. Sums of them do not overflow.
 _MOST = 1 << 57
@@ -45,8 +47,7 @@ class Work:
 
     ops: pl.DataFrame
     of_kernel: I64
-    #: Ops that are work, and of them those whose shapes were recorded.
-    known: int
+    #: How many ops have shapes.
     shaped: int
 
 
@@ -64,7 +65,7 @@ def from_shapes(profile: Profile, data: RankData) -> Work:
     )
     of_kernel = _launched_by(data, ops)
     shaped = int(ops["shapes"].is_not_null().sum())
-    return Work(ops.select(*SCHEMA), of_kernel, ops.height, shaped)
+    return Work(ops.select(*SCHEMA), of_kernel, shaped)
 
 
 _ARGUMENTS = ("shapes", "types", "values")
@@ -141,25 +142,24 @@ def _launched_by(data: RankData, ops: pl.DataFrame) -> I64:
 
 
 def from_kernels(flops: I64, precision: pl.Series, names: pl.Series) -> Work:
-    """Work that a profiler counted kernel by kernel (Nsight Compute): `flops` of each GPU op, below 0 where unknown.
+    """Work that a profiler counted kernel by kernel: FLOPs (below 0 where unknown), precision and name of each GPU op.
 
-    Nothing says which of it the model asked for, so all of it is hardware's; `precision` is that of each GPU op."""
+    Nothing says which of it the model asked for: all of it is hardware's."""
     rows = np.flatnonzero(flops >= 0)
-    each = flops[rows]
-    ops = pl.DataFrame(
-        {
-            "name": names.gather(rows),
-            "kind": ["kernel"] * len(rows),
-            "phase": [FORWARD] * len(rows),
-            "precision": precision.gather(rows),
-            "asked": each,
-            "causal": each,
-            "again": np.zeros(len(rows), np.int64),
-            "again_causal": np.zeros(len(rows), np.int64),
-        },
-        schema_overrides=SCHEMA,
+    made = pl.DataFrame({"name": names.gather(rows), "precision": precision.gather(rows), "asked": flops[rows]})
+    ops = made.select(
+        **{column: pl.lit(None, dtype) for column, dtype in SCHEMA.items()}
+        | {
+            "name": pl.col("name"),
+            "kind": pl.lit("kernel"),
+            "phase": pl.lit(MEASURED),
+            "precision": pl.col("precision"),
+            "asked": pl.col("asked"),
+            "causal": pl.col("asked"),
+            "again": pl.lit(0, pl.Int64),
+            "again_causal": pl.lit(0, pl.Int64),
+        }
     )
-    ops = ops.with_columns(pl.lit(None, pl.String).alias(c) for c in SCHEMA if c not in ops.columns).select(*SCHEMA)
     of_kernel = np.full(len(flops), NONE, dtype=np.int64)
     of_kernel[rows] = np.arange(len(rows))
-    return Work(ops, of_kernel, len(rows), len(rows))
+    return Work(ops, of_kernel, 0)
