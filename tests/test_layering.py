@@ -38,7 +38,7 @@ ROOMS = {
         {"host", "comm"},
         {"graph"},
         {"peers", "pipelines", "pytorch", "kernel"},
-        {"replay", "flops"},
+        {"replay", "flops", "memory"},
     ),
     "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}),
     "nsys": ({"reports"}, {"recipes"}),

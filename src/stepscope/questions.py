@@ -58,7 +58,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "analyses.pipeline",
         "analyses.critical_path",
     ),
-    "One kernel": ("analyses.roofline", "analyses.mfu"),
+    "One kernel": ("analyses.roofline", "analyses.mfu", "analyses.memory"),
     "Conclude": ("findings.diagnose",),
 }
 #: What to call a file that has no timeline.

@@ -140,6 +140,30 @@ class Methods:
     ) -> Result:
         """Does the host keep the GPU fed: launch calls, queueing, full and starved queues?"""
 
+    def memory(
+        self,
+        *,
+        by: Literal["part", "frame", "time", "stall", "change", "term"] = "part",
+        model: str | None = None,
+        sequence: int | None = None,
+        mbs: int = 1,
+        precision: Literal["bf16", "autocast", "mixed"] = "bf16",
+        optimizer: Literal["adamw", "adamw-fused", "sgd", "momentum"] = "adamw",
+        recompute: bool = False,
+        zero: int = 0,
+        dp: int = 1,
+        tp: int = 1,
+        pp: int = 1,
+        cp: int = 1,
+        ep: int = 1,
+        gpu: str | None = None,
+        used: int | None = None,
+        timeline: Profile | None = None,
+        plot: bool = False,
+        **options: Unpack[Common],
+    ) -> Result:
+        """What is the GPU's memory made of at its peak, who holds it, and what limits scaling?"""
+
     def mesh(
         self,
         *,

@@ -40,6 +40,10 @@ class Model:
     q_rank: int = 0
     rope_width: int = 0
     gated: bool = True  # feed-forward of three matrices (SwiGLU), not two
+    tied: bool = False  # the embedding is the output's matrix
+    qk_norm: bool = False  # queries and keys are normed, head by head (Qwen3)
+    layer_norm: bool = False  # LayerNorm and learned positions (GPT), not RMSNorm and rotary ones
+    bias: bool = False  # products have a bias
     source: str = ""
 
     @property
@@ -84,6 +88,23 @@ def matrices(model: Model) -> list[Matrix]:
     if model.vocabulary:
         each.append(Matrix("output", model.width, model.vocabulary, 1, 1))
     return [m for m in each if m.parameters]
+
+
+def vectors(model: Model) -> int:
+    """Parameters of a layer that are no matrix: of its norms, and biases."""
+    norms = 2 * model.width * (2 if model.layer_norm else 1) + (2 * model.head if model.qk_norm else 0)
+    if not model.bias:
+        return norms
+    keys = (model.kv_heads or model.heads) * (model.head + model.value)
+    up = model.dense_width * (2 if model.gated else 1)
+    return norms + model.heads * model.head + keys + model.width + up + model.width
+
+
+def parameters(model: Model) -> int:
+    """All of the model's parameters: matrices, the embedding unless it is tied, norms and biases."""
+    embedding = 0 if model.tied else model.vocabulary * model.width
+    last = model.width * (2 if model.layer_norm else 1) if model.vocabulary else 0
+    return sum(m.parameters for m in matrices(model)) + embedding + model.layers * vectors(model) + last
 
 
 def _attention(model: Model) -> list[Matrix]:

@@ -1,0 +1,143 @@
+"""The ledger of a device: what its reserved bytes are made of at the peak, over time, and who holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.memory.history import History, histories, over_time
+from stepscope.derive.memory.origin import NOT_RECORDED, Origins, origins
+from stepscope.derive.memory.parts import REASONS, UNNAMED, Decided, decide
+from stepscope.derive.memory.room import Room, room
+from stepscope.derive.memory.rules import PARTS, UNKNOWN
+from stepscope.intervals.arrays import I64
+from stepscope.model.profile import Profile
+
+#: What is reserved beside the blocks.
+CACHED, FRAGMENTATION, OUTSIDE = "cached, free", "fragmentation", "outside PyTorch"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One device. `moment` is that of the peak."""
+
+    history: History
+    stacks: Origins
+    decided: Decided
+    moment: int
+    room: Room
+
+    @property
+    def reserved(self) -> int:
+        return int(self.history.reserved[self.moment + 1])
+
+    @property
+    def allocated(self) -> int:
+        return int(self.history.allocated[self.moment + 1])
+
+    @property
+    def phase(self) -> str:
+        """When the peak is: `in the backward pass of step 2`, steps counted from the recording's first."""
+        if self.moment < 0:
+            return "before the first event"
+        block = int(np.searchsorted(self.history.blocks.begin, self.moment))
+        decided = self.decided
+        if block >= len(decided.part) or not self.stacks.recorded:
+            return f"event {self.moment + 1} of {self.history.events}"
+        which = (
+            "the optimizer"
+            if decided.optimizing[block]
+            else "the backward pass"
+            if decided.backward[block]
+            else "the forward pass"
+        )
+        steps = decided.steps
+        step = int(np.searchsorted(steps, self.moment, side="right")) + (0 if decided.optimizing[block] else 1)
+        return f"in {which}" + (f" of step {step}" if len(steps) else "")
+
+    def parts(self) -> pl.DataFrame:
+        """A row per part: bytes at the peak, the most that it ever holds, blocks at the peak, why."""
+        blocks, decided = self.history.blocks, self.decided
+        alive = blocks.alive(self.moment)
+        rows: list[tuple[str, int, int | None, int | None, str]] = []
+        for part, name in enumerate(PARTS):
+            mine = decided.part == part
+            most = over_time(blocks.begin[mine], blocks.end[mine], blocks.requested[mine], self.history.events)
+            now = mine & alive
+            unnamed = self.history.unnamed if part == UNKNOWN else 0
+            size = int(blocks.requested[now].sum()) + unnamed
+            if not size and not most.any() and not unnamed:
+                continue
+            rows.append(
+                (name, size, int(most.max()) + unnamed, int(now.sum()), self._why(now if now.any() else mine, unnamed))
+            )
+        rows += [(CACHED, self.room.cached, None, None, _CACHED if self.room.fragmentation is not None else _BOTH)]
+        if self.room.fragmentation is not None:
+            rows.append((FRAGMENTATION, self.room.fragmentation, None, None, _FRAGMENTED))
+        schema = {"part": pl.String, "bytes": pl.Int64, "most_bytes": pl.Int64, "blocks": pl.Int64, "why": pl.String}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def _why(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]], unnamed: int) -> str:
+        """The reason of most of these bytes."""
+        by_reason = np.bincount(self.decided.reason[chosen], self.history.blocks.requested[chosen], len(REASONS))
+        by_reason[UNNAMED] += unnamed
+        return REASONS[int(np.argmax(by_reason))]
+
+    def frames(self) -> pl.DataFrame:
+        """Who holds what at the peak, by part and frame."""
+        blocks, decided = self.history.blocks, self.decided
+        rows = np.flatnonzero(blocks.alive(self.moment))
+        stack = decided.stack[rows]
+        frame = self.stacks.frame.gather(np.maximum(stack, 0)) if self.stacks.recorded else None
+        named = pl.Series("frame", [NOT_RECORDED] * len(rows), dtype=pl.String)
+        if frame is not None:
+            there = pl.Series(stack >= 0)
+            early = pl.Series(blocks.begin[rows] < 0)
+            named = pl.select(
+                pl.when(there)
+                .then(frame)
+                .when(early)
+                .then(pl.lit("(before recording began)"))
+                .otherwise(pl.lit("(no Python frame: autograd)"))
+            ).to_series()
+        table = pl.DataFrame(
+            {"part": pl.Series(PARTS).gather(decided.part[rows]), "frame": named, "bytes": blocks.requested[rows]}
+        )
+        if self.history.unnamed:
+            extra = {"part": PARTS[UNKNOWN], "frame": "(before recording began)", "bytes": self.history.unnamed}
+            table = pl.concat([table, pl.DataFrame([extra], schema=table.schema)])
+        grouped = table.group_by("part", "frame").agg(pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("blocks"))
+        return grouped.sort(["bytes", "frame"], descending=[True, False])
+
+    def over_time(self, moments: I64) -> pl.DataFrame:
+        """Bytes of every part after each of `moments` (NONE: before the first event)."""
+        blocks, part = self.history.blocks, self.decided.part
+        columns = {"moment": moments, "reserved_bytes": self.history.reserved[moments + 1]}
+        columns["allocated_bytes"] = self.history.allocated[moments + 1]
+        for number, name in enumerate(PARTS):
+            mine = part == number
+            total = over_time(blocks.begin[mine], blocks.end[mine], blocks.requested[mine], self.history.events)
+            unnamed = self.history.unnamed if number == UNKNOWN else 0
+            columns[f"{name.replace(' ', '_')}_bytes"] = total[moments + 1] + unnamed
+        return pl.DataFrame(columns)
+
+
+_CACHED = "segments without a block"
+_FRAGMENTED = "room beside blocks, and rounding"
+_BOTH = "cached or fragmented: segments are in snapshots"
+
+
+def ledgers(profile: Profile) -> list[Ledger]:
+    """Every rank's devices, in order."""
+    return profile.once(_ledgers)
+
+
+def _ledgers(profile: Profile) -> list[Ledger]:
+    found = []
+    for history in histories(profile):
+        stacks = origins(profile, history)
+        moment = history.peak()
+        found.append(Ledger(history, stacks, decide(profile, history, stacks), moment, room(history, moment)))
+    return found

@@ -1,0 +1,90 @@
+"""What a stack says of an allocation: patterns of frames, as data, each with its reason.
+
+A frame is `file(line): function`, the file without the place where packages are installed; a native one is its symbol,
+and one of Kineto's is the name of a host op. A stack has a trait where any of its frames matches. Patterns are those of
+Polars (no look-around).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The parts of the ledger that blocks belong to, in its order.
+WEIGHTS, GRADIENTS, STATES, ACTIVATIONS, TEMPORARY, COMMUNICATION, KV_CACHE, UNKNOWN = range(8)
+PARTS = (
+    "weights",
+    "gradients",
+    "optimizer states",
+    "activations",
+    "temporary",
+    "communication",
+    "KV cache",
+    "unknown",
+)
+
+
+@dataclass(frozen=True)
+class Trait:
+    """One thing that a stack can say."""
+
+    name: str
+    pattern: str
+    why: str
+
+
+OPTIMIZER, BACKWARD, RECOMPUTE, COMM, KV, MODULE, WORKSPACE = range(7)
+TRAITS = (
+    Trait(
+        "optimizer",
+        r"^torch/optim/|^Optimizer\.step#"
+        r"|^(apex|deepspeed|megatron|transformer_engine|bitsandbytes|torchao)/.*(optim|adam|Adam)",
+        "an optimizer's code: torch.optim, or the file of another's that is named so",
+    ),
+    Trait(
+        "backward",
+        r"^torch::autograd::Engine::|^torch::autograd::.*(Backward\d*|AccumulateGrad)::apply|^autograd::engine::",
+        "the autograd engine runs a backward node",
+    ),
+    Trait(
+        "recompute",
+        r"^torch/utils/checkpoint\.py\(\d+\): (unpack_hook|recompute_fn|_recompute\w*|backward)$"
+        r"|^CheckpointFunctionBackward|^(megatron|deepspeed)/.*(checkpoint|random)\w*\.py\(\d+\): backward$",
+        "a checkpoint runs its forward again",
+    ),
+    Trait(
+        "communication",
+        r"^c10d::(Reducer|ProcessGroupNCCL|Logger|DDP)|^torch/nn/parallel/distributed\.py|^torch/distributed/(fsdp|_composable)/"
+        r"|^torch/distributed/distributed_c10d\.py|^torch/distributed/_functional_collectives\.py|^nccl:|^c10d::"
+        r"|^(deepspeed|megatron|deep_ep)/.*(reduce|gather|bucket|buffer|comm)",
+        "DDP's or FSDP's buckets, or a process group's own buffers",
+    ),
+    Trait(
+        "KV cache",
+        r"^transformers/cache_utils\.py|^(vllm|sglang|tensorrt_llm)/.*(kv_cache|memory_pool|cache_engine|worker/cache)"
+        r"|: \w*(allocate_kv_cache|init_kv_cache|kv_cache_tensors)\w*$",
+        "the cache of keys and values of a server, or of transformers",
+    ),
+    Trait(
+        "module",
+        r"^torch/nn/modules/module\.py\(\d+\): (_apply|to|cuda|to_empty|register_parameter)$|^torch/nn/parameter\.py"
+        r"|^torch/nn/init\.py|^torch/nn/modules/\w+\.py\(\d+\): (__init__|reset_parameters)$"
+        r"|^transformers/(modeling_utils|core_model_loading|initialization)\.py",
+        "a module's parameters and buffers are made, loaded or moved",
+    ),
+    Trait(
+        "workspace",
+        r"getCurrentCUDABlasHandle|setWorkspaceForHandle|getCUDABlasLtWorkspace|allocateCUDABlasLtWorkspace"
+        r"|parseChosenWorkspaceSize|cudnn\w*Workspace",
+        "a library's workspace: cuBLAS, cuBLASLt",
+    ),
+)
+
+#: Workspaces that PyTorch allocates for cuBLAS where nothing says otherwise, by thread and stream: 32 MiB on Hopper and
+#: later, 8,519,680 bytes (`:4096:2:16:8`) before; for cuBLASLt 1 MiB, or as much as for cuBLAS on Hopper (torch 2.7).
+WORKSPACES = (32 << 20, 8_519_680, 1 << 20)
+
+#: Code in which matrices are multiplied, so that a workspace may be allocated there.
+MULTIPLIES = (
+    r"^torch/nn/modules/linear\.py|^torch/nn/functional\.py\(\d+\): linear$|: (mm|bmm|matmul|einsum|addmm)$"
+    r"|^aten::(mm|addmm|bmm|linear|matmul|einsum)$"
+)
