@@ -57,6 +57,24 @@ def test_a_good_run(capture, nsys, train, tmp_path, monkeypatch):
     assert [profiled for _, profiled in made["captured"]["step_ns"]["0"]] == [False] * 5 + [True]
 
 
+def test_tags_and_environments(capture, nsys, train, tmp_path, monkeypatch):
+    nsys()
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    monkeypatch.setenv("SECRET", "mine")
+    (tmp_path / "lib" / "torch.py").write_text(
+        "__version__ = '2.11.0'\nclass version: cuda = '13.0'\nclass cuda: is_available = lambda: False\n"
+        "class compiler: is_dynamo_compiling = lambda: False\n"
+    )
+    command = train()
+    (tmp_path / "train.py").write_text("import torch\n" + (tmp_path / "train.py").read_text())
+    assert capture(command, "--tag", "change=fused", "--tag", "try=2") == (0, [])
+    made = json.loads((tmp_path / "cap" / "manifest.json").read_text())
+    assert made["scenario"]["tags"] == {"change": "fused", "try": "2"}
+    said = made["captured"]["environments"]["0"]
+    assert said["torch"] == "2.11.0" and said["variables"]["NCCL_ALGO"] == "Ring" and "SECRET" not in said["variables"]
+    assert capture(["true"], "--tag", "fused")[0] == 2
+
+
 def test_a_command_that_dies_at_step_3(capture, nsys, train, tmp_path):
     nsys()
     status, lines = capture(train(die=3))

@@ -135,3 +135,52 @@ def test_launches_that_a_graph_keeps_are_not_lost(shared, capsys):
     assert status(*kept) == ("failed", "5 of 15 launches have no op")
     _, checks, _ = verified(capsys, str(shared / "traces/public/tl_xdit_flux_capture.json.gz"))
     assert checks["nothing dropped"]["status"] == "ok"
+
+
+def test_one_process_needs_no_label(shared, capsys):
+    """Captures that stepscope did not make, of trainers with markers of their own."""
+    for name in ("hf/hf1_healthy.sqlite", "hf/hf1_healthy.rank0.pt.trace.json.gz", "train/eager.sqlite"):
+        status, checks, said = verified(capsys, str(shared / "traces" / "h200" / name))
+        assert status == 0, (name, said)
+        assert checks["setup label"]["found"] == "one process: none needed"
+        assert checks["steps"]["status"] == "ok"
+
+
+def test_ranks_that_others_state_are_a_warning(shared, capsys):
+    files = sorted(str(f) for f in (shared / "traces" / "h200" / "hf").glob("hf4_healthy.rank*.gz"))
+    status, checks, said = verified(capsys, *files)
+    assert status == 0, said
+    assert checks["setup label"]["status"] == "warning" and "the mesh is inferred" in checks["setup label"]["found"]
+    assert checks["payloads"]["status"] == "ok"
+
+
+def test_what_was_asked_for_arrived(shared, tmp_path, capsys):
+    rich = shared / "traces" / "h200" / "hf" / "hf1_rich.sqlite"
+    (tmp_path / "node0.sqlite").symlink_to(rich)
+
+    def asked(*wants: str) -> dict[str, str]:
+        scenario = {"ranks": 1, "steps": 3, "machine": {"gpus": [{"name": "H200"}]}, "with": list(wants)}
+        manifest.write(tmp_path, {"scenario": scenario, "captured": {"step_ns": {}}})
+        return verified(capsys, str(tmp_path), "--max-size", "1GB")[1]["asked for"]
+
+    assert asked()["status"] == "skipped"
+    assert asked("memory", "gpu-metrics", "cpu", "osrt", "pytorch", "shapes")["status"] == "ok"
+    lacking = asked("memory", "network")
+    assert lacking["status"] == "failed" and lacking["found"] == "memory" and "network did not arrive" in lacking["fix"]
+
+
+def test_ranks_in_another_environment(healthy, tmp_path, capsys):
+    for file in healthy.glob("*.sqlite"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    said = {str(r): {"torch": "2.11.0", "host": f"n{r // 2}", "variables": {"NCCL_ALGO": "Ring"}} for r in range(4)}
+    scenario = {"ranks": 4, "steps": 1, "machine": {"gpus": [{"name": "H200"}]}}
+
+    def environment() -> dict[str, str]:
+        manifest.write(tmp_path, {"scenario": scenario, "captured": {"step_ns": {}, "environments": said}})
+        return verified(capsys, str(tmp_path))[1]["one environment"]
+
+    assert environment()["status"] == "ok"
+    said["2"] = {**said["2"], "variables": {"NCCL_ALGO": "Tree"}}
+    differ = environment()
+    assert (differ["status"], differ["ranks"]) == ("warning", "2")
+    assert differ["found"] == "variables.NCCL_ALGO is Tree on ranks 2, Ring elsewhere"

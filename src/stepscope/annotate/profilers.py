@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
+import re
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +16,11 @@ from typing import Any, Protocol
 #: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
 TRIGGER = "stepscope.capture"
 _MEETING_S = 600.0
+#: What a node is, told by files: the driver's version, and how its CPUs choose their clock.
+_FILES = {
+    "driver": ("/proc/driver/nvidia/version", r"(?<= )\d+\.\d+(?:\.\d+)?(?= )"),
+    "governor": ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", r"\w+"),
+}
 _ours = False  # whether it is us who start or stop the profiler right now
 
 
@@ -88,12 +98,41 @@ def about() -> dict[str, Any]:
     torch, cuda = sys.modules.get("torch"), _cuda()
     if torch is None:
         return {}
-    found = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    found |= {"host": socket.gethostname().split(".")[0], "python": platform.python_version()}
+    found |= {name: text for name, (path, pattern) in _FILES.items() if (text := _first(path, pattern))}
+    names = filter(None, os.environ.get("STEPSCOPE_CAPTURE_TELL", "").split(","))
+    found["variables"] = {name: os.environ[name] for name in names if name in os.environ}
     if cuda is not None:
         found["gpu"] = cuda.get_device_name()
+        found["gpus"] = _clocks()
         with contextlib.suppress(Exception):
             found["nccl"] = ".".join(map(str, cuda.nccl.version()))
     return found
+
+
+def _first(path: str, pattern: str) -> str | None:
+    """What a file of the system says."""
+    try:
+        with open(path) as file:  # noqa: PTH123
+            found = re.search(pattern, file.read())
+    except OSError:
+        return None
+    return found[0] if found else None
+
+
+def _clocks() -> list[str]:
+    """Clocks and power limits of the GPUs of this node; asked by one of its ranks, as it takes a moment."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return []
+    query = "--query-gpu=index,name,clocks.max.sm,clocks.applications.graphics,power.limit"
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True, check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def emit_operators(what: str) -> Any:

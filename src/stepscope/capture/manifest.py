@@ -45,6 +45,7 @@ _USER_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 _LOOKS_SECRET = re.compile(r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[bp]-|AKIA|wandb_)\S{8,}$|^eyJ\S{20,}$")
 
 
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)]
 
 
@@ -59,11 +60,16 @@ class _Scenario(msgspec.Struct):
     steps: _Count | None = None
     traced: list[_Count] | None = None
     machine: _Machine = msgspec.field(default_factory=_Machine)
+    with_: list[str] | None = msgspec.field(default=None, name="with")
 
 
 class _Captured(msgspec.Struct):
     #: by rank: [ns, profiled] of every step in order
     step_ns: dict[str, list[tuple[Annotated[int, msgspec.Meta(ge=0)], bool]]] | None = None
+    #: by rank: [steps, ns, profiled] between two synchronizes of the device
+    spans: dict[str, list[tuple[_Positive, _Positive, bool]]] | None = None
+    #: by rank: what the rank itself says of its environment
+    environments: dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}$")], dict[str, Any]] | None = None
 
 
 class _Manifest(msgspec.Struct):

@@ -240,7 +240,7 @@ def _manifest(
     spec: Spec, backend: str, folder: Path, steps: watch.Steps, files: list[Path], took_s: float, ended: bool
 ) -> dict[str, Any]:
     nsys = version_of(spec.nsys) if backend == "nsys" else None
-    about = {k: v for k, v in steps.about.items() if k not in ("label", "gpu")}
+    about = {k: v for k, v in steps.about.items() if k in ("torch", "cuda", "nccl", "driver")}
     machine = manifest.machine()
     return {
         "scenario": {
@@ -259,11 +259,13 @@ def _manifest(
             "ranks": spec.world or steps.ranks or None,
             "traced": list(spec.ranks) if spec.ranks is not None and backend == "torch" else None,
             "warmup": spec.warmup,
-            "steps": spec.steps if spec.by_steps else None,
+            "steps": spec.steps if any(p for mine in steps.times.values() for _, p in mine) else None,
             "with": list(_recorded(spec, backend)),
             "trigger": spec.trigger if backend == "nsys" else None,
             "ranges": spec.ranges if spec.by_steps else None,
             "per": spec.per if backend == "nsys" else "rank",
+            "governor": steps.about.get("governor"),
+            "tags": dict(spec.tags),
             "git": manifest.git_state(Path.cwd()),
         },
         "captured": {
@@ -274,5 +276,8 @@ def _manifest(
             "step_ns": steps.times,
             "spans": steps.spans,
             "hooks": steps.hooks,
+            "environments": {
+                r: {k: v for k, v in said.items() if k != "label"} for r, said in steps.environments.items()
+            },
         },
     }

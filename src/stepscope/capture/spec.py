@@ -62,6 +62,10 @@ class Spec:
     need_s: float = 600.0
     max_size: int = 200_000_000
     inputs: tuple[Path, ...] = ()
+    #: names of the experiment, for the manifest
+    tags: tuple[tuple[str, str], ...] = ()
+    #: variables that ranks may tell of their environment
+    told: tuple[str, ...] = ()
     #: files to write beside the capture first, by name; the command may name them as {out}/NAME
     scripts: dict[str, str] = field(default_factory=dict)
     #: where to run the command; None: here
@@ -109,6 +113,8 @@ class Spec:
             PREFIX + "STEPS": str(self.steps),
             PREFIX + "RANGES": self.ranges,
         }
+        if self.told:
+            found[PREFIX + "TELL"] = ",".join(self.told)
         if backend == "nsys":
             found[PREFIX + "TRIGGER"] = self.trigger
             if {"pytorch", "shapes"} & set(self.wants):

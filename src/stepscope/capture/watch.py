@@ -32,6 +32,8 @@ class Steps:
     times: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
     #: by rank: [steps, ns, profiled] between two synchronizes of the device, where steps are not synchronized each
     spans: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    #: by rank: what the rank itself says of its environment
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: by rank: what hooks found and cost, where they found the steps
     hooks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -59,6 +61,7 @@ def read(folder: Path) -> Steps:
                 record = json.loads(line)
                 if "about" in record:
                     found.about = found.about or record["about"]
+                    found.environments[rank] = record["about"]
                 elif "label" in record:
                     found.about["label"] = found.about.get("label") or record["label"]
                 elif "span" in record:

@@ -22,7 +22,7 @@ JOB = ("gpu", "world", "mesh", "graphs", "window", "steps are")
 _OF_FORMAT = ("tool", "traced", "graphs_as")
 #: In a manifest, but told better by the profile itself, or of no consequence for a step's time.
 _SKIPPED = (
-    *("machine.gpus", "mesh", "ranks", "traced", "steps", "warmup", "per", "shape", "backend"),
+    *("machine.gpus", "mesh", "ranks", "traced", "steps", "warmup", "per", "shape", "backend", "trigger", "ranges"),
     *("versions.stepscope", "versions.nsys", "environment.STEPSCOPE", "environment.WORLD_SIZE"),
 )
 
@@ -94,7 +94,7 @@ def differences(
         found.append(Difference("graphs", base.get("graphs", "none whole"), new.get("graphs", "none whole")))
     if manifests[0] is not None and manifests[1] is not None:
         found += [
-            Difference(key, *_shown(a, b), variable=not key.startswith("git."))
+            Difference(key, *_shown(a, b), variable=not key.startswith(("git.", "tags.")))
             for key, a, b in manifest.differences(manifests[0], manifests[1])
             if not key.startswith(_SKIPPED)
         ]

@@ -11,7 +11,7 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.steps import is_chunk, marks_of
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.profile import Profile
-from stepscope.model.ranks import ranks_text
+from stepscope.model.ranks import INFERRED, ranks_text
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
 #: Chunks of a pipeline, overlapped or not.
@@ -48,10 +48,21 @@ def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> C
 
 
 def setup(profile: Profile) -> Check:
-    without = profile.ranks.filter(pl.col("setup").is_null())["rank"].to_list()
-    found = f"{profile.ranks.height - len(without)} of {profile.ranks.height} ranks"
-    fix = "call stepscope.annotate.setup before the first step" if without else ""
-    return Check("setup label", FAILED if without else OK, ranks_text(without), found, "on every rank", fix)
+    """On every rank; one process needs none, and where something else states the ranks, only the mesh is inferred."""
+    name, wanted = "setup label", "on every rank"
+    without = profile.ranks.filter(pl.col("setup").is_null())
+    found = f"{profile.ranks.height - without.height} of {profile.ranks.height} ranks"
+    if not without.height:
+        return Check(name, OK, "", found, wanted)
+    if profile.ranks.height == 1 and int(without["world_size"][0] or 1) == 1:
+        return Check(name, OK, "", "one process: none needed", wanted)
+    ranks = ranks_text(without["rank"].to_list())
+    stated = without.filter(pl.col("rank_from") != INFERRED)
+    fix = "capture with stepscope capture run, or call stepscope.annotate.setup before the first step"
+    if stated.height == without.height:
+        by = ", ".join(sorted(set(stated["rank_from"].to_list())))
+        return Check(name, WARNING, ranks, f"{found}; ranks are known by {by}, the mesh is inferred", wanted, fix)
+    return Check(name, FAILED, ranks, found, wanted, fix)
 
 
 def steps(data: list[RankData], expected: int | None) -> Check:

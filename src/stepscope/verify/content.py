@@ -59,10 +59,14 @@ def size(files: list[Path], most: int) -> Check:
     return Check("size", FAILED if largest > most else OK, "", found, f"at most {show_size(most)}", fix)
 
 
-def slowdown(times: dict[str, list[tuple[int, bool]]] | None, plain_ns: float | None) -> Check:
+def slowdown(
+    times: dict[str, list[tuple[int, bool]]] | None,
+    plain_ns: float | None,
+    spans: dict[str, list[tuple[int, int, bool]]] | None = None,
+) -> Check:
     """The profiled steps against unprofiled ones: of the same run, or of another."""
     expected = f"below {_SLOWER:g} times an unprofiled step"
-    ratio = watch.slowdown(times) if times else None
+    ratio = watch.slowdown(times, spans) if times else None
     if times and plain_ns:
         under = sorted(ns for mine in times.values() for ns, profiled in mine if profiled)
         ratio = under[len(under) // 2] / plain_ns if under else None

@@ -6,7 +6,7 @@ A check is `ok`, `warning` (the figures stand, with this in mind), `failed` (cap
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Col, Result, rows
-from stepscope.verify import about, content, whole
+from stepscope.verify import about, asked, content, whole
 from stepscope.verify.check import FAILED, WARNING, Check
 
 COLUMNS = (
@@ -46,6 +46,12 @@ class Expected:
     times: dict[str, list[tuple[int, bool]]] | None = None
     #: nanoseconds of an unprofiled step of another run
     plain_ns: float | None = None
+    #: by rank: steps, ns and whether profiled, between two synchronizes
+    spans: dict[str, list[tuple[int, int, bool]]] | None = None
+    #: what `--with` asked of this profiler
+    wants: list[str] = field(default_factory=list)
+    #: by rank: versions and variables, as the rank itself said
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def expected_of(folders: list[Path], **known: Any) -> Expected:
@@ -61,6 +67,9 @@ def expected_of(folders: list[Path], **known: Any) -> Expected:
             "traced": scenario.get("traced"),
             "gpu": bool(scenario.get("machine", {}).get("gpus")),
             "times": captured.get("step_ns"),
+            "spans": captured.get("spans"),
+            "wants": scenario.get("with") or [],
+            "environments": captured.get("environments") or {},
         }
         return Expected(**{**given, **known})
     return Expected(**known)
@@ -85,7 +94,10 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         whole.warnings(profile),
         content.clock(ranks),
         content.size(files, want.max_size),
-        content.slowdown(want.times, want.plain_ns),
+        content.slowdown(want.times, want.plain_ns, want.spans),
+        asked.arrived(profile, files, want.wants),
+        asked.payloads(profile),
+        asked.parity(want.environments),
     ]
     count = Counter(c.status for c in checks)
     failed = [c for c in checks if c.status == FAILED]

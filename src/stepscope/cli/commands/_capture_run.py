@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 
-from stepscope.capture import doctor, pithtrain, run, slurm, wants, world
+from stepscope.capture import doctor, manifest, pithtrain, run, slurm, wants, world
 from stepscope.capture.nsys import Nsys
 from stepscope.capture.plan import Plan
 from stepscope.capture.size import parse_size
@@ -70,6 +71,7 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> tuple[Spec, Plan |
         need_s=60.0 * given["need_time"],
         max_size=parse_size(given["max_size"]),
         inputs=tuple(given["inputs"]),
+        tags=_tags(given["tags"]),
     )
     if given["preset"] is None:
         if not command:
@@ -86,6 +88,13 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> tuple[Spec, Plan |
         out=spec.out.absolute(),
     )
     return spec, made
+
+
+def _tags(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    for text in texts:
+        if not re.fullmatch(r"[\w.-]+=.+", text):
+            raise BadInput(f"--tag {text}: not KEY=VALUE", "as in --tag change=fused-adam")
+    return tuple((key, value) for key, _, value in (text.partition("=") for text in texts))
 
 
 def _check_preset(given: dict[str, Any], chosen: tuple[str, ...]) -> None:
@@ -124,6 +133,7 @@ def _run(command: tuple[str, ...], **given: Any) -> None:
     click.echo("\n".join(world.lines(spec, made, job)) + "\n")
     if not given["yes"] and sys.stdin.isatty() and sys.stdout.isatty() and not click.confirm("go on?", default=True):
         return
+    spec = replace(spec, told=tuple(sorted(manifest.VARIABLES)))
     done = _captured(spec, job, given["quiet"])
     summary(done, _verify([str(one.folder) for one in done], given["max_size"]) if given["verify"] else None)
 
@@ -182,6 +192,9 @@ command = click.Command(
         ),
         click.Option(
             ["--need-time"], type=float, default=10.0, metavar="MINUTES", help="Time that one run needs (SLURM)."
+        ),
+        click.Option(
+            ["--tag", "tags"], multiple=True, metavar="KEY=VALUE", help="Name the experiment; may be repeated."
         ),
         click.Option(["--yes"], is_flag=True, help="Ask nothing; a pipe is not asked either."),
         click.Option(["--quiet"], is_flag=True, help="Do not show what the command says; log.txt has it."),

@@ -1,0 +1,109 @@
+"""Did everything arrive that was asked for: what `--with` named, and NCCL's payloads? And was it one environment?"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text
+from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
+
+#: Tables of an nsys export that hold what was wanted; one of them with a row is enough.
+_TABLES = {
+    "stacks": ("CUDA_CALLCHAINS",),
+    "memory": ("CUDA_GPU_MEMORY_USAGE_EVENTS",),
+    "gpu-metrics": ("GPU_METRICS",),
+    "cpu": ("COMPOSITE_EVENTS", "SCHED_EVENTS"),
+    "osrt": ("OSRT_API",),
+    "network": ("NIC_METRICS", "NET_NIC_METRIC", "NETWORK_METRICS"),
+}
+#: Ends of the texts of ranges that torch writes for its operators.
+_RANGES = {"pytorch": "%, op_id = %", "shapes": "%, sizes = %"}
+#: What torch.profiler says of its own options.
+_TRACED = {"stacks": "with_stack", "shapes": "record_shapes", "memory": "profile_memory"}
+
+
+def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
+    """Each of them in at least one file; what no file can tell is left out."""
+    name = "asked for"
+    if not wants:
+        return Check(name, SKIPPED, "", "nothing beyond the usual", "")
+    found = _in_exports([f for f in files if f.suffix == ".sqlite"], wants)
+    traced = ",".join(s.facts.get("traced", "") for s in profile.sources)
+    found |= {want: found.get(want, False) or option in traced for want, option in _TRACED.items() if want in wants}
+    if any(s.format == "kineto" for s in profile.sources) and "pytorch" in wants:
+        found["pytorch"] = True
+    missing = [want for want in wants if found.get(want) is False]
+    unsure = [want for want in wants if want not in found]
+    text = ", ".join(w for w in wants if found.get(w)) or "none of it"
+    text += f"; not to be told: {', '.join(unsure)}" if unsure else ""
+    if not missing:
+        return Check(name, OK, "", text, ", ".join(wants))
+    fix = f"{', '.join(missing)} did not arrive: see log.txt for what the profiler says, and stepscope capture doctor"
+    return Check(name, FAILED, "", text, ", ".join(wants), fix)
+
+
+def _in_exports(files: list[Path], wants: list[str]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for file in files:
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+            for want in wants:
+                there = any(_rows(db, t) for t in _TABLES.get(want, ()) if t in tables)
+                if want in _RANGES:
+                    there = _rows(db, "NVTX_EVENTS", _RANGES[want]) if "NVTX_EVENTS" in tables else False
+                elif want not in _TABLES:
+                    continue
+                found[want] = found.get(want, False) or there
+    return found
+
+
+def _rows(db: sqlite3.Connection, table: str, text: str | None = None) -> bool:
+    """Whether there is any, of that text where one is given."""
+    if text is None:
+        return db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+    query = (
+        "SELECT 1 FROM NVTX_EVENTS WHERE text LIKE ? UNION ALL SELECT 1 FROM NVTX_EVENTS "
+        "JOIN StringIds ON StringIds.id = textId WHERE value LIKE ? LIMIT 1"
+    )
+    return db.execute(query, (text, text)).fetchone() is not None
+
+
+def payloads(profile: Profile) -> Check:
+    """Bytes and communicators of NCCL's calls: without them, ops of ranks are matched by their order alone."""
+    name = "payloads"
+    if profile.ranks.height < 2 or not profile.has("comms") or profile.comms.height == 0:
+        return Check(name, SKIPPED, "", "no communication calls of several ranks", "")
+    known = profile.comms.height - profile.comms["communicator"].null_count()
+    found = f"{known} of {profile.comms.height} calls name their communicator"
+    fix = "export with --include-blobs=true, as capture run does, by an nsys of 2024 or newer" if not known else ""
+    return Check(name, OK if known else WARNING, "", found, "the communicator of each", fix)
+
+
+def parity(ranks: dict[str, dict[str, Any]]) -> Check:
+    """Whether all ranks ran in the same environment: versions, driver, governor, variables."""
+    name = "one environment"
+    if len(ranks) < 2:
+        return Check(name, SKIPPED, "", "fewer than two ranks say what they ran in", "")
+    flat = {int(rank): _flat(said) for rank, said in ranks.items()}
+    keys = sorted({k for said in flat.values() for k in said})
+    differ = {k: {rank: said.get(k) for rank, said in flat.items()} for k in keys}
+    differ = {k: by for k, by in differ.items() if len(set(map(str, by.values()))) > 1}
+    if not differ:
+        return Check(name, OK, "", f"{len(keys)} things alike on {len(ranks)} ranks", "the same on every rank")
+    key, by = next(iter(differ.items()))
+    usual = max(set(map(str, by.values())), key=lambda v: sum(str(x) == v for x in by.values()))
+    odd = [rank for rank, value in by.items() if str(value) != usual]
+    more = f" (and {len(differ) - 1} more: {', '.join(list(differ)[1:4])})" if len(differ) > 1 else ""
+    found = f"{key} is {by[odd[0]]} on ranks {ranks_text(odd)}, {usual} elsewhere{more}"
+    return Check(name, WARNING, ranks_text(odd), found, "the same on every rank", "compare ranks with this in mind")
+
+
+def _flat(said: dict[str, Any]) -> dict[str, Any]:
+    """Without what every rank has of its own."""
+    own = ("label", "host", "gpus")
+    plain = {k: v for k, v in said.items() if k not in own and not isinstance(v, dict)}
+    return plain | {f"{k}.{n}": v for k, inner in said.items() if isinstance(inner, dict) for n, v in inner.items()}
