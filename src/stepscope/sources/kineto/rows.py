@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.intervals.arrays import I64
-from stepscope.sources.kineto.events import Args, Event
+from stepscope.sources.kineto.events import NO_RAW, Args, Event
 
 _NO_ARGS = Args()
 _pid, _tid, _name = attrgetter("pid"), attrgetter("tid"), attrgetter("name")
@@ -81,7 +81,8 @@ class Rows:
 
     def raw(self, attribute: str) -> list[str | None]:
         """A field of `args` as its JSON text."""
-        return [str(bytes(v), "utf-8", "replace") or None for v in self.values(attribute)]
+        texts = _Texts()  # few are distinct, and most events have none
+        return [None if v is NO_RAW else texts[bytes(v)] for v in self.values(attribute)]
 
     def where(self, chosen: list[bool]) -> Rows | None:
         """The rows that are marked; None where none is."""
@@ -102,6 +103,14 @@ class Rows:
             integers([v[axis] if v and len(v) > axis else None for v in values]).cast(pl.Int32, strict=False)
             for axis in range(3)
         ]
+
+
+class _Texts(dict[bytes, str | None]):
+    """Texts by their bytes, decoded once."""
+
+    def __missing__(self, raw: bytes) -> str | None:
+        self[raw] = text = str(raw, "utf-8", "replace") or None
+        return text
 
 
 def integers(values: Sequence[Any]) -> pl.Series:
