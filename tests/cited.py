@@ -22,6 +22,7 @@ from stepscope.model.units import about
 
 #: Findings whose time is that of kernels or transfers beside what they should take: figures are of both, or a part.
 BY_COMPARISON = (
+    "below-roof",
     "compute-imbalance",
     "expert-imbalance",
     "idle-device",

@@ -13,7 +13,7 @@ from fake import make, op
 from stepscope import api
 from stepscope.cli.main import cli
 
-DATA = Path(__file__).parents[1] / "data/h200/ncu"
+DATA = Path(__file__).parents[1] / "data/ncu"
 RAW = str(DATA / "raw.csv")
 
 

@@ -54,7 +54,7 @@ COLUMNS = (
     Col("dram_pct", "of the bandwidth of DRAM"),
     Col("l2_pct", "of the bandwidth from L2 to the multiprocessors"),
     Col("l1_pct", "of the bandwidth of L1"),
-    Col("roof", "its nearest roof: a precision and pipe, DRAM, L2 or L1"),
+    Col("roof", "its nearest roof: a precision and pipe, DRAM, L2, L1 or shared memory"),
     Col("roof_ns", "how long it would take there"),
     Col("roof_pct", "the part of that roof that it reaches"),
     Col("compute_pct", "Nsight Compute's compute throughput, of peak"),

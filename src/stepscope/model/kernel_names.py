@@ -73,6 +73,14 @@ def shorten(name: str) -> str:
     return f"{base}<{work}>" if work and work != base else base
 
 
+@cache
+def function_name(name: str) -> str:
+    """The bare name of the function, without namespaces, templates and parameters: what ncu filters kernels by."""
+    text = _CLONE.sub("", _ANONYMOUS.sub("", demangle(name))).strip()
+    head, _ = _head(text)
+    return head.rsplit("::", 1)[-1] or name
+
+
 def kernel_base(name: str) -> str:
     """A full C++ kernel name as `kernels` shows it; texts that are short already, or no kernels, as they are."""
     return shorten(name) if name.startswith("void ") or ("<" in name and name.endswith(")")) else name

@@ -17,7 +17,7 @@ from stepscope.render.html.palette import COLOURS
 #: What a table of that width can hold; JSON and CSV have all.
 _SHOWN = (
     *("kernel", "name", "dur_ns", "bound", "precision", "tflops", "intensity"),
-    *("dram_pct", "roof", "roof_pct", "access", "why"),
+    *("dram_pct", "roof_pct", "access", "why"),
 )
 _OF_REPORT = ("roof_pct", "bound", "measured_pct")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

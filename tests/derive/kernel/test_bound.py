@@ -12,7 +12,7 @@ from measuring import measured
 from stepscope.derive.kernel.bound import COMPUTE, MEMORY, bounds
 from stepscope.derive.kernel.measured import measured_kernels
 
-DATA = Path(__file__).parents[2] / "data/h200/ncu"
+DATA = Path(__file__).parents[2] / "data/ncu"
 #: How the rule SOLBottleneck begins, and what bounds the kernel then.
 SAID = {
     "Compute is more heavily utilized": {"compute"},

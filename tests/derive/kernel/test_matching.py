@@ -127,7 +127,7 @@ def test_a_real_program(shared: Path, trace: str) -> None:
 
 def test_a_part_of_the_report_leaves_some_ambiguous(shared: Path) -> None:
     """Seven of the forty: the products of one size are not among them, and are not taken for the others."""
-    few = Path(__file__).parents[2] / "data/h200/ncu/raw.csv"
+    few = Path(__file__).parents[2] / "data/ncu/raw.csv"
     result = stepscope.open(shared / "traces/h200/train/eager.sqlite", few).kernels()
     note = next(n for n in result.notes if n.code == "measured-ambiguous")
     assert note.startswith("6 kernels are ambiguous")

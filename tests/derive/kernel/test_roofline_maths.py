@@ -12,7 +12,7 @@ import stepscope
 from measuring import measured
 from stepscope.derive.kernel.roofline import roofline_of
 
-DATA = Path(__file__).parents[2] / "data/h200/ncu"
+DATA = Path(__file__).parents[2] / "data/ncu"
 CLOCK = {"sm__cycles_elapsed.avg.per_second": 1e9, "smsp__cycles_elapsed.avg": 1000.0}
 TENSOR = "sm__ops_path_tensor_"
 

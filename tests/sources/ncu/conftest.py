@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 #: Seven kernels of `../shared/traces/h200/ncu/ncu_full_*.csv`: both pages, of the raw one half of the columns.
-DATA = Path(__file__).parents[2] / "data/h200/ncu"
+DATA = Path(__file__).parents[2] / "data/ncu"
 
 
 @pytest.fixture

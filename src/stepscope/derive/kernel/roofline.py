@@ -1,7 +1,8 @@
 """The roofline of every measured kernel: its work, its roofs, and how long it would take at the nearest of them.
 
 A kernel can be no faster than its operations at the peak of their pipe, nor than its bytes at the bandwidth of each
-level of memory. The longest of these times is its time at the roof; pipes and levels work side by side.
+level of memory, nor than its accesses to shared memory without bank conflicts. The longest of these times is its time
+at the roof; pipes and levels work side by side.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import numpy as np
 
 from stepscope.derive.kernel.measured import Kernels, measured_kernels
 from stepscope.derive.kernel.roofs import Roof, bandwidth_roof, compute_roof
-from stepscope.derive.kernel.work import LEVELS, Level, Work, bytes_of, pipe_ns, work_of
+from stepscope.derive.kernel.work import LEVELS, Level, Work, bytes_of, pipe_ns, shared_ns, work_of
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
+
+#: Arithmetic that would take less of a kernel's time at its peak is no reason to draw it by.
+_LEAST_PART = 1e-4
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,8 @@ def roofline_of(profile: Profile) -> Roofline:
     # Where operations were not counted, the share of time that a pipe was busy says the same of it.
     uncounted = np.isnan(np.array(at_peak)).all(axis=0) if works else np.ones(len(kernels), dtype=bool)
     at_pipe = {pipe: np.where(uncounted, ns, np.nan) for pipe, ns in pipe_ns(kernels).items()}
-    times = np.array([*at_peak, *at_level, *at_pipe.values()])
-    labels = [*(work.label for work in works), "DRAM", "L2", "L1", *at_pipe]
+    times = np.array([*at_peak, *at_level, shared_ns(kernels), *at_pipe.values()])
+    labels = [*(work.label for work in works), "DRAM", "L2", "L1", "shared memory", *at_pipe]
     # Bytes alone are no roof: a product of matrices is far from that of DRAM, and right to be.
     computing = [*at_peak, *at_pipe.values()]
     known = ~np.isnan(np.array(computing)).all(axis=0) if computing else np.zeros(len(kernels), dtype=bool)
@@ -94,12 +98,12 @@ def roofline_of(profile: Profile) -> Roofline:
 
 
 def _main(kernels: Kernels, at_peak: list[F64]) -> I64:
-    """What takes longest at its peak; -1 where a kernel does no arithmetic that is counted."""
+    """What takes longest at its peak; -1 where a kernel does no arithmetic that is worth the name."""
     if not at_peak:
         return np.full(len(kernels), -1)
     times = np.nan_to_num(np.array(at_peak), nan=-1.0)
     most: I64 = np.argmax(times, axis=0)
-    return np.where(times.max(axis=0) > 0, most, -1)
+    return np.where(times.max(axis=0) > _LEAST_PART * np.nan_to_num(kernels.duration_ns), most, -1)
 
 
 def _ns(amount: F64, per_second: F64) -> F64:

@@ -14,6 +14,8 @@ from stepscope.intervals.arrays import F64
 _COUNTED = r"smsp__average_warps_issue_stalled_(?P<reason>\w+?)_per_issue_active\.ratio"
 _SAMPLED = r"smsp__pcsamp_warps_issue_stalled_(?P<reason>\w+)"
 _NOT_WAITING = "selected"
+#: Reasons with less than half a per cent are none.
+_LEAST_PCT = 0.5
 _BOTH = "_not_issued"
 
 #: What a reason means, in the words of the field.
@@ -52,7 +54,7 @@ def stalls(kernels: Kernels, most: int = 3) -> list[list[tuple[str, float]]]:
     table = np.array([shares[reason] for reason in reasons])
     order = np.argsort(-np.nan_to_num(table), axis=0, kind="stable")[:most]
     return [
-        [(reasons[at], float(table[at, row])) for at in order[:, row].tolist() if table[at, row] > 0]
+        [(reasons[at], float(table[at, row])) for at in order[:, row].tolist() if table[at, row] >= _LEAST_PCT]
         for row in range(len(kernels))
     ]
 

@@ -73,7 +73,9 @@ def _first(kernels: Kernels, by_kind: dict[tuple[bool, bool], F64]) -> F64:
 
 
 def _vector(kernels: Kernels) -> list[Work]:
-    cycles = kernels.value("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg", "sm__cycles_elapsed.max")
+    cycles = kernels.value("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg")
+    clock = kernels.value("smsp__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")
+    cycles = np.where(np.isnan(cycles), clock * kernels.duration_ns / 1e9, cycles)
     counts: dict[tuple[str, str], F64] = {}
     for match, values in kernels.named(_VECTOR).items():
         counts[match["type"], match["op"]] = values
@@ -104,6 +106,14 @@ def bytes_of(kernels: Kernels) -> dict[Level, F64]:
     rate = kernels.value("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second")
     l1 = np.where(np.isnan(l1), rate * seconds, l1)
     return {"dram": np.round(dram), "l2": np.round(l2), "l1": np.round(l1)}
+
+
+def shared_ns(kernels: Kernels) -> F64:
+    """How long the accesses to shared memory would take without bank conflicts: one wavefront a cycle and SM."""
+    wavefronts = kernels.value("memory_l1_wavefronts_shared_ideal")
+    cycles = kernels.value("launch__sm_count") * kernels.value("sm__cycles_elapsed.avg.per_second")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 1e9 * wavefronts / cycles
 
 
 _OF_PEAK = r"\.(?:avg|sum)\.pct_of_peak_sustained_elapsed"
