@@ -7,10 +7,10 @@ what Nsight Compute measured of the same program, its counts stand for kernels t
 counts nothing. Time is the window's, so idle time and communication lower both; with `--by stage` it is the time
 in which the stage computes. FLOPs of different precisions are measured against the dense peak of each.
 
-Backward is twice forward. Forward ops that run again in the backward pass (activation checkpointing), and the scores
-that attention's backward makes anew, are hardware's alone. `--attention full` counts causal attention as if nothing
-were masked, as PaLM and torchtitan do, `causal` half of it, as Megatron-LM does. `--by term` shows every term. A result
-above 100 % is refused.
+Backward is twice forward. Forward ops that run again in the backward pass (activation checkpointing), the scores that
+attention's backward makes anew, and products of an optimizer are hardware's alone. `--attention full` counts causal
+attention as if nothing were masked, as PaLM and torchtitan do, `causal` half of it, as Megatron-LM does. `--by term`
+shows every term. A result above 100 % is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from stepscope.derive.flops.tables import by_part, by_stage, by_term
 from stepscope.derive.flops.utilization import Asked, Declared, Utilization, utilizations
 from stepscope.derive.flops.window import Convention
 from stepscope.derive.flops.wording import notes_of
+from stepscope.derive.kernel.matching import joined
+from stepscope.derive.kernel.said import match_notes
+from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
@@ -70,7 +73,7 @@ VARIANTS = {
     "by=term": (
         *_WHO,
         Col(
-            "phase", "forward, backward, recomputed (a forward op that runs again in backward), measured (ncu's count)"
+            "phase", "forward, backward, recomputed (forward, run again in backward), optimizer, measured (ncu's count)"
         ),
         Col("op", "torch op; with --model the part of the model"),
         Col("shapes", "of its arguments; with --model how FLOPs of a token come"),
@@ -114,7 +117,9 @@ def mfu(
     if by == "term" and asked.declared:
         ranked = "model_flops"
     summary = {**_summary(found), STATEMENT: _statement(chosen, found)}
-    notes = [*chosen.notes, *notes_of(found)]
+    notes = [*chosen.notes, *graph_notes(profile), *notes_of(found)]
+    if joined(profile) and found:
+        notes += match_notes(profile, [(each.data, each.span.ops) for each in found])
     return Result(rows(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
 
 

@@ -100,6 +100,7 @@ MODELS = {
     "checkpoint_reentrant": (lambda: Blocks("reentrant"), tokens),
     "autocast": (Mlp, tokens),
     "twice_differentiated": (Mlp, tokens),
+    "muon": (Mlp, tokens),
 }
 
 
@@ -125,8 +126,16 @@ def main(folder):
             with FlopCounterMode(display=False) as backward:
                 loss.backward()
         found[name] = [forward.get_total_flops(), backward.get_total_flops()]
+        # Muon's products make a gradient orthogonal.
+        optimizer = torch.optim.Muon([p for p in model.parameters() if p.dim() == 2]) if name == "muon" else None
+        if optimizer is not None:
+            with FlopCounterMode(display=False) as optimizing:
+                optimizer.step()
+            found[name].append(optimizing.get_total_flops())
         with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
             loss_of(name, model, x).backward()
+            if optimizer is not None:
+                optimizer.step()
         prof.export_chrome_trace(str(folder / f"{name}.pt.trace.json"))
     (folder / "flops.json").write_text(json.dumps(found))
 

@@ -62,6 +62,11 @@ def test_what_is_differentiated_twice_does_not_run_again(folder):
     assert set(found) == {"forward", "backward"} and sum(found.values()) == sum(truth(folder)["twice_differentiated"])
 
 
+def test_an_optimizer_that_multiplies(folder):
+    forward, backward, step = truth(folder)["muon"]
+    assert step and phases(folder, "muon") == {"forward": forward, "backward": backward, "optimizer": step}
+
+
 def test_types_are_those_that_were_computed_with(folder):
     assert set(ops(folder, "autocast")["precision"]) == {"bf16"} and set(ops(folder, "mlp")["precision"]) == {"fp32"}
 

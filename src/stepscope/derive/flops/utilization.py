@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.derive.flops.declared import TRAINING, Part, of_token
 from stepscope.derive.flops.measured import with_measured
 from stepscope.derive.flops.window import Bound, Convention, WindowWork, of_window
-from stepscope.derive.flops.work import MEASURED, Work, from_shapes
+from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD, Work, from_shapes
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.errors import BadInput, CannotAnswer
@@ -89,7 +89,7 @@ class Utilization:
         """The part of what was run that had been computed before."""
         if not self.shaped:
             return None
-        ops = self.work.ops.filter(pl.col("phase") != MEASURED)
+        ops = self.work.ops.filter(pl.col("phase").is_in([FORWARD, BACKWARD, AGAIN]))
         return round(float(ops["hardware"].sum()) - float(ops["model"].sum()))
 
     @property

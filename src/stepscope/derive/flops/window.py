@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.flops.precision import peak
-from stepscope.derive.flops.work import AGAIN, MEASURED, Work
+from stepscope.derive.flops.work import BACKWARD, FORWARD, Work
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64, NONE
@@ -120,7 +120,7 @@ def _with_flops(ops: pl.DataFrame, convention: Convention) -> pl.DataFrame:
     asked, again = ("asked", "again") if convention == "full" else ("causal", "again_causal")
     inside = pl.when(pl.col("whole") > 0).then(pl.col("gpu_ns") / pl.col("whole")).otherwise(1.0)
     return ops.with_columns(
-        model=pl.when(pl.col("phase").is_in([AGAIN, MEASURED])).then(0.0).otherwise(pl.col(asked) * inside),
+        model=pl.when(pl.col("phase").is_in([FORWARD, BACKWARD])).then(pl.col(asked) * inside).otherwise(0.0),
         hardware=(pl.col(asked) + pl.col(again)) * inside,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from stepscope.derive.flops.utilization import Utilization
-from stepscope.derive.flops.work import AGAIN, MEASURED
+from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD, MEASURED, OPTIMIZER
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note
 from stepscope.model.ranks import some_ranks
@@ -95,7 +95,7 @@ def _other_convention(each: Utilization) -> float:
     declared = each.asked.declared
     if declared is not None:
         return sign * abs(declared.flops("full") - declared.flops("causal")) / (1e3 * (each.peak_tflops or 1.0))
-    ops = each.work.ops.filter(~pl.col("phase").is_in([AGAIN, MEASURED]))
+    ops = each.work.ops.filter(pl.col("phase").is_in([FORWARD, BACKWARD]))
     inside = ops["gpu_ns"] / ops["whole"]
     return sign * float(((ops["asked"] - ops["causal"]) * inside / (1e3 * ops["rate"])).sum())
 
@@ -138,6 +138,15 @@ def _recomputed(found: Sequence[Utilization]) -> Note | None:
         f"{operations(again)} ({100 * again / total:.0f} % of what was run) are forward ops that run again in the "
         "backward pass (activation checkpointing): in HFU, not in MFU",
     )
+
+
+def _optimizer(found: Sequence[Utilization]) -> Note | None:
+    flops = sum(float(e.work.ops.filter(pl.col("phase") == OPTIMIZER)["hardware"].sum()) for e in found)
+    if not flops:
+        return None
+    total = sum(e.work.total("hardware") for e in found)
+    text = f"{operations(flops)} ({100 * flops / total:.0f} % of what was run) are products of the optimizer"
+    return Note("mfu-optimizer", f"{text}: in HFU, not in MFU")
 
 
 def _uncounted(found: Sequence[Utilization]) -> Note | None:

@@ -20,9 +20,13 @@ from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
+#: Products of an optimizer (Muon's) are run, and no part of the model's.
+OPTIMIZER = "optimizer"
 #: Counted by a profiler, kernel by kernel: it was run, but nothing says that the model asked for it.
 MEASURED = "measured"
 
+#: What torch calls the range around the step of an optimizer.
+_OPTIMIZER_STEP = r"^Optimizer\.step#"
 #: No op has more FLOPs: a GPU of today would take more than a minute. Sums of them do not overflow.
 _MOST = 1 << 57
 #: Of `Work.ops`.
@@ -63,6 +67,8 @@ def from_shapes(profile: Profile, data: RankData) -> Work:
     ops = _with_phase(
         ops.join(counts(frame), on=["name", *_ARGUMENTS], how="left", nulls_equal=True, maintain_order="left")
     )
+    optimizing = pl.Series(_in_optimizer(data, ops), dtype=pl.Boolean)
+    ops = ops.with_columns(phase=pl.when(optimizing).then(pl.lit(OPTIMIZER)).otherwise("phase"))
     of_kernel = _launched_by(data, ops)
     shaped = int(ops["shapes"].is_not_null().sum())
     return Work(ops.select(*SCHEMA), of_kernel, shaped)
@@ -128,6 +134,15 @@ def _with_phase(ops: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit(BACKWARD))
         .otherwise(pl.lit(FORWARD))
     )
+
+
+def _in_optimizer(data: RankData, ops: pl.DataFrame) -> Mask:
+    """Ops in a range that torch puts around the step of an optimizer."""
+    if data.ranges.height == 0 or ops.height == 0:
+        return np.zeros(ops.height, dtype=bool)
+    tid, start = (ops[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns"))
+    found: Mask = data.ancestors_until(data.range_at(tid, start), data.own_ranges_named(_OPTIMIZER_STEP)) != NONE
+    return found
 
 
 def _launched_by(data: RankData, ops: pl.DataFrame) -> I64:
