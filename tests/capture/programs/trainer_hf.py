@@ -5,7 +5,8 @@ import sys
 import torch
 import transformers
 
-size, steps, batch, seq, micro = (int(a) for a in (sys.argv[1:] + ["64", "9", "2", "32", "2"][len(sys.argv) - 1 :]))
+given = sys.argv[1:] + ["64", "9", "2", "32", "2", "trainer-out"][len(sys.argv) - 1 :]
+size, steps, batch, seq, micro = (int(a) for a in given[:5])
 config = transformers.Qwen3Config(
     vocab_size=512, hidden_size=size, intermediate_size=3 * size, num_hidden_layers=2 if size < 256 else 8,
     num_attention_heads=4, num_key_value_heads=2, head_dim=size // 4, max_position_embeddings=seq,
@@ -24,7 +25,7 @@ class Data(torch.utils.data.Dataset):
 
 
 arguments = transformers.TrainingArguments(
-    output_dir=sys.argv[6] if len(sys.argv) > 6 else "trainer-out", max_steps=steps, per_device_train_batch_size=batch,
+    output_dir=given[5], max_steps=steps, per_device_train_batch_size=batch,
     gradient_accumulation_steps=micro, bf16=torch.cuda.is_available(), report_to=[], save_strategy="no",
     logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(),
 )  # fmt: skip

@@ -25,7 +25,8 @@ def summary(done: list[Captured], verified: list[Result | GateFailed] | None) ->
             )
     failed = next((v for v in verified or () if isinstance(v, GateFailed)), None)
     if failed is None:
-        click.echo(f"next: stepscope diagnose {done[0].folder}")
+        of_gpu = bool(done[0].manifest["scenario"]["machine"]["gpus"])
+        click.echo(f"next: stepscope {'diagnose' if of_gpu else 'nvtx'} {done[0].folder}")
     sys.stdout.flush()
     if failed is not None:
         raise failed
