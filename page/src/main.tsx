@@ -6,6 +6,7 @@ import { CollectivesSection, StragglersSection } from "./across";
 import { BreakdownSection, StepBar } from "./breakdown";
 import { readBlock, readReport } from "./data";
 import { FindingList, Statement } from "./findings";
+import { MemorySection } from "./memory";
 import { OverlapSection } from "./overlap";
 import { PeakSection } from "./peak";
 import { PipelineSection } from "./pipeline";
@@ -40,6 +41,7 @@ function App({ report }: { report: Report }) {
     timeline && ["timeline", "Timeline"],
     parts.overlap && ["overlap", "Overlap"],
     parts.peak && ["peak", "Peak"],
+    parts.memory && ["memory", "Memory"],
     parts.collectives && ["collectives", "Collectives"],
     parts.stragglers && ["stragglers", "Stragglers"],
     parts.pipeline && ["pipeline", "Pipeline"],
@@ -66,6 +68,7 @@ function App({ report }: { report: Report }) {
           : <section id="timeline"><h2>{timeline.title}</h2><p class="dim">reading…</p></section>)}
         {parts.overlap && <OverlapSection part={parts.overlap} />}
         {parts.peak && <PeakSection part={parts.peak} />}
+        {parts.memory && <MemorySection part={parts.memory} />}
         {parts.collectives && <CollectivesSection part={parts.collectives} />}
         {parts.stragglers && <StragglersSection part={parts.stragglers} />}
         {parts.pipeline && <PipelineSection part={parts.pipeline} show={timeline ? showChunk : null} />}

@@ -102,6 +102,39 @@ export interface Peak extends Part {
   statement: string;
 }
 
+export interface MemoryDevice {
+  rank: number;
+  device: number;
+  phase: string;
+  reserved_bytes: number;
+  allocated_bytes: number;
+  /** name, colour, bytes */
+  parts: [string, string, number][];
+}
+
+export interface MemoryFrame {
+  part: string;
+  frame: string;
+  bytes: number;
+  share_pct: number;
+  blocks: number;
+}
+
+export interface Memory extends Part {
+  /** parts of the ledger that are there, with their colours, from the bottom up */
+  kinds: [string, string][];
+  devices: MemoryDevice[];
+  left_out: number;
+  drawn: { rank: number; device: number };
+  /** start_ns is null where the recording has no times; parts: name, colour, bytes at each moment */
+  time: { start_ns: number[] | null; reserved: number[]; parts: [string, string, number[]][] };
+  frames: MemoryFrame[];
+  frames_left_out: number;
+  frame_command: string;
+  time_command: string;
+  statement: string;
+}
+
 export interface CollectivesRow {
   group: string | null;
   op: string;
@@ -237,6 +270,7 @@ export interface Report {
     breakdown: Breakdown;
     overlap?: Overlap;
     peak?: Peak;
+    memory?: Memory;
     collectives?: Collectives;
     stragglers?: Stragglers;
     pipeline?: Pipeline;

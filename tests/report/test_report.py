@@ -82,7 +82,7 @@ def test_figures_are_those_of_the_commands(job, page):
     total = profile.overlap(by=page["parts"]["overlap"]["by"]).rows["comm_ns"].sum()
     assert sum(r["comm_ns"] for r in page["parts"]["overlap"]["rows"]) == total
     assert len(page["parts"]["pipeline"]["chunks"]) == profile.pipeline(by="chunk").rows.height
-    assert [m["title"] for m in page["missing"]] == ["How much of the peak is used"]  # shapes are not simulated
+    assert [m["title"] for m in page["missing"]] == ["How much of the peak is used", "Memory"]  # not simulated
 
 
 def test_the_peak_where_shapes_are_recorded(shared):
@@ -198,6 +198,7 @@ def test_what_cannot_be_answered_is_said():
     assert {m.title for m in report.missing} == {
         "Is communication hidden?",
         "How much of the peak is used",
+        "Memory",
         "Collectives",
         "Who makes whom wait",
         "Pipeline",

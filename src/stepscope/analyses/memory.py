@@ -141,8 +141,12 @@ def memory(
     gpu: Annotated[str | None, "the GPU, for its memory, where the trace does not name it: H100, MI300X"] = None,
     used: Annotated[int | None, "bytes in use on the device at the peak (nvidia-smi): what is outside PyTorch"] = None,
     timeline: Annotated[Profile | None, "a trace of the same run (nsys, torch.profiler), for --by stall"] = None,
-    plot: Annotated[bool, "draw the parts over time in the terminal (table format only)"] = False,
+    plot: Annotated[
+        bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg draws it, too"
+    ] = False,
 ) -> Result:
+    if plot and by != "time":
+        raise BadInput("--plot draws the parts over time", "add --by time")
     job = None
     if model is not None:
         mesh = {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
@@ -173,9 +177,7 @@ def memory(
             raise BadInput("--by term shows the terms of an estimate", "give --model")
         table = _terms(guessed)
     summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in found]}
-    summary["plot"] = plot
-    if plot:
-        summary["over_time"] = pl.concat([_times(ledger) for ledger in found]).to_dicts()
+    summary |= {"plot": True} if plot else {}
     if guessed is not None:
         summary["estimate"] = _estimate_row(guessed)
     room = _memory_of(profile, gpu)

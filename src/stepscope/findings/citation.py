@@ -14,7 +14,7 @@ from stepscope.model.ranks import ranks_text
 #: Commands that look at a chunk, or at the whole capture, unless they are asked for the step.
 NOT_THE_STEP = ("collectives", "exposed", "overlap", "streams", "window")
 #: Commands that always look at the whole capture.
-NO_WINDOW = ("clocks", "info", "mesh", "setup", "stragglers")
+NO_WINDOW = ("clocks", "info", "memory", "mesh", "roofline", "setup", "stragglers")
 #: Commands with `--align`.
 ALIGNED = ("collectives", "critical-path", "mesh", "stragglers", "timeline")
 

@@ -45,6 +45,10 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.roofline import narrowed as without_details
 
             result = without_details(result)
+        if result.command == "memory":
+            from stepscope.render.memory import narrowed as narrow_ledger
+
+            result = narrow_ledger(result)
         from stepscope.render.table import to_text
 
         return to_text(result, width, colour).encode()
@@ -57,9 +61,14 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
 
 def _picture(result: Result) -> str:
     """The picture of a result, of the few that have one."""
+    if result.command == "memory":
+        from stepscope.render.memory import memory_svg
+
+        return memory_svg(result)
     if result.command != "roofline":
         raise BadInput(
-            f"-o FILE.svg: `{result.command}` has no picture", "`roofline` has, and `report -o FILE.html` has more"
+            f"-o FILE.svg: `{result.command}` has no picture",
+            "`roofline` and `memory --by time` have, and `report -o FILE.html` has more",
         )
     from stepscope.render.roofline import roofline_svg
 

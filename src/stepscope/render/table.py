@@ -45,8 +45,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     if summary := _summary(result, width, pen):
         out += ["", *summary]
     if result.summary.get(PLOT):
-        drawn = roofline_plot(result, width) if result.command == "roofline" else pace(result.rows, width)
-        out += ["", *drawn]
+        out += ["", *_drawn(result, width)]
     if result.notes:
         out.append("")
     for note in result.notes:
@@ -55,6 +54,16 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     if said := result.summary.get(STATEMENT):
         out += ["", *(pen.bold(line) for line in wrapped(said, width))]
     return "\n".join(out) + "\n"
+
+
+def _drawn(result: Result, width: int) -> list[str]:
+    if result.command == "roofline":
+        return roofline_plot(result, width)
+    if result.command == "memory":
+        from stepscope.render.memory import memory_plot
+
+        return memory_plot(result, width)
+    return pace(result.rows, width)
 
 
 class Pen:

@@ -20,6 +20,8 @@ class Asker:
     paths: tuple[str, ...]
     window: dict[str, Any] = field(default_factory=dict)
     rank: str | None = None
+    #: for the snapshots of the allocator that were given beside the profile
+    of_memory: Asker | None = None
 
     def ask(self, name: str, **options: Any) -> Result:
         """The answer to `name`, in the window where the question has one."""

@@ -17,6 +17,7 @@ from stepscope.report.sections import (
     breakdown,
     collectives,
     findings,
+    memory,
     overlap,
     peak,
     pipeline,
@@ -59,7 +60,7 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     setup = asker.ask("setup")
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
-    made = [tried(s.TITLE, s.make) for s in (overlap, peak, collectives, stragglers)]
+    made = [tried(s.TITLE, s.make) for s in (overlap, peak, memory, collectives, stragglers)]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,10 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
         target.spare([*map(Path, profile), *opened.paths])
         chosen = opened.view(api.parse_ranks(rank) if rank else None).view(in_one_part=True)  # many questions
         asker = Asker(lambda name, **options: api.analyse(chosen, name, **options), profile, window, rank)
+        if given["memory"]:
+            held = api.open(*given["memory"], cache=not given["no_cache"])
+            of_memory = Asker(lambda name, **options: api.analyse(held, name, **options), given["memory"])
+            asker = replace(asker, of_memory=of_memory)
         words = ("-o", output_file) if output_file else ()
         made = gather(asker, asker.command("report", *words), drawn=drawn)
         text = _writer(drawn)(made)
@@ -77,6 +82,12 @@ command = click.Command(
         *window_options(),
         *worker_options(),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(
+            ["--memory"],
+            multiple=True,
+            metavar="SNAPSHOT",
+            help="Snapshots of the allocator of the same run, for the section on memory (repeat it).",
+        ),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
