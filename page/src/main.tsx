@@ -11,6 +11,7 @@ import { OverlapSection } from "./overlap";
 import { PeakSection } from "./peak";
 import { PipelineSection } from "./pipeline";
 import { Ranks } from "./ranks";
+import { RooflineSection } from "./roofline";
 import { Command, Prose } from "./section";
 import { ThemeButton } from "./theme";
 import { Model } from "./timeline/model";
@@ -42,6 +43,7 @@ function App({ report }: { report: Report }) {
     parts.overlap && ["overlap", "Overlap"],
     parts.peak && ["peak", "Peak"],
     parts.memory && ["memory", "Memory"],
+    parts.roofline && ["roofline", "Roofline"],
     parts.collectives && ["collectives", "Collectives"],
     parts.stragglers && ["stragglers", "Stragglers"],
     parts.pipeline && ["pipeline", "Pipeline"],
@@ -69,6 +71,7 @@ function App({ report }: { report: Report }) {
         {parts.overlap && <OverlapSection part={parts.overlap} />}
         {parts.peak && <PeakSection part={parts.peak} />}
         {parts.memory && <MemorySection part={parts.memory} />}
+        {parts.roofline && <RooflineSection part={parts.roofline} />}
         {parts.collectives && <CollectivesSection part={parts.collectives} />}
         {parts.stragglers && <StragglersSection part={parts.stragglers} />}
         {parts.pipeline && <PipelineSection part={parts.pipeline} show={timeline ? showChunk : null} />}

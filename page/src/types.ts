@@ -135,6 +135,38 @@ export interface Memory extends Part {
   statement: string;
 }
 
+export interface Roof {
+  roof: string;
+  peak_tflops: number | null;
+  bandwidth_gbps: number | null;
+}
+
+export interface RooflineKernel {
+  name: string;
+  n: number;
+  dur_ns: number | null;
+  bound: string | null;
+  why: string;
+  precision: string | null;
+  tflops: number | null;
+  intensity: number | null;
+  dram_pct: number | null;
+  roof: string | null;
+  roof_pct: number | null;
+  access: string | null;
+  stall: string | null;
+  /** Ops of the timeline that it stands for, and how they are known; null without one. */
+  ops: number | null;
+  matched: string | null;
+}
+
+export interface Roofline extends Part {
+  rows: RooflineKernel[];
+  left_out: number;
+  roofs: Roof[];
+  statement: string;
+}
+
 export interface CollectivesRow {
   group: string | null;
   op: string;
@@ -271,6 +303,7 @@ export interface Report {
     overlap?: Overlap;
     peak?: Peak;
     memory?: Memory;
+    roofline?: Roofline;
     collectives?: Collectives;
     stragglers?: Stragglers;
     pipeline?: Pipeline;

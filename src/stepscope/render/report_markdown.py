@@ -23,7 +23,7 @@ def to_markdown(report: Report) -> str:
         out += _findings(report.findings)
     out += _breakdown(report.breakdown)
     for part in report.parts:
-        if part.id in ("peak", "memory"):
+        if part.id in ("peak", "memory", "roofline"):
             out += [text(part.data["statement"]), ""]
         if part.id == "stragglers":
             out += _stragglers(part)

@@ -214,11 +214,12 @@ def _slope(chart: _Chart, label: str, gbps: float, colour: str) -> str:
     start = max(chart.x0, 1e3 * chart.y0 / gbps)
     end = min(chart.x1, 1e3 * max((peak for _, peak in chart.peaks), default=chart.y1) / gbps)
     x, y = _x(chart, start), _y(chart, start * gbps / 1e3)
+    right, top = _x(chart, end), _y(chart, end * gbps / 1e3)
     dash = "" if label == "DRAM" else ' stroke-dasharray="4 4"'
-    at = 1.4 * start
-    name = _text(_x(chart, at) + 8, _y(chart, at * gbps / 1e3) + 12, f"{label} {gbps / 1e3:.2f} TB/s", colour)
-    ends = f"{_x(chart, end):.1f} {_y(chart, end * gbps / 1e3):.1f}"
-    return f'<path d="M{x:.1f} {y:.1f}L{ends}" stroke="{colour}" stroke-width="1.5"{dash}/>{name}'
+    turned = math.degrees(math.atan2(top - y, right - x))
+    name = _text(-14, -5, f"{label} {gbps / 1e3:.2f} TB/s", colour, "end")
+    name = f'<g transform="translate({right:.1f} {top:.1f}) rotate({turned:.1f})">{name}</g>'
+    return f'<path d="M{x:.1f} {y:.1f}L{right:.1f} {top:.1f}" stroke="{colour}" stroke-width="1.5"{dash}/>{name}'
 
 
 def _level(chart: _Chart, label: str, peak: float, colour: str) -> str:

@@ -21,6 +21,7 @@ from stepscope.report.sections import (
     overlap,
     peak,
     pipeline,
+    roofline,
     stragglers,
     timeline,
 )
@@ -60,7 +61,8 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     setup = asker.ask("setup")
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
-    made = [tried(s.TITLE, s.make) for s in (overlap, peak, memory, collectives, stragglers)]
+    measured = (roofline,) if roofline.wanted(setup) else ()
+    made = [tried(s.TITLE, s.make) for s in (overlap, peak, *measured, memory, collectives, stragglers)]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]
