@@ -56,7 +56,8 @@ def test_by_hand():
     assert row["peak_tflops"] == pytest.approx(989.5)
     assert (row["counted_pct"], row["uncounted_pct"]) == (50.0, 0.0)
     codes = {n.code for n in result.notes}
-    assert {"mfu-formula", "mfu-peak", "mfu-convention", "mfu-recomputed"} <= codes and "mfu-uncounted" not in codes
+    assert {"mfu-formula", "mfu-peak", "mfu-convention", "mfu-recomputed"} <= codes
+    assert not {"mfu-uncounted", "mfu-beyond-twice-forward", "mfu-above-peak"} & codes
     assert "6.1 %" in result.summary["statement"]
 
 
@@ -104,6 +105,33 @@ def test_what_has_no_count_is_said():
     assert "30 µs" in notes["mfu-uncounted"] and "cutlass_c" in notes["mfu-uncounted"]
     assert "shapes were not recorded" in notes["mfu-op-unclear"]
     assert "at least" in result.summary["statement"] and "75 %" in result.summary["statement"]
+
+
+def test_products_of_an_optimizer():
+    host = [torch_op(2, 8, "aten::mm", PRODUCT), torch_op(12, 18, "aten::mm", PRODUCT)]
+    calls = [call(3, 4, 1), call(13, 14, 2)]
+    ranges = [nvtx(0, 30, "step 0"), nvtx(10, 20, "Optimizer.step#Muon.step")]
+    ops = [op(0, 10 * US, call=1), op(10 * US, 20 * US, call=2)]
+    result = api.analyse(profile(host, ops, calls, ranges=ranges), "mfu", whole=True)
+    (row,) = result.rows.to_dicts()
+    assert (row["model_flops"], row["hardware_flops"], row["recomputed_flops"]) == (2 * 10**9, 4 * 10**9, 0)
+    (said,) = [str(n) for n in result.notes if n.code == "mfu-optimizer"]
+    assert "2.000 GFLOP (50 %" in said
+
+
+def test_more_than_twice_forward():
+    """One product forward and three backward in a compiled graph: one of them must have been computed before."""
+    host = [
+        torch_op(0, 10, "aten::mm", PRODUCT),
+        torch_op(20, 60, "CompiledFunctionBackward", tid=2, sequence=1, fwd_tid=1),
+        *(torch_op(22 + 10 * k, 28 + 10 * k, "aten::mm", PRODUCT, tid=2) for k in range(3)),
+    ]
+    calls = [call(3, 4, 1), *(call(23 + 10 * k, 24 + 10 * k, k + 2, tid=2) for k in range(3))]
+    ops = [op(100 * US + 20 * US * k, 120 * US + 20 * US * k, "nvjet", call=k + 1) for k in range(4)]
+    result = api.analyse(profile(host, ops, calls), "mfu", whole=True)
+    (said,) = [str(n) for n in result.notes if n.code == "mfu-beyond-twice-forward"]
+    share = result.rows["mfu_pct"][0]
+    assert "2.000 GFLOP more" in said and f"{share * 3 / 4:.1f} %, not {share:.1f} %" in said
 
 
 def test_shapes_that_cannot_be():
@@ -295,6 +323,15 @@ def test_recomputation_as_tracelens_tells_it(shared):
     first = 3 * 2 * 10 * 112 * 112 * 64 * 3 * 7 * 7 / 1e9
     backward = of_convolutions.filter(phase="backward")["hardware_flops"].sum() / 1e9
     assert backward == pytest.approx(217.62736128 - first, rel=1e-9)
+
+
+def test_an_optimizer_that_multiplies(shared):
+    """Shampoo, on a matrix of 512 x 8,192: two products for its statistics, and one with each of their roots."""
+    opened = api.open(shared / "traces" / "public" / "world128.rank0.json.gz", cache=False)
+    terms = opened.mfu(by="term", gpu="A100").rows.filter(phase="optimizer")
+    a, b = 512, 8192
+    assert terms["hardware_flops"].sum() == 2 * (a * b * a + b * a * b + b * a * a + a * b * b)
+    assert terms["model_flops"].sum() == 0
 
 
 def test_without_shapes_it_exits_3(shared, capsys):

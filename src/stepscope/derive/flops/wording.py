@@ -14,6 +14,8 @@ from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
 from stepscope.model.units import about, operations
 
+#: Backward is twice forward; small products that have no gradient, or only one, make no difference of so much.
+_TWICE = 2.02
 #: How many kernels a note names.
 _NAMED = 3
 
@@ -28,6 +30,8 @@ def notes_of(found: Sequence[Utilization]) -> list[Note]:
         _beside,
         _measured,
         _recomputed,
+        _beyond,
+        _optimizer,
         _uncounted,
         _unclear,
         _types,
@@ -137,6 +141,30 @@ def _recomputed(found: Sequence[Utilization]) -> Note | None:
         "mfu-recomputed",
         f"{operations(again)} ({100 * again / total:.0f} % of what was run) are forward ops that run again in the "
         "backward pass (activation checkpointing): in HFU, not in MFU",
+    )
+
+
+def _beyond(found: Sequence[Utilization]) -> Note | None:
+    """Backward is at most twice forward: what is beyond was computed before, though nothing tells which op it is."""
+    beyond = ideal = 0.0
+    steps = [e for e in found if e.span.kind in ("step", "capture") and e.asked.declared is None]
+    for each in steps:
+        ops = each.work.ops
+        of = {p: ops.filter(pl.col("phase") == p) for p in (FORWARD, BACKWARD)}
+        forward, backward = (float(of[p]["model"].sum()) for p in (FORWARD, BACKWARD))
+        if forward and backward > _TWICE * forward:
+            beyond += backward - 2 * forward
+            ideal += (1 - 2 * forward / backward) * float((of[BACKWARD]["model"] / (1e3 * of[BACKWARD]["rate"])).sum())
+    if not beyond:
+        return None
+    time, all_ideal = sum(e.span.gpu_ns for e in steps), sum(e.ideal_ns for e in steps)
+    return Note(
+        "mfu-beyond-twice-forward",
+        f"the backward pass has {operations(beyond)} more than twice the forward pass: it runs some of that again "
+        "where no op tells (within compiled graphs), is differentiated twice, or forward ops are missing in the trace; "
+        "if all of it runs again, MFU is "
+        f"{100 * (all_ideal - ideal) / time:.1f} %, not {100 * all_ideal / time:.1f} %",
+        severity="warning",
     )
 
 
