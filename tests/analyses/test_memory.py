@@ -183,3 +183,36 @@ def test_other_questions_of_a_snapshot():
     assert CliRunner().invoke(cli, ["info", path, "--no-cache"]).exit_code == 0
     with pytest.raises(CannotAnswer, match="no GPU activity"):
         opened("qwen3_oom").breakdown()
+
+
+def test_stalls_beside_another_file_of_the_same_run():
+    """A snapshot and torch.profiler's trace (cut) of one run: both segments of step 2 have their cudaMalloc.
+
+    What the GPU was idle for them is what `idle` says of the trace: 420.4 µs.
+    """
+    trace = api.open(DATA / "qwen3_kineto.pt.trace.json.gz", cache=False)
+    rows = opened("qwen3_kineto").memory(by="stall", timeline=trace).rows.drop_nulls("call").to_dicts()
+    assert [(r["call"], r["bytes"], r["call_ns"], r["idle_ns"]) for r in rows] == [
+        ("cudaMalloc", 524288000, 353548, 130938),
+        ("cudaMalloc", 524288000, 289504, 289504),
+    ]
+    causes = trace.idle(whole=True, by="cause").rows
+    assert causes.filter(causes["cause"] == "alloc")["total_ns"].to_list() == [130938 + 289504]
+
+
+def test_a_snapshot_after_all_was_returned(tmp_path):
+    """No segment at the end: what was there is known from the events."""
+    import pickle
+
+    frames = [{"name": "f", "filename": "train.py", "line": 1}]
+    events = [("segment_alloc", 4096), ("alloc", 1000), ("free_completed", 1000), ("segment_free", 4096)]
+    trace = [
+        {"action": a, "addr": 8192, "size": n, "stream": 0, "time_us": i, "frames": frames}
+        for i, (a, n) in enumerate(events)
+    ]
+    path = tmp_path / "s.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
+    result = api.open(path, cache=False).memory()
+    assert column(result, "bytes") | {"outside PyTorch": 0} == {
+        "temporary": 1000, "cached, free": 0, "fragmentation": 3096, "outside PyTorch": 0,
+    }  # fmt: skip

@@ -127,3 +127,26 @@ def test_as_json(capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["summary"]["plan"]["world"] == 2
     assert [r["what"] for r in answer["rows"]][:2] == ["world", "nodes"]
+
+
+def memory_row(capsys, *words: str) -> dict[str, str]:
+    assert run(["capture", "plan", "--format", "json", *words]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    return next((row for row in rows if row["what"] == "memory a rank"), {})
+
+
+def test_memory_of_a_declared_model(capsys):
+    """FSDP over 8: 2 + 2 + 4 bytes a parameter, 2 for the roots of the step, an eighth each; two layers gathered."""
+    words = ("--model", "deepseek-v2-lite", "--schedule", "fsdp", "--dp", "8", "--recompute")
+    row = memory_row(capsys, *words)
+    count = declared.parameters(declared.load("deepseek-v2-lite"))
+    least = (10 * count / 8 + 2 * 2 * count / 27) / 2**30
+    assert float(row["value"].split()[0]) == pytest.approx(least, rel=0.01)
+    assert "optimizer's step" in row["why"]
+    more = memory_row(capsys, *words, "--precision", "mixed")
+    assert float(more["value"].split()[0]) > float(row["value"].split()[0])
+
+
+def test_memory_that_cannot_be_estimated_says_why(capsys):
+    assert "heads" in memory_row(capsys, "--model", "layers=4,width=64", "--schedule", "ddp")["why"]
+    assert memory_row(capsys, "--layers", "4", "--schedule", "ddp") == {}

@@ -27,7 +27,13 @@ from stepscope.derive.memory.estimate import Estimate, Job, estimate
 from stepscope.derive.memory.ledger import CACHED, FRAGMENTATION, OUTSIDE, Ledger, ledgers
 from stepscope.derive.memory.rules import PARTS
 from stepscope.derive.memory.stalls import stalls, timeline_of
-from stepscope.derive.memory.wording import estimate_sentence, ledger_sentence, notes_of, stall_sentence
+from stepscope.derive.memory.wording import (
+    estimate_notes,
+    estimate_sentence,
+    ledger_sentence,
+    notes_of,
+    stall_sentence,
+)
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model import declared
 from stepscope.model.capturing import capture_by
@@ -181,11 +187,12 @@ def memory(
     if guessed is not None:
         summary["estimate"] = _estimate_row(guessed)
     room = _memory_of(profile, gpu)
+    notes = [*notes_of(profile, found), *(estimate_notes(guessed) if guessed is not None else ())]
     summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(found, room, guessed)
     ranked = {"part": None, "time": None, "stall": "idle_ns" if idle else "bytes", "change": "saves_bytes"}.get(
         by, "bytes"
     )
-    return Result(rows(columns, table), summary=summary, notes=notes_of(profile, found), ranked_by=ranked)
+    return Result(rows(columns, table), summary=summary, notes=notes, ranked_by=ranked)
 
 
 def _need(profile: Profile) -> None:
@@ -333,7 +340,12 @@ def _estimated(job: Job, by: By, gpu: str | None) -> Result:
         raise BadInput(f"--by {by} needs a record of the allocator", "name a snapshot, or a trace with memory events")
     room = _named_gpu(gpu) if gpu else None
     summary = {"estimate": _estimate_row(found), STATEMENT: estimate_sentence(found, room)}
-    return Result(result, summary=summary, notes=[], ranked_by={"change": "saves_bytes", "term": "bytes"}.get(by))
+    return Result(
+        result,
+        summary=summary,
+        notes=estimate_notes(found),
+        ranked_by={"change": "saves_bytes", "term": "bytes"}.get(by),
+    )
 
 
 def _memory_of(profile: Profile, gpu: str | None) -> tuple[str, int] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import pickle
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from stepscope import BadInput, api
+from stepscope.errors import StepscopeError
 
+DATA = Path(__file__).parents[2] / "data" / "h200" / "memory"
 #: A pickle that begins as a snapshot does: `{"segments": …`.
 FRONT = b"\x80\x04}\x94(\x8c\x08segments\x94"
 
@@ -132,3 +136,34 @@ def test_a_large_snapshot_is_streamed(tmp_path):
         f"print({MOST} - before)"
     )
     assert printed(code) < size
+
+
+#: What a damaged file may hold in any place.
+VALUES = (None, -1, 0, 2**40, 2**62, -(2**63), "x", 1.5, True, [], {}, (), float("nan"), "alloc", "free_completed")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_snapshots_end_in_an_answer_or_one_line(seed, tmp_path):
+    """Bytes flipped, or values of any type in any place of a real snapshot: no figure is below zero."""
+    r = random.Random(seed)
+    raw = gzip.decompress((DATA / "qwen3_oom.snapshot.pickle.gz").read_bytes())
+    path = tmp_path / "damaged.pickle"
+    if seed % 2:
+        mutant = bytearray(raw)
+        for _ in range(r.randint(1, 8)):
+            mutant[r.randrange(20, len(raw))] = r.randrange(256)
+        path.write_bytes(mutant[: r.randrange(len(raw)) if seed % 10 == 1 else None])
+    else:
+        value = pickle.loads(raw)  # ours
+        for _ in range(r.randint(1, 30)):
+            item = r.choice([*value["device_traces"][0], *value["segments"], *value["segments"][0]["blocks"]])
+            item[r.choice([k for k in item if k != "blocks"])] = r.choice(VALUES)
+        path.write_bytes(pickle.dumps(value))
+    try:
+        profile = api.open(path, cache=False)
+        for by in ("part", "frame", "time", "stall", "change"):
+            rows = profile.memory(by=by).rows
+            sizes = [c for c in rows.columns if c.endswith("bytes") and c != "saves_bytes"]
+            assert all((rows[c].min() or 0) >= 0 for c in sizes)
+    except StepscopeError as error:
+        assert "\n" not in str(error)

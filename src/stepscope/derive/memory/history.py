@@ -82,14 +82,14 @@ def histories(profile: Profile) -> list[History]:
 
 
 def _histories(profile: Profile) -> list[History]:
-    blocks = dict(profile.by_rank("blocks")) if profile.has("blocks") else {}
+    blocks = dict(profile.by_rank("blocks"))
     found = []
     for rank, events in profile.by_rank("allocations"):
-        held = blocks.get(rank)
-        devices = set(events["device"].to_list()) | (set(held["device"].to_list()) if held is not None else set())
-        for device in sorted(devices):
-            mine = None if held is None or not held.height else held.filter(pl.col("device") == device)
-            found.append(_history(rank, device, events.filter(pl.col("device") == device), mine))
+        held = blocks[rank]
+        for device in sorted({*events["device"].to_list(), *held["device"].to_list()}):
+            mine = events.filter(pl.col("device") == device)
+            sampled = mine["reserved_bytes"].count() > 0  # by Kineto, which has totals instead of segments
+            found.append(_history(rank, device, mine, None if sampled else held.filter(pl.col("device") == device)))
     return found
 
 
@@ -119,7 +119,7 @@ def _history(rank: int, device: int, events: pl.DataFrame, held: pl.DataFrame | 
     if exact and n and (said := events["allocated_bytes"]).count():
         first = int(said.is_not_null().arg_max() or 0)
         unnamed = max(0, int(said[first]) - int(allocated[first + 1]))
-    times = events["start_ns"]
+    times = events["start_ns"].fill_null(strategy="forward").fill_null(strategy="backward")
     return History(
         rank, device, None if times.null_count() else times.to_numpy(), action, size, chain,
         _filled(events["tid"], NONE),

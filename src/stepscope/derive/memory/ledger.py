@@ -12,7 +12,7 @@ from stepscope.derive.memory.origin import NOT_RECORDED, Origins, origins
 from stepscope.derive.memory.parts import REASONS, UNNAMED, Decided, decide
 from stepscope.derive.memory.room import Room, room
 from stepscope.derive.memory.rules import PARTS, UNKNOWN
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
 
 #: What is reserved beside the blocks.
@@ -89,24 +89,17 @@ class Ledger:
         """Who holds what at the peak, by part and frame."""
         blocks, decided = self.history.blocks, self.decided
         rows = np.flatnonzero(blocks.alive(self.moment))
-        stack = decided.stack[rows]
-        frame = self.stacks.frame.gather(np.maximum(stack, 0)) if self.stacks.recorded else None
         named = pl.Series("frame", [NOT_RECORDED] * len(rows), dtype=pl.String)
-        if frame is not None:
-            there = pl.Series(stack >= 0)
-            early = pl.Series(blocks.begin[rows] < 0)
-            named = pl.select(
-                pl.when(there)
-                .then(frame)
-                .when(early)
-                .then(pl.lit("(before recording began)"))
-                .otherwise(pl.lit("(no Python frame: autograd)"))
-            ).to_series()
+        if self.stacks.recorded:
+            stack = decided.stack[rows]
+            early = pl.Series((blocks.begin[rows] == NONE) & (stack == NONE))
+            before = pl.when(early).then(pl.lit(_BEFORE)).otherwise(self.stacks.named(stack))
+            named = pl.select(before.alias("frame")).to_series()
         table = pl.DataFrame(
             {"part": pl.Series(PARTS).gather(decided.part[rows]), "frame": named, "bytes": blocks.requested[rows]}
         )
         if self.history.unnamed:
-            extra = {"part": PARTS[UNKNOWN], "frame": "(before recording began)", "bytes": self.history.unnamed}
+            extra = {"part": PARTS[UNKNOWN], "frame": _BEFORE, "bytes": self.history.unnamed}
             table = pl.concat([table, pl.DataFrame([extra], schema=table.schema)])
         grouped = table.group_by("part", "frame").agg(pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("blocks"))
         return grouped.sort(["bytes", "frame"], descending=[True, False])
@@ -124,6 +117,7 @@ class Ledger:
         return pl.DataFrame(columns)
 
 
+_BEFORE = "(before recording began)"
 _CACHED = "segments without a block"
 _FRAGMENTED = "room beside blocks, and rounding"
 _BOTH = "cached or fragmented: segments are in snapshots"

@@ -19,7 +19,7 @@ from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
 #: What stands for a frame where there is none of Python.
-NO_FRAME = "(no Python frame)"
+NO_FRAME = "(no Python frame: autograd)"
 NOT_RECORDED = "(not recorded)"
 _EMPTY_CACHE = r"empty_?[cC]ache"
 
@@ -37,6 +37,10 @@ class Origins:
 
     def has(self, trait: int, stacks: I64) -> Mask:
         return take(self.traits[trait], stacks, False)
+
+    def named(self, stacks: I64) -> pl.Series:
+        """The frame of each stack; what has none was allocated without Python."""
+        return _texts(self.frame, stacks, NO_FRAME)
 
     @property
     def recorded(self) -> bool:

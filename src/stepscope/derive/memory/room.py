@@ -32,7 +32,7 @@ def room(history: History, moment: int) -> Room:
     """The room at a moment."""
     alive = history.blocks.alive(moment)
     address, size = history.blocks.address[alive], history.blocks.size[alive]
-    rounding = int(size.sum() - history.blocks.requested[alive].sum())
+    rounding = max(0, int(size.sum() - history.blocks.requested[alive].sum()))
     segments = history.segments
     if segments is None:
         return Room(int(history.reserved[moment + 1] - history.allocated[moment + 1]), None)
@@ -45,13 +45,17 @@ def room(history: History, moment: int) -> Room:
     start, length = start[order], length[order]
     home = np.searchsorted(start, address, side="right") - 1
     used = np.zeros(len(start), dtype=np.int64)
-    np.add.at(used, home, size)
+    inside = home >= 0  # a damaged record may have blocks where no segment is
+    np.add.at(used, home[inside], size[inside])
     cached = length[used == 0].sum() if not history.expandable else _free_pages(start, length, address, size)
-    return Room(int(cached), int(length.sum() - used.sum() - cached) + rounding)
+    beside = int(length.sum() - used.sum() - cached)  # below 0 where a damaged record has more blocks than segments
+    return Room(int(cached), max(0, beside) + rounding)
 
 
 def _free_pages(start: I64, length: I64, address: I64, size: I64) -> int:
     """Bytes of whole pages that no block touches. Pages count from the start of the mapped range."""
+    if not len(start):
+        return 0
     home = np.maximum(np.searchsorted(start, address, side="right") - 1, 0)
     base = start[home]
     first = base + (address - base) // PAGE * PAGE

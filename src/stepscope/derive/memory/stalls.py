@@ -69,7 +69,7 @@ def stalls(ledger: Ledger, timeline: Timeline | None) -> pl.DataFrame:
     stack = _stacks(ledger)[rows]
     frame = pl.Series([NOT_RECORDED] * len(rows), dtype=pl.String)
     if ledger.stacks.recorded and len(rows):
-        frame = ledger.stacks.frame.gather(np.maximum(stack, 0))
+        frame = ledger.stacks.named(stack)
         emptied = (stack != NONE) & take(ledger.stacks.empties, stack, False) & (action[rows] == "segment_free")
         kinds[rows[emptied]] = _EMPTIED
     time = history.time[rows] if history.time is not None else None

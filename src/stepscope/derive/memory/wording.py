@@ -102,6 +102,23 @@ def stall_sentence(table: pl.DataFrame, idle: int | None) -> str:
     return text + "."
 
 
+def estimate_notes(found: Estimate) -> list[Note]:
+    """What an estimate takes for granted."""
+    job, notes = found.job, []
+    text = "the estimate is of transformers' own modules in PyTorch's eager mode, with flash attention and a fp32 loss"
+    notes.append(Note("estimate-assumes", text))
+    if job.model.experts:
+        notes.append(Note("experts-even", "experts are taken as evenly loaded, without a capacity or padding"))
+    if job.model.kv_rank:
+        text = "latent attention is taken as if its keys and values were expanded, and nothing else were kept"
+        notes.append(Note("latent-attention", text, severity="warning"))
+    if job.dp * job.cp * job.ep * job.tp * job.pp > 1:
+        notes.append(
+            Note("outside-not-estimated", "buffers of NCCL and the CUDA context are outside PyTorch: not counted")
+        )
+    return notes
+
+
 def notes_of(profile: Profile, found: Sequence[Ledger]) -> list[Note]:
     """What was inferred, and what was not recorded."""
     notes = []
@@ -125,6 +142,9 @@ def notes_of(profile: Profile, found: Sequence[Ledger]) -> list[Note]:
         if not stacks.recorded and history.events:
             text = "no stacks were recorded: most blocks are unknown (record with context='all')"
             notes.append(Note("no-stacks", text, severity="warning", origin="recording"))
+        if over := int(ledger.parts()["bytes"].sum()) - ledger.reserved:
+            text = f"the parts are {size(over)} more than what is reserved: blocks and segments of the record disagree"
+            notes.append(Note("ledger-open", text, severity="warning", origin="recording"))
         if not history.events:
             text = "no history was recorded: only what is alive at the end is known (_record_memory_history())"
             notes.append(Note("no-history", text, severity="warning", origin="recording"))

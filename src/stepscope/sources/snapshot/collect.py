@@ -31,6 +31,8 @@ STATES = {"active_allocated": 0, "active_pending_free": 1, "active_awaiting_free
 #: A number that the file does not give.
 UNKNOWN = -1
 _MOST = 1 << 62
+#: Microseconds since 1970, until 2255: nanoseconds of it fit 64 bits.
+_LAST_TIME = 9 * 10**15
 #: Frames of all distinct stacks together.
 _FRAMES = 1 << 25
 
@@ -135,7 +137,7 @@ class Collector:
     def _take_event(self, events: list[Fields]) -> None:
         into = self.events
         into["action"].extend([self._action(e.get("action")) for e in events])
-        into["time"].extend([_number(e.get("time_us"), UNKNOWN) for e in events])
+        into["time"].extend([moment(e.get("time_us")) for e in events])
         into["stream"].extend([_number(e.get("stream"), UNKNOWN) for e in events])
         into["address"].extend([_number(e.get("addr"), UNKNOWN) for e in events])
         into["bytes"].extend([_number(e.get("size"), UNKNOWN) for e in events])
@@ -183,6 +185,11 @@ def _kind(item: Fields) -> str | None:
 
 def _number(value: object, otherwise: int) -> int:
     return value if type(value) is int and -_MOST < value < _MOST else otherwise
+
+
+def moment(value: object) -> int:
+    """A time in microseconds; UNKNOWN for what cannot be one."""
+    return value if type(value) is int and 0 <= value < _LAST_TIME else UNKNOWN
 
 
 def _stacks(items: Iterable[Fields]) -> list[int]:

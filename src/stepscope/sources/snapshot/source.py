@@ -24,7 +24,7 @@ from stepscope.model.columns import ALLOC_ACTION, BLOCK_STATE, Part
 from stepscope.model.note import Note
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
-from stepscope.sources.snapshot.collect import CODES, UNKNOWN, Collector
+from stepscope.sources.snapshot.collect import CODES, UNKNOWN, Collector, moment
 from stepscope.sources.snapshot.pickles import Fields, Machine
 
 _GZIP = b"\x1f\x8b"
@@ -75,7 +75,7 @@ class _Snapshot:
         if not len(found.segments["bytes"]) and not len(found.events["time"]):
             raise BadInput(f"{path}: the allocator had no segment", "take the snapshot while the program uses the GPU")
         times = _numbers(found.events["time"])
-        marks = [a["time_us"] for a in found.annotations if type(a.get("time_us")) is int]
+        marks = [time for a in found.annotations if (time := moment(a.get("time_us"))) != UNKNOWN]
         known = times[times != UNKNOWN]
         base = min([*([int(known.min())] if len(known) else []), *marks], default=None)
         self._texts: dict[str, int] = {}
@@ -177,11 +177,11 @@ class _Snapshot:
 
     def _ranges(self, annotations: list[dict[str, Any]], base: int) -> pl.DataFrame:
         """Starts and ends of the same name, paired like brackets."""
-        opened: dict[tuple[str, object], list[int]] = {}
+        opened: dict[tuple[str, str], list[int]] = {}
         rows, lone = [], 0
         for mark in annotations:
-            key, time = (str(mark.get("name")), mark.get("device")), mark.get("time_us")
-            if type(time) is not int:
+            key, time = (str(mark.get("name")), str(mark.get("device"))), moment(mark.get("time_us"))
+            if time == UNKNOWN:
                 lone += 1
             elif mark.get("stage") == "START":
                 opened.setdefault(key, []).append(time)
