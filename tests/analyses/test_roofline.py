@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import stepscope
 from fake import make, op
 from stepscope import api
 from stepscope.cli.main import cli
+from stepscope.render import render
 
 DATA = Path(__file__).parents[1] / "data/ncu"
 RAW = str(DATA / "raw.csv")
@@ -80,3 +82,29 @@ def test_only_some_kernels() -> None:
 def test_a_timeline_alone_has_no_roofline() -> None:
     with pytest.raises(stepscope.CannotAnswer, match="capture ncu --from"):
         api.analyse(make(ops=[op(0, 10)]), "roofline")
+
+
+def test_launches_of_the_same_work_are_one_row(shared: Path) -> None:
+    """Four layers of ten kernels: eight works, two of which a layer has twice."""
+    rows = stepscope.open(shared / "traces/h200/ncu/ncu_full_raw.csv", cache=False).roofline(top=0).rows
+    assert sorted(rows["n"].to_list()) == [4, 4, 4, 4, 4, 4, 8, 8]
+    assert rows["total_ns"].is_sorted(descending=True)
+    assert rows.filter(rows["precision"] == "bf16 tensor")["flops"].n_unique() == 4
+
+
+@pytest.mark.parametrize("damage", ["0", "-1", "1e308", "9" * 30, "abc", ""])
+def test_numbers_that_cannot_be(tmp_path: Path, damage: str) -> None:
+    """Whatever single counters say, nothing is divided by nothing, and no time is endless."""
+    with Path(RAW).open(encoding="utf-8") as file:
+        table = list(csv.reader(file))
+    for at, name in enumerate(table[0]):
+        if any(word in name for word in ("elapsed", "duration", "peak_sustained", "bytes", "ops_path", "sm_count")):
+            table[2][at] = damage
+    path = tmp_path / "page.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(table)
+    profile = stepscope.open(path, cache=False)
+    for by in ("work", "kernel", "precision", "level", "stall"):
+        result = profile.roofline(by=by, top=0)
+        assert render(result, "json")
+        assert render(result, "table")

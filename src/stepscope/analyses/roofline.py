@@ -8,7 +8,8 @@ waits (latency), unless most of its time goes to starting and ending it (overhea
 
 `roof_pct` is the part of its nearest roof that a kernel reaches: the longest of its FLOPs at their peak and its bytes
 at each bandwidth, over the time that it took. Kernels run alone while they are measured, with caches cleared between
-passes unless ncu was told otherwise: times are not those of the training step. `-o FILE.svg` draws the roofline.
+passes unless ncu was told otherwise: times are not those of the training step. Launches of the same work (name, grid,
+block, FLOPs) are one row; `--by kernel` has each. `-o FILE.svg` draws the roofline.
 """
 
 from __future__ import annotations
@@ -22,18 +23,17 @@ import polars as pl
 from stepscope.derive.kernel.access import access, pattern_of
 from stepscope.derive.kernel.bound import Bound, bounds_of
 from stepscope.derive.kernel.matching import joined, matches_of, variants_of
+from stepscope.derive.kernel.measured import ratio
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
-from stepscope.derive.kernel.roofs import Roof, sm_clock
+from stepscope.derive.kernel.said import LEVEL_NAMES, origin_of, roof_notes, statement, summed_up
 from stepscope.derive.kernel.stalls import MEANING, stalls
 from stepscope.derive.kernel.work import LEVELS, Level
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, NONE
-from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
-from stepscope.model.statement import STATEMENT, several
-from stepscope.model.units import about
+from stepscope.model.statement import STATEMENT
 
 _WHICH = (
     Col("kernel", "its place in the report, from 0"),
@@ -42,6 +42,8 @@ _WHICH = (
 COLUMNS = (
     *_WHICH,
     Col("dur_ns", "how long it took while it was measured"),
+    Col("n", "launches of the same work that were measured; the row is of the one of median length (1 by kernel)"),
+    Col("total_ns", "how long these took together"),
     Col("bound", "what bounds it: bandwidth, compute, latency or overhead; null where the report does not tell"),
     Col("unit", "the busiest unit of what bounds it: tensor pipe, instruction issue, DRAM, L2 …"),
     Col("precision", "precision and pipe of the FLOPs that would take longest at their peak: `bf16 tensor`"),
@@ -70,6 +72,7 @@ COLUMNS = (
     Col("matched", "how: by kind (name, grid, block), order, range or length; ambiguous; null without a timeline"),
 )
 VARIANTS = {
+    "by=kernel": COLUMNS,
     "by=precision": (
         *_WHICH,
         Col("precision", "of the numbers that are multiplied or added"),
@@ -108,22 +111,26 @@ VARIANTS = {
 }
 #: Files without a timeline are what it is about.
 TIMELESS = True
-_LEVEL_NAMES: dict[Level, str] = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 _MOST_REASONS = 20
+#: What 64 bits hold: a count that is larger is none.
+_MOST_WHOLE = 2.0**62
 
 
 def roofline(
     profile: Profile,
     *,
-    by: Annotated[Literal["kernel", "precision", "level", "stall", "rule"], "what a row is"] = "kernel",
+    by: Annotated[Literal["work", "kernel", "precision", "level", "stall", "rule"], "what a row is"] = "work",
     only: Annotated[str | None, "kernels whose name matches (regular expression)"] = None,
     plot: Annotated[bool, "draw the roofline in the terminal (table format only)"] = False,
 ) -> Result:
     found = profile.once(roofline_of)
     chosen = _chosen(found, only)
     judged = profile.once(bounds_of)
-    if by == "kernel":
-        table, ranked = _by_kernel(profile, found, judged, chosen), "dur_ns"
+    summary: dict[str, Any] = {}
+    if by in ("work", "kernel"):
+        table, ranked = _by_kernel(profile, found, judged, chosen), "total_ns"
+        table = _once_each(profile, table, chosen) if by == "work" else table
+        summary = summed_up(found, judged, chosen) | ({"plot": True} if plot else {})
     elif by == "precision":
         table, ranked = _by_precision(found, chosen), "flops"
     elif by == "level":
@@ -132,11 +139,9 @@ def roofline(
         table, ranked = _by_stall(found, chosen), "share_pct"
     else:
         table, ranked = _by_rule(profile, found, chosen), "speedup_pct"
-    summary = _summary(found, judged, chosen) if by == "kernel" else {}
-    summary[STATEMENT] = _statement(found, judged, chosen)
-    columns = COLUMNS if by == "kernel" else VARIANTS[f"by={by}"]
-    summary |= {"plot": True} if plot and by == "kernel" else {}
-    return Result(rows(columns, table), summary=summary, notes=_notes(found, chosen), ranked_by=ranked)
+    summary[STATEMENT] = statement(found, judged, chosen)
+    columns = VARIANTS.get(f"by={by}", COLUMNS)
+    return Result(rows(columns, table), summary=summary, notes=roof_notes(found, chosen), ranked_by=ranked)
 
 
 def _chosen(found: Roofline, only: str | None) -> list[int]:
@@ -158,8 +163,9 @@ def _chosen(found: Roofline, only: str | None) -> list[int]:
 def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: list[int]) -> list[dict[str, Any]]:
     kernels, seconds = found.kernels, found.kernels.duration_ns / 1e9
     operations, peak, moved = found.operations, found.peak, found.bytes
+    rate, intensity = ratio(operations, seconds), ratio(operations, moved["dram"])
     waits, patterns = stalls(kernels), access(kernels)
-    shares = {level: _pct(moved[level] / seconds, found.bandwidths[level].per_second) for level in LEVELS}
+    shares = {level: _share(found, level) for level in LEVELS}
     in_timeline = _in_timeline(profile)
     table = []
     for row in chosen:
@@ -169,13 +175,15 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
             _which(found, row)
             | {
                 "dur_ns": about_it["dur_ns"],
+                "n": 1,
+                "total_ns": about_it["dur_ns"],
                 "bound": judged[row].by,
                 "unit": judged[row].unit,
                 "precision": found.works[main].label if main >= 0 else None,
                 "flops": _whole(operations[row]),
-                "tflops": _known(operations[row] / seconds[row] / 1e12),
+                "tflops": _known(rate[row] / 1e12),
                 "peak_tflops": _known(peak[row] / 1e12),
-                "intensity": _known(_ratio(operations, moved["dram"])[row]),
+                "intensity": _known(intensity[row]),
                 "dram_bytes": _whole(moved["dram"][row]),
                 "dram_gbps": _known(moved["dram"][row] / seconds[row] / 1e9),
                 **{f"{level}_pct": _known(shares[level][row]) for level in LEVELS},
@@ -212,52 +220,61 @@ def _in_timeline(profile: Profile) -> dict[int, dict[str, Any]]:
     }
 
 
+def _once_each(profile: Profile, table: list[dict[str, Any]], chosen: list[int]) -> list[dict[str, Any]]:
+    """One row for launches that do the same work: the one of median length, with how many there are."""
+    stands = profile.once(variants_of)["stands"].to_list()
+    alike: dict[int, list[int]] = {}
+    for at, row in enumerate(chosen):
+        alike.setdefault(stands[row], []).append(at)
+    folded = []
+    for kernel, members in alike.items():
+        shown = next((at for at in members if chosen[at] == kernel), members[0])
+        took = [table[at]["dur_ns"] or 0 for at in members]
+        folded.append(table[shown] | {"n": len(members), "total_ns": sum(took)})
+    return sorted(folded, key=lambda entry: -int(entry["total_ns"]))
+
+
 def _by_precision(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
     seconds = found.kernels.duration_ns / 1e9
     table = []
-    for row in chosen:
-        for work, roof in zip(found.works, found.peaks, strict=True):
-            operations = work.operations[row]
-            if not operations > 0:
-                continue
-            peak = roof.per_second[row]
-            table.append(
-                _which(found, row)
-                | {
-                    "precision": work.precision,
-                    "pipe": work.pipe,
-                    "flops": _whole(operations),
-                    "tflops": _known(operations / seconds[row] / 1e12),
-                    "peak_tflops": _known(peak / 1e12),
-                    "peak_pct": _known(100 * operations / seconds[row] / peak),
-                    **{
-                        f"{level}_intensity": _known(_ratio(work.operations, found.bytes[level])[row])
-                        for level in LEVELS
-                    },
-                    "peak_from": _origin(peak, bool(roof.from_table[row])),
-                }
-            )
-    return table
+    for work, roof in zip(found.works, found.peaks, strict=True):
+        rate = ratio(work.operations, seconds)
+        share = 100 * ratio(rate, roof.per_second)
+        intensity = {f"{level}_intensity": ratio(work.operations, found.bytes[level]) for level in LEVELS}
+        table += [
+            _which(found, row)
+            | {"precision": work.precision, "pipe": work.pipe, "flops": _whole(work.operations[row])}
+            | {"tflops": _known(rate[row] / 1e12), "peak_tflops": _known(roof.per_second[row] / 1e12)}
+            | {"peak_pct": _known(share[row]), **{name: _known(values[row]) for name, values in intensity.items()}}
+            | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
+            for row in chosen
+            if work.operations[row] > 0
+        ]
+    return sorted(table, key=lambda entry: entry["kernel"])
 
 
 def _by_level(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
     seconds = found.kernels.duration_ns / 1e9
-    return [
-        _which(found, row)
-        | {
-            "level": _LEVEL_NAMES[level],
-            "bytes": _whole(found.bytes[level][row]),
-            "rate_gbps": _known(found.bytes[level][row] / seconds[row] / 1e9),
-            "peak_gbps": _known(found.bandwidths[level].per_second[row] / 1e9),
-            "peak_pct": _known(_pct(found.bytes[level] / seconds, found.bandwidths[level].per_second)[row]),
-            "peak_from": _origin(
-                found.bandwidths[level].per_second[row], bool(found.bandwidths[level].from_table[row])
-            ),
-        }
-        for row in chosen
-        for level in LEVELS
-        if not np.isnan(found.bytes[level][row])
-    ]
+    table = []
+    for level in LEVELS:
+        rate, share = ratio(found.bytes[level], seconds), _share(found, level)
+        roof = found.bandwidths[level]
+        table += [
+            _which(found, row)
+            | {"level": LEVEL_NAMES[level], "bytes": _whole(found.bytes[level][row])}
+            | {"rate_gbps": _known(rate[row] / 1e9), "peak_gbps": _known(roof.per_second[row] / 1e9)}
+            | {"peak_pct": _known(share[row])}
+            | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
+            for row in chosen
+            if not np.isnan(found.bytes[level][row])
+        ]
+    return sorted(table, key=lambda entry: entry["kernel"])
+
+
+def _share(found: Roofline, level: Level) -> F64:
+    """Per cent of the bandwidth of a level."""
+    rate = ratio(found.bytes[level], found.kernels.duration_ns / 1e9)
+    return 100 * ratio(rate, found.bandwidths[level].per_second)
 
 
 def _by_stall(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
@@ -302,105 +319,9 @@ def _shape(about_it: dict[str, Any], what: str) -> str | None:
     return None if any(size is None for size in sizes) else "x".join(map(str, sizes))
 
 
-def _origin(peak: float, from_table: bool) -> str | None:
-    return None if np.isnan(peak) else "table of GPUs" if from_table else "report"
-
-
-# -- what is said of all -----------------------------------------------------------------------------------------------
-
-
-def _summary(found: Roofline, judged: list[Bound], chosen: list[int]) -> dict[str, Any]:
-    spent = found.kernels.duration_ns
-    groups: dict[str, dict[str, float]] = {}
-    for row in chosen:
-        group = groups.setdefault(judged[row].by or "unknown", {"kernels": 0, "total_ns": 0})
-        group["kernels"] += 1
-        group["total_ns"] += 0 if np.isnan(spent[row]) else int(spent[row])
-    clock = sm_clock(found.kernels)[chosen]
-    return {
-        "bound": [{"bound": by, **group} for by, group in sorted(groups.items(), key=lambda g: -g[1]["total_ns"])],
-        "roofs": _roofs(found, chosen),
-        "sm_ghz": None if np.isnan(clock).all() else float(np.nanmedian(clock) / 1e9),
-    }
-
-
-def _roofs(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    """The roofs over these kernels, each the median over those that use it: clocks differ from kernel to kernel."""
-    roofs: list[dict[str, Any]] = []
-    for work, roof in zip(found.works, found.peaks, strict=True):
-        used = [row for row in chosen if work.operations[row] > 0]
-        roofs += _roof(work.label, "peak_tflops", roof, used, 1e12)
-    for level in LEVELS:
-        moving = [row for row in chosen if found.bytes[level][row] > 0]
-        roofs += _roof(_LEVEL_NAMES[level], "bandwidth_gbps", found.bandwidths[level], moving, 1e9)
-    return roofs
-
-
-def _roof(label: str, column: str, roof: Roof, used: list[int], unit: float) -> list[dict[str, Any]]:
-    known = [row for row in used if not np.isnan(roof.per_second[row])]
-    if not known:
-        return []
-    peak = float(np.median(roof.per_second[known]) / unit)
-    empty: dict[str, Any] = {"roof": label, "peak_tflops": None, "bandwidth_gbps": None}
-    return [empty | {column: peak, "from": _origin(peak, bool(roof.from_table[known].any()))}]
-
-
-def _statement(found: Roofline, judged: list[Bound], chosen: list[int]) -> str:
-    spent = np.nan_to_num(found.kernels.duration_ns)
-    names = found.kernels.frame["short"]
-    total: dict[str, float] = {}
-    for row in chosen:
-        total[names[row]] = total.get(names[row], 0.0) + spent[row]
-    top = max(total, key=lambda name: total[name])
-    longest = max((row for row in chosen if names[row] == top), key=lambda row: spent[row])
-    reached = found.reached[longest]
-    far = f", at {100 * reached:.0f} % of its roof ({found.roof[longest]})" if not np.isnan(reached) else ""
-    by = judged[longest].by
-    bound = f"bound by {by}" if by else "with no section that says what bounds it"
-    return (
-        f"{several(len(chosen), 'kernel')} measured, {about(sum(total.values()))} in all; `{top}` takes most "
-        f"({about(total[top])}): the longest of them is {bound}{far}."
-    )
-
-
-def _notes(found: Roofline, chosen: list[int]) -> list[Note]:
-    notes = []
-    roofless = int(np.isnan(found.roof_ns[chosen]).sum())
-    if roofless:
-        notes.append(
-            Note(
-                "no-roof",
-                f"{several(roofless, 'kernel has', 'kernels have')} no roof: the report has no counters of their "
-                "arithmetic (`ncu --set roofline` or `--set full` has)",
-                severity="warning",
-                origin="recording",
-            )
-        )
-    table = any(roof.from_table[chosen].any() for roof in (*found.peaks, *found.bandwidths.values()))
-    if table:
-        notes.append(
-            Note(
-                "peaks-from-table",
-                "the report lacks some peaks: they are the data sheet's, at the boost clock",
-                origin="recording",
-            )
-        )
-    return notes
-
-
-def _pct(rate: F64, peak: F64) -> F64:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 100 * rate / peak
-
-
-def _ratio(operations: F64, moved: F64) -> F64:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(moved > 0, operations / moved, np.nan)
-
-
 def _known(value: float) -> float | None:
-    return None if np.isnan(value) or np.isinf(value) else float(value)
+    return float(value) if np.isfinite(value) else None
 
 
 def _whole(value: float) -> int | None:
-    return None if np.isnan(value) else round(float(value))
+    return round(float(value)) if abs(value) < _MOST_WHOLE else None

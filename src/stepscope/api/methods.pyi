@@ -226,7 +226,7 @@ class Methods:
     def roofline(
         self,
         *,
-        by: Literal["kernel", "precision", "level", "stall", "rule"] = "kernel",
+        by: Literal["work", "kernel", "precision", "level", "stall", "rule"] = "work",
         only: str | None = None,
         plot: bool = False,
         **options: Unpack[Common],

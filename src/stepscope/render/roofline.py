@@ -16,7 +16,7 @@ from stepscope.render.html.palette import COLOURS
 
 #: What a table of that width can hold; JSON and CSV have all.
 _SHOWN = (
-    *("kernel", "name", "dur_ns", "bound", "precision", "tflops", "intensity"),
+    *("kernel", "name", "n", "dur_ns", "bound", "precision", "tflops", "intensity"),
     *("dram_pct", "roof_pct", "access", "why"),
 )
 _OF_REPORT = ("roof_pct", "bound", "measured_pct")

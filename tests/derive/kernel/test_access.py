@@ -53,7 +53,7 @@ def test_patterns_in_words() -> None:
 
 def test_nsight_compute_names_the_same_kernels() -> None:
     """Its rule UncoalescedGlobalAccess fires on layer norms alone; it says 54 % of the sectors."""
-    rows = stepscope.open(DATA / "raw.csv", cache=False).roofline(top=0).rows
+    rows = stepscope.open(DATA / "raw.csv", cache=False).roofline(by="kernel", top=0).rows
     named = {row["name"]: row["access"] for row in rows.iter_rows(named=True) if row["access"]}
     assert named == {"vectorized_layer_norm_kernel": "uncoalesced: 54 % of sectors wasted"}
 

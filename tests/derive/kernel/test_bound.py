@@ -26,7 +26,7 @@ SAID = {
 
 def _agreed(raw: Path, details: Path) -> int:
     """How many kernels of the raw page are bound by what the details page of the same report says."""
-    judged = stepscope.open(raw, cache=False).roofline(top=0).rows
+    judged = stepscope.open(raw, cache=False).roofline(by="kernel", top=0).rows
     other = stepscope.open(details, cache=False)
     advice = other.table("advice")
     advice = advice.with_columns(rule=other.names.gather(advice["rule"]), text=other.names.gather(advice["text"]))
@@ -58,7 +58,8 @@ def test_as_nsight_compute_says_of_all_forty(shared: Path) -> None:
 
 def test_either_page_gives_the_same_bound() -> None:
     raw, details = (
-        stepscope.open(DATA / f"{page}.csv", cache=False).roofline(top=0).rows for page in ("raw", "details")
+        stepscope.open(DATA / f"{page}.csv", cache=False).roofline(by="kernel", top=0).rows
+        for page in ("raw", "details")
     )
     assert raw["bound"].to_list() == details["bound"].to_list()
 

@@ -38,7 +38,7 @@ def unpacked(folder: Path, *names: str) -> list[Path]:
 def test_each_is_bound_by_what_it_was_made_for(tmp_path: Path, name: str) -> None:
     if ".ncu-rep" in name:
         pytest.importorskip("ncu_report")
-    rows = stepscope.open(*unpacked(tmp_path, name), cache=False).roofline(top=0).rows
+    rows = stepscope.open(*unpacked(tmp_path, name), cache=False).roofline(by="kernel", top=0).rows
     assert rows["name"].to_list() == list(TRUTH)
     for row in rows.iter_rows(named=True):
         bound, unit, access = TRUTH[row["name"]]
@@ -50,7 +50,7 @@ def test_each_is_bound_by_what_it_was_made_for(tmp_path: Path, name: str) -> Non
 
 def test_what_they_do_is_counted(tmp_path: Path) -> None:
     """1056 blocks of 256 threads, 8 chains of 4096 rounds; 2^26 floats read twice and written once; every 8th read."""
-    rows = stepscope.open(*unpacked(tmp_path, "probe/raw.csv.xz"), cache=False).roofline(top=0).rows
+    rows = stepscope.open(*unpacked(tmp_path, "probe/raw.csv.xz"), cache=False).roofline(by="kernel", top=0).rows
     by_name = {row["name"]: row for row in rows.iter_rows(named=True)}
     chains = 1056 * 256 * 8 * 4096 * 2
     assert by_name["fma_chain"]["flops"] == pytest.approx(chains, rel=0.001)

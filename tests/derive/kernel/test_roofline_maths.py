@@ -33,7 +33,7 @@ def _number(text: str) -> float:
 
 def _real(path: Path, count: int) -> None:
     """Every figure from the cells of the page; bytes are printed in Mbyte or Gbyte, so they are what reads say."""
-    found = stepscope.open(path, cache=False).roofline(top=0).rows
+    found = stepscope.open(path, cache=False).roofline(by="kernel", top=0).rows
     cells = _cells(path)
     assert found.height == len(cells) == count
     for row, cell in zip(found.iter_rows(named=True), cells, strict=True):
@@ -60,7 +60,7 @@ def test_a_real_report() -> None:
 def test_all_forty_kernels(shared: Path) -> None:
     path = shared / "traces/h200/ncu/ncu_full_raw.csv"
     _real(path, 40)
-    first = stepscope.open(path, cache=False).roofline(only="nvjet", top=0).rows.row(0, named=True)
+    first = stepscope.open(path, cache=False).roofline(by="kernel", only="nvjet", top=0).rows.row(0, named=True)
     assert first["flops"] == 25_769_803_776
     # The share of the dense roof is the share of time that the tensor pipe was busy.
     assert first["roof_pct"] == pytest.approx(71.321302, rel=1e-4)
@@ -154,6 +154,8 @@ def test_peaks_that_the_report_lacks_are_the_table_s() -> None:
 def test_both_pages_of_a_report_are_one_measurement() -> None:
     both = stepscope.open(DATA / "raw.csv", DATA / "details.csv", cache=False)
     alone = stepscope.open(DATA / "raw.csv", cache=False)
-    assert both.roofline(top=0).rows.drop("file").equals(alone.roofline(top=0).rows.drop("file"))
+    assert (
+        both.roofline(by="kernel", top=0).rows.drop("file").equals(alone.roofline(by="kernel", top=0).rows.drop("file"))
+    )
     assert both.roofline(by="rule", top=0).rows.height > 40
     assert alone.roofline(by="rule", top=0).rows.height == 0

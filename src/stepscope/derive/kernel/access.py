@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels
+from stepscope.derive.kernel.measured import Kernels, ratio
 from stepscope.derive.kernel.thresholds import EXCESS
 from stepscope.derive.kernel.work import SECTOR_BYTES
 from stepscope.intervals.arrays import F64
@@ -70,5 +70,4 @@ def _by_sector(kernels: Kernels) -> F64:
 
 def _share(part: F64, whole: F64, nothing: float = 0.0) -> F64:
     """In per cent; of nothing, `nothing`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(whole > 0, 100 * part / whole, np.where(whole == 0, nothing, np.nan))
+    return np.where(whole == 0, nothing, 100 * ratio(part, whole))

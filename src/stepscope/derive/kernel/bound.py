@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, measured_kernels
+from stepscope.derive.kernel.measured import Kernels, measured_kernels, ratio
 from stepscope.derive.kernel.thresholds import BALANCED, BUSY, HIGH, STARTED
 from stepscope.model.profile import Profile
 
@@ -66,7 +66,7 @@ def bounds(kernels: Kernels) -> list[Bound]:
     unit_c, unit_m = _busiest(kernels, _COMPUTE_UNITS), _busiest(kernels, _MEMORY_UNITS)
     waves = kernels.value("launch__waves_per_multiprocessor")
     elapsed = kernels.value("sm__cycles_elapsed.max", "gpc__cycles_elapsed.max")
-    worked = 100 * kernels.value("sm__cycles_active.max") / elapsed
+    worked = 100 * ratio(kernels.value("sm__cycles_active.max"), elapsed)
     figures = (values.tolist() for values in (compute, memory, waves, worked))
     return [_bound(*row) for row in zip(*figures, unit_c, unit_m, strict=True)]
 

@@ -19,6 +19,8 @@ from stepscope.model.profile import Profile
 
 #: The details page rounds to two decimals of a scaled unit.
 _ROUNDING = 0.006
+#: No counter is negative, and none is larger: what a damaged file says is as good as nothing.
+_MOST = 1e30
 _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 
 
@@ -52,8 +54,15 @@ class Kernels:
 
     @property
     def duration_ns(self) -> F64:
-        """How long each took, NaN where that is not known."""
-        return self.frame["dur_ns"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        """How long each took, NaN where that is not known; nothing takes no time."""
+        took = self.frame["dur_ns"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return np.where(took > 0, took, np.nan)
+
+
+def ratio(part: F64, whole: F64) -> F64:
+    """NaN where there is nothing to divide by: reports may be damaged, or lack either."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(whole > 0, part / whole, np.nan)
 
 
 def need_measured(profile: Profile) -> None:
@@ -123,7 +132,7 @@ def _same(a: pl.DataFrame, b: pl.DataFrame) -> bool:
 
 def _metrics(profile: Profile, kernels: pl.DataFrame, of: dict[int, int]) -> dict[str, F64]:
     """By name, a value per kernel; of two pages the first that has one."""
-    metrics = profile.table("metrics").drop_nulls("value")
+    metrics = profile.table("metrics").filter(pl.col("value").is_between(0.0, _MOST))
     if metrics.height == 0:
         return {}
     owner = pl.DataFrame(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, measured_kernels
+from stepscope.derive.kernel.measured import Kernels, measured_kernels, ratio
 from stepscope.derive.kernel.roofs import Roof, bandwidth_roof, compute_roof
 from stepscope.derive.kernel.work import LEVELS, Level, Work, bytes_of, pipe_ns, shared_ns, work_of
 from stepscope.intervals.arrays import F64, I64
@@ -58,8 +58,7 @@ class Roofline:
     @property
     def reached(self) -> F64:
         """The part of its roof that a kernel reaches: its time there over the time that it takes."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self.roof_ns / self.kernels.duration_ns
+        return ratio(self.roof_ns, self.kernels.duration_ns)
 
 
 def roofline_of(profile: Profile) -> Roofline:
@@ -107,5 +106,4 @@ def _main(kernels: Kernels, at_peak: list[F64]) -> I64:
 
 
 def _ns(amount: F64, per_second: F64) -> F64:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 1e9 * amount / per_second
+    return 1e9 * ratio(amount, per_second)

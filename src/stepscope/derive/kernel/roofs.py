@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels
+from stepscope.derive.kernel.measured import Kernels, ratio
 from stepscope.derive.kernel.work import TENSOR_OPS, Level, Pipe, Work
 from stepscope.intervals.arrays import F64, Mask
 from stepscope.model.gpus import PRECISIONS, gpu_of
@@ -64,9 +64,7 @@ def bandwidth_roof(kernels: Kernels, level: Level) -> Roof:
     for peak, clock in _BANDWIDTH[level]:
         found = np.where(np.isnan(found), kernels.value(peak) * kernels.value(clock), found)
     if level == "dram":  # a rate and the share of the peak that it is say the peak
-        share = kernels.value(_DRAM_SHARE)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            stated = np.where(share > 0, 100 * kernels.value(_DRAM_RATE) / share, np.nan)
+        stated = 100 * ratio(kernels.value(_DRAM_RATE), kernels.value(_DRAM_SHARE))
         found = np.where(np.isnan(found), stated, found)
     return _or_table(kernels, found, _table_bandwidth if level == "dram" else lambda name: np.nan)
 
@@ -101,6 +99,7 @@ def _or_table(kernels: Kernels, found: F64, of_gpu: Callable[[str | None], float
     names = kernels.frame["gpu"].to_list()
     by_name = {name: of_gpu(name) for name in set(names)}
     table = np.array([by_name[name] for name in names], dtype=float)
+    found = np.where(found > 0, found, np.nan)  # no peak is nothing
     missing = np.isnan(found)
     return Roof(np.where(missing, table, found), missing & ~np.isnan(table))
 

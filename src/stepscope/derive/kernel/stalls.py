@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels
+from stepscope.derive.kernel.measured import Kernels, ratio
 from stepscope.intervals.arrays import F64
 
 _COUNTED = r"smsp__average_warps_issue_stalled_(?P<reason>\w+?)_per_issue_active\.ratio"
@@ -63,5 +63,4 @@ def _shares(values: dict[str, F64]) -> dict[str, F64]:
     if not values:
         return {}
     total = np.nansum(np.array(list(values.values())), axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {reason: np.where(total > 0, 100 * v / total, np.nan) for reason, v in values.items()}
+    return {reason: 100 * ratio(v, total) for reason, v in values.items()}

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels
+from stepscope.derive.kernel.measured import Kernels, ratio
 from stepscope.intervals.arrays import F64
 
 Pipe = Literal["tensor", "vector"]
@@ -112,8 +112,7 @@ def shared_ns(kernels: Kernels) -> F64:
     """How long the accesses to shared memory would take without bank conflicts: one wavefront a cycle and SM."""
     wavefronts = kernels.value("memory_l1_wavefronts_shared_ideal")
     cycles = kernels.value("launch__sm_count") * kernels.value("sm__cycles_elapsed.avg.per_second")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 1e9 * wavefronts / cycles
+    return 1e9 * ratio(wavefronts, cycles)
 
 
 _OF_PEAK = r"\.(?:avg|sum)\.pct_of_peak_sustained_elapsed"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import polars as pl
-
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.report.asker import Asker
@@ -27,7 +23,8 @@ def wanted(sources: Result) -> bool:
 
 def make(asker: Asker) -> Part:
     answer = asker.ask("roofline")
-    rows = _kinds(answer.rows)
+    table = answer.rows.sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
+    rows = table.select(_SHOWN).to_dicts()
     return part(
         "roofline",
         TITLE,
@@ -38,15 +35,3 @@ def make(asker: Asker) -> Part:
         roofs=answer.summary["roofs"],
         statement=answer.summary[STATEMENT],
     )
-
-
-def _kinds(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Launches of the same work as one, the longest of them; what takes longest together comes first."""
-    work = ["name", "grid", "block", "precision", pl.col("flops").cast(pl.Float64).log10().round(2).alias("size")]
-    kinds = rows.with_columns(total=pl.col("dur_ns"), n=pl.lit(1)).sort("dur_ns", descending=True, nulls_last=True)
-    table = kinds.group_by(work, maintain_order=True).agg(
-        pl.exclude("total", "n", "size", "name", "grid", "block", "precision").first(),
-        pl.col("total", "n").sum(),
-    )
-    table = table.sort("total", descending=True, nulls_last=True, maintain_order=True)
-    return table.select(_SHOWN).to_dicts()

@@ -71,7 +71,9 @@ def _completed(measured: Measured) -> pl.DataFrame:
     wanted = {**dict.fromkeys(_DURATION, "dur_ns"), **{metric: column for column, metric in _NUMBERS.items()}}
     for metric, column in wanted.items():
         value = metrics.filter((pl.col("name") == metric) & pl.col("value").is_not_null())
-        value = value.unique("kernel", keep="first").select("kernel", pl.col("value").round(0).cast(pl.Int64))
+        value = value.unique("kernel", keep="first").select(
+            "kernel", pl.col("value").round(0).cast(pl.Int64, strict=False)
+        )
         joined = frame.join(value, on="kernel", how="left", maintain_order="left")
         have = pl.col(column) if column in frame.columns else pl.lit(None, pl.Int64)
         frame = joined.with_columns(pl.coalesce(have, "value").alias(column)).drop("value")
