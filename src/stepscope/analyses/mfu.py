@@ -24,7 +24,7 @@ from stepscope.derive.flops.declared import TRAINING
 from stepscope.derive.flops.tables import by_part, by_stage, by_term
 from stepscope.derive.flops.utilization import Asked, Declared, Utilization, utilizations
 from stepscope.derive.flops.window import Convention
-from stepscope.derive.flops.wording import notes_of
+from stepscope.derive.flops.wording import attends, notes_of
 from stepscope.derive.kernel.matching import joined
 from stepscope.derive.kernel.said import match_notes
 from stepscope.derive.rank.graphs import graph_notes
@@ -59,6 +59,8 @@ _FIGURES = (
     Col("counted_pct", "share of compute kernels' time whose FLOPs are counted; null without shapes"),
     Col("uncounted_pct", "share that is products, attention, convolutions or unknown kernels without a count"),
 )
+#: What a sentence says of the convention.
+_COUNTED = {"full": "in full", "causal": "as far as a causal mask shows it"}
 #: Of compute time, in percent: from here on a sentence says what has no count.
 _LACKING = 1.0
 COLUMNS = (*_WHO, *_FIGURES)
@@ -213,7 +215,7 @@ def _statement(chosen: Windows, found: Sequence[Utilization]) -> str:
     first, *rest = [(what, f"{least}{share:.1f} %") for what, share in said.items() if share is not None]
     return (
         f"At the peak of {listed(names) or 'the GPU'}, {listed(peaks[:3])}, {first[0]} would take {first[1]} of "
-        f"{sized_window(chosen.spans)}{''.join(f'; {what}, {share}' for what, share in rest)}; attention counted "
-        f"{'in full' if summed['attention'] == 'full' else 'as far as a causal mask shows it'}"
+        f"{sized_window(chosen.spans)}{''.join(f'; {what}, {share}' for what, share in rest)}"
+        f"{f'; attention counted {_COUNTED[found[0].asked.convention]}' if any(map(attends, found)) else ''}"
         f"{f'; {lacking:.0f} % of compute time has no count of FLOPs' if least else ''}."
     )

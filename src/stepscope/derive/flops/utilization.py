@@ -61,9 +61,8 @@ class Utilization:
     data: RankData
     span: Window
     work: WindowWork
-    #: Whether any op of the rank has shapes; and its ops that are work, of which it is not known how much (`why`).
+    #: Whether any op of the rank has shapes.
     shaped: bool
-    unclear: pl.DataFrame
     bound: Bound
     asked: Asked
 
@@ -146,11 +145,10 @@ def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utiliz
     for data in ranks_of(profile):
         bound = _bound(profile, data, asked)
         work = data.once(_work)
-        unclear = work.ops.filter(pl.col("asked").is_null()).select("name", "why")
         for span in chosen.of(data.rank):
             if span.gpu_ns:
                 inside = of_window(profile, data, span, work, bound, asked.convention)
-                found.append(Utilization(data, span, inside, work.shaped > 0, unclear, bound, asked))
+                found.append(Utilization(data, span, inside, work.shaped > 0, bound, asked))
     if asked.declared is None:
         _need_counts(found)
     for each in found:

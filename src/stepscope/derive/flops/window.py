@@ -51,6 +51,8 @@ class WindowWork:
     window_ns: int
     ops: pl.DataFrame
     kernels: pl.DataFrame
+    #: Ops of the window that are work, and of which it is not known how much: `name` and `why`.
+    unclear: pl.DataFrame
 
     def ideal_ns(self, flops: str) -> float:
         """How long the FLOPs would take at the peak of each."""
@@ -103,8 +105,12 @@ def of_window(
         )
     )
     ops = work.ops[per_op["op"].to_numpy()].hstack(per_op.drop("op"))
+    lacking = np.unique(of[(of != NONE) & ~counted])
     return WindowWork(
-        span.gpu_ns, _with_rates(_with_flops(ops, convention), bound), kernels.sort("ns", descending=True)
+        span.gpu_ns,
+        _with_rates(_with_flops(ops, convention), bound),
+        kernels.sort("ns", descending=True),
+        work.ops[lacking].select("name", "why"),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from stepscope.derive.flops.count import ATTENTION
 from stepscope.derive.flops.utilization import Utilization
 from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD, MEASURED, OPTIMIZER
 from stepscope.model.kernel_names import short_names
@@ -76,8 +77,15 @@ def _peak(found: Sequence[Utilization]) -> Note:
     return Note("mfu-peak", f"peak: {'; '.join(texts)}")
 
 
+def attends(each: Utilization) -> bool:
+    """Whether attention has a part in the model's FLOPs: then it matters how it is counted."""
+    if each.asked.declared is not None:
+        return each.asked.declared.flops("full") != each.asked.declared.flops("causal")
+    return each.model_flops is not None and bool((each.work.ops["kind"] == ATTENTION).any())
+
+
 def _convention(found: Sequence[Utilization]) -> Note | None:
-    if all(e.model_flops is None for e in found):
+    if not any(map(attends, found)):
         return None
     time = sum(e.span.gpu_ns for e in found)
     full = found[0].asked.convention == "full"
@@ -88,8 +96,8 @@ def _convention(found: Sequence[Utilization]) -> Note | None:
     if abs(other - ideal) > 1e-9 * ideal:
         option = "causal" if full else "full"
         text += f": with --attention {option} MFU is {100 * other / time:.1f} %, not {100 * ideal / time:.1f} %"
-    elif all(e.asked.declared is None for e in found):
-        text += ", which makes no difference: no op has a causal mask, or none was recorded"
+    else:
+        text += ", which makes no difference: no op has a causal mask, or masks were not recorded"
     return Note("mfu-convention", text)
 
 
@@ -193,13 +201,13 @@ def _uncounted(found: Sequence[Utilization]) -> Note | None:
         "mfu-uncounted",
         f"{about(time)} of compute kernels ({100 * time / whole:.1f} %) are products, attention, convolutions or "
         f"unknown, and have no count of FLOPs: {named}{more}; the shares lack theirs",
-        severity="warning",
+        severity="warning" if time >= 0.01 * whole else "info",
     )
 
 
 def _unclear(found: Sequence[Utilization]) -> Note | None:
     """Ops that are work and could not be counted, with the reason."""
-    unclear = pl.concat([e.unclear for e in {e.data.rank: e for e in found}.values()])
+    unclear = pl.concat([e.work.unclear for e in found])
     if not unclear.height or not any(e.shaped for e in found):
         return None
     reasons = unclear.group_by("name", "why").len().sort("len", descending=True).head(_NAMED)
