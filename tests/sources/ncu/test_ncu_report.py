@@ -47,7 +47,7 @@ def test_rules_read_as_ncu_prints_them(report: Path) -> None:
     assert profile.names[first["kind"]] == "INF"
 
 
-@pytest.mark.parametrize("kept", [5, 1000, 6_000_000])
+@pytest.mark.parametrize("kept", [5, 1000, 100_000, 6_000_000])
 def test_a_damaged_report(report: Path, tmp_path: Path, kept: int) -> None:
     path = tmp_path / "cut.ncu-rep"
     path.write_bytes(report.read_bytes()[:kept])

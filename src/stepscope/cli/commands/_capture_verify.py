@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stepscope import api
+from stepscope import api, questions
 from stepscope.capture import manifest
 from stepscope.capture.size import parse_size
 from stepscope.cli import progress
@@ -30,6 +30,7 @@ def check(
 ) -> Result:  # fmt: skip
     """The result of all checks; `GateFailed` where one failed."""
     profile = api.open(*paths, nsys=nsys, cache=cache)
+    questions.need_timeline(profile, "capture verify")
     folders = [Path(p) for p in paths if Path(p).is_dir()] + [p.parent for p in profile.paths]
     given = {k: v for k, v in known.items() if v is not None}
     if against is not None:

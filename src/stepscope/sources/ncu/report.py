@@ -15,6 +15,7 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.note import Note
 from stepscope.sources.ncu import extract
 from stepscope.sources.ncu.measured import ADVICE, KERNELS, METRICS, Measured
 from stepscope.sources.ncu.units import base_unit
@@ -50,10 +51,14 @@ def read_report(path: Path) -> Measured:
             raise _unreadable(path, "fails on it")
         with out.open("rb") as file:
             records = [msgspec.json.decode(line) for line in file]
-    kernels = records[1:-1]
-    if not kernels:
+    whole = [kernel for kernel in records[1:-1] if kernel["name"] and kernel["ids"]]
+    if not whole:
         raise _unreadable(path, "finds no kernel in it")
-    return _measured(kernels, [(name, unit) for name, unit in records[-1]["names"]])
+    measured = _measured(whole, [(name, unit) for name, unit in records[-1]["names"]])
+    if lost := len(records) - 2 - len(whole):
+        text = f"{lost} of {len(records) - 2} kernels are empty: the report is cut off, or damaged"
+        measured.notes.append(Note("file-cut-short", text, severity="loss", origin="import"))
+    return measured
 
 
 def _unreadable(path: Path, how: str) -> BadInput:
