@@ -101,15 +101,17 @@ def test_one_launch_of_each_stands_for_all_layers(tmp_path: Path) -> None:
 
 
 def test_a_slow_kernel_of_a_training_step_is_found(tmp_path: Path) -> None:
-    """The copy takes 18 of 60 ms. A coalesced one moves the same 537 MB four times at 4.2 TB/s or so: 0.5 ms."""
+    """The copy takes 18 of 60 ms. With a coalesced one in its place a step takes 46.8 ms without a profiler, not 59.9
+    (medians of six blocks of eight steps, on the same GPU): 13.1 ms."""
     page = unpacked(tmp_path, "train/train.raw.csv.xz")[0]
     profile = stepscope.open(DATA / "train/train.pt.trace.json.gz", page, cache=False)
     first = profile.diagnose().rows.row(0, named=True)
     assert first["id"] == "below-roof"
     assert "scatter_rows" in first["evidence"]
     assert "uncoalesced: 94 % of sectors wasted" in first["evidence"]
-    truth = 18.02e6 - 0.5e6
+    truth = 13.1e6
     assert first["recoverable_low_ns"] <= truth <= first["recoverable_high_ns"]
+    assert first["recoverable_ns"] == pytest.approx(truth, rel=0.1)
     rows = profile.kernels().rows
     products = rows.filter(pl.col("name").str.starts_with("nvjet") & pl.col("roof_pct").is_not_null())
     assert products.height == 5
