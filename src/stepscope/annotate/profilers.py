@@ -105,7 +105,6 @@ def about() -> dict[str, Any]:
     found["variables"] = {name: os.environ[name] for name in names if name in os.environ}
     if cuda is not None:
         found["gpu"] = cuda.get_device_name()
-        found["gpus"] = _clocks()
         with contextlib.suppress(Exception):
             found["nccl"] = ".".join(map(str, cuda.nccl.version()))
     return found
@@ -121,9 +120,9 @@ def _first(path: str, pattern: str) -> str | None:
     return found[0] if found else None
 
 
-def _clocks() -> list[str]:
+def clocks() -> list[str]:
     """Clocks and power limits of the GPUs of this node; asked by one of its ranks, as it takes a moment."""
-    if os.environ.get("LOCAL_RANK", "0") != "0":
+    if _cuda() is None or os.environ.get("LOCAL_RANK", "0") != "0":
         return []
     query = "--query-gpu=index,name,clocks.max.sm,clocks.applications.graphics,power.limit"
     try:

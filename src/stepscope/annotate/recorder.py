@@ -20,6 +20,7 @@ from stepscope.annotate.profilers import (
     Emitter,
     TorchEmitter,
     about,
+    clocks,
     emit_operators,
     meet,
     nsys_start,
@@ -31,8 +32,6 @@ from stepscope.annotate.profilers import (
 
 #: The setup label of this rank, or what makes it when the capture starts.
 Label = str | Callable[[], str] | None
-#: Steps after which a program is taken to run evenly.
-_SETTLED = 2
 #: Prefix of the variables that `capture run` sets.
 PREFIX = "STEPSCOPE_CAPTURE_"
 
@@ -91,6 +90,7 @@ class Recorder:
         self._labelled = False
         self._began = 0
         self._file: IO[str] | None = None
+        self._spanned = False
         self._span: tuple[int, int] | None = None  # when it began, and the steps seen by then
 
     @property
@@ -106,10 +106,11 @@ class Recorder:
     def settings(self) -> Settings:
         return self._set
 
-    def begin(self, number: int, label: Label, ready: bool = True) -> Emitter | None:
+    def begin(self, number: int, label: Label, ready: bool = True, settled: bool = False) -> Emitter | None:
         """A step begins. What to write ranges to in it; None outside the profiled ones.
 
-        The profiler starts no earlier than the settings say, and only where `ready`.
+        The profiler starts no earlier than the settings say, and only where `ready`. Where `settled`, the program runs
+        as it would without us: what it takes from here to the capture is its own time.
         """
         if self._seen == 0:
             self.log({"about": {"label": None if callable(label) else label, **about()}})
@@ -123,7 +124,7 @@ class Recorder:
                 self.end_span(profiled=False)
                 self._profiler = torch_profiler(True, self._set.torch)  # one step, recorded and thrown away
                 self._profiler.start()
-        if self._seen == _SETTLED and not self._each and not self.on and self._profiler is None:
+        if settled and not self._spanned and not self.on and self._profiler is None:
             self._begin_span()
         if self._emit is not None:
             self._emit.push(f"step {number}")
@@ -147,6 +148,7 @@ class Recorder:
         return self._emit
 
     def _begin_span(self) -> None:
+        self._spanned = True
         synchronize()
         self._span = (time.perf_counter_ns(), self._seen)
 
@@ -211,6 +213,7 @@ class Recorder:
             self._profiler.stop()
             self._export()
         meet("stopped")
+        self.log({"gpus": clocks()})
         self.log_stopped()
         self._emit, self.on, self.over = None, False, True
 

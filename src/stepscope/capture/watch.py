@@ -64,6 +64,8 @@ def read(folder: Path) -> Steps:
                     found.environments[rank] = record["about"]
                 elif "label" in record:
                     found.about["label"] = found.about.get("label") or record["label"]
+                elif "gpus" in record:
+                    found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
                 elif "span" in record:
                     span = record["span"]
                     found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))

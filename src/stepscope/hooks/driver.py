@@ -49,7 +49,7 @@ class Driver:
         self._names: list[str] = []
         self._depth = 0  # an optimizer may step within another's step
         self._within: list[Any] = []  # optimizers that stepped within the backward pass
-        self._begun = self.over = False
+        self._begun = self.over = self._settled = False
         self._wait_until: int | None = None
         self._voted = False
         self._start_at: int | None = None
@@ -138,10 +138,13 @@ class Driver:
             return
         self._count(profiled, began)
         ready = at_once and self._ready()
+        if ready and not self._settled:
+            self._settled = True
+            self._cost[False] = [0, 0]  # what it took to learn is no part of what a step takes
         if ready and self._number >= recorder.settings.warmup - 1 and not self._ranges.watching:
             recorder.end_span(profiled=False)
             self._ranges.watch()
-        emit = recorder.begin(self._number, self._label, ready=ready and self._agreed())
+        emit = recorder.begin(self._number, self._label, ready=ready and self._agreed(), settled=ready)
         annotate.emitting(emit)
         if recorder.on and not profiled:
             self._ranges.settle()
