@@ -21,6 +21,8 @@ from stepscope.sources.ncu.measured import ADVICE, KERNELS, METRICS, Measured
 from stepscope.sources.ncu.units import base_unit
 
 _PACKAGE = "ncu_report"
+#: A report of 40 kernels takes a second.
+_PATIENCE_S = 1800
 #: The package's numbers of what a rule says and of whom it speaks, as ncu's CSV has them.
 _KIND = {1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
 _OF = {1: "local", 2: "global"}
@@ -46,7 +48,12 @@ def read_report(path: Path) -> Measured:
     with tempfile.TemporaryDirectory(prefix="stepscope-ncu-") as folder:
         out = Path(folder) / "report.jsonl"
         command = [sys.executable, "-P", extract.__file__, str(path.absolute()), str(out)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE_S
+            )
+        except subprocess.TimeoutExpired:
+            raise _unreadable(path, f"does not come to an end within {_PATIENCE_S / 60:.0f} minutes") from None
         if done.returncode != 0:
             raise _unreadable(path, "fails on it")
         with out.open("rb") as file:
