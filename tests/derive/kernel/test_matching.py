@@ -142,3 +142,15 @@ def test_a_report_of_another_program_matches_nothing() -> None:
     result = profile.kernels(whole=True)
     assert result.rows["roof_pct"].null_count() == 2
     assert any(n.startswith("0 kernels of 2 in the window") for n in result.notes)
+
+
+def test_a_report_of_another_gpu_has_other_roofs() -> None:
+    """The trace is of an H200: what was measured on an A100 says nothing of it."""
+    line = timeline([("gemm", 10), ("norm", 5)])
+    line._given[0] = {"proc": 0, "gpu": "NVIDIA H200"}
+    profile = Profile([line, source({"gemm": {FLOPS: 8.0}}, gpu="NVIDIA A100-SXM4-80GB")])
+    result = profile.kernels(whole=True)
+    assert result.rows["roof_pct"].null_count() == 2
+    assert "measured-elsewhere" in [note.code for note in result.notes]
+    here = Profile([line, source({"gemm": {FLOPS: 8.0}}, gpu="NVIDIA H200")])
+    assert here.kernels(whole=True).rows["measured_pct"].to_list() == [100.0, 0.0]

@@ -25,6 +25,7 @@ from stepscope.derive.kernel.roofline import Roofline, roofline_of
 from stepscope.derive.kernel.thresholds import GAP, OTHER_WORK, SAME_FLOPS, SAME_LENGTH, SAME_TIME
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.gpus import gpu_of
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
 
@@ -56,7 +57,22 @@ def matches_of(profile: Profile) -> dict[int, Matches]:
     """By rank: which of its ops were measured."""
     found = profile.once(roofline_of)
     variants = profile.once(variants_of)
-    return {data.rank: _of_rank(profile, data, found, variants) for data in ranks_of(profile)}
+    detail = dict(profile.by_rank("ops", detail=True))
+    gpus = dict(profile.ranks.select("rank", "gpu").iter_rows())
+    return {
+        data.rank: _of_rank(profile, data, detail[data.rank], found, on_gpu(variants, gpus[data.rank]))
+        for data in ranks_of(profile)
+    }
+
+
+def on_gpu(variants: pl.DataFrame, name: str | None) -> pl.DataFrame:
+    """Without those that were measured on another model of GPU: their roof is not this one's."""
+    here = gpu_of(name)
+    if here is None:
+        return variants
+    there = {gpu: gpu_of(gpu) for gpu in variants["gpu"].unique().to_list()}
+    others = [gpu for gpu, model in there.items() if model is not None and model is not here]
+    return variants.filter(~pl.col("gpu").is_in(others).fill_null(False)) if others else variants
 
 
 def variants_of(profile: Profile) -> pl.DataFrame:
@@ -68,9 +84,9 @@ def variants_of(profile: Profile) -> pl.DataFrame:
         done += np.nan_to_num(work.operations)
     frame = frame.with_columns(operations=pl.Series(done))
     variant = np.full(frame.height, NONE)
-    firsts: dict[int, list[tuple[int, float, float]]] = {}
-    for row, (kind, operations, dur) in enumerate(frame.select("kind", "operations", "dur_ns").iter_rows()):
-        known = firsts.setdefault(kind, [])
+    firsts: dict[tuple[int, str | None], list[tuple[int, float, float]]] = {}
+    for row, (kind, gpu, operations, dur) in enumerate(frame.select("kind", "gpu", "operations", "dur_ns").iter_rows()):
+        known = firsts.setdefault((kind, gpu), [])
         like = next((at for at, *other in known if _alike(operations, dur, *other)), None)
         if like is None:
             known.append((row, operations, dur))
@@ -91,8 +107,10 @@ def _alike(operations: float, dur: float | None, other_operations: float, other_
     return max(dur, other_dur) <= SAME_TIME.value * min(dur, other_dur)
 
 
-def _of_rank(profile: Profile, data: RankData, found: Roofline, variants: pl.DataFrame) -> Matches:
-    ops = _kernels(profile, data)
+def _of_rank(
+    profile: Profile, data: RankData, detail: pl.DataFrame, found: Roofline, variants: pl.DataFrame
+) -> Matches:
+    ops = _kernels(profile, data, detail)
     kinds = variants.select(*_KIND, "kind").unique("kind")
     ops = ops.join(kinds, on=_KIND, how="left", maintain_order="left", nulls_equal=True)
     count = variants.group_by("kind").agg(
@@ -119,9 +137,8 @@ def _of_rank(profile: Profile, data: RankData, found: Roofline, variants: pl.Dat
     return _by_op(data, ops)
 
 
-def _kernels(profile: Profile, data: RankData) -> pl.DataFrame:
+def _kernels(profile: Profile, data: RankData, detail: pl.DataFrame) -> pl.DataFrame:
     """Kernels of a rank in the order of their launches: which op, short name, shape and length."""
-    detail = dict(profile.by_rank("ops", detail=True))[data.rank]
     frame = detail.select("name", "kind", *_SHAPE, dur_ns=pl.col("end_ns") - pl.col("start_ns"))
     frame = frame.with_columns(op=pl.Series(np.arange(frame.height)), at=pl.Series(data.launched_at))
     frame = frame.filter(pl.col("kind") == "kernel").drop("kind")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.kernel.bound import Bound
-from stepscope.derive.kernel.matching import Matches, matches_of, variants_of
+from stepscope.derive.kernel.matching import Matches, matches_of, on_gpu, variants_of
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
 from stepscope.derive.kernel.roofs import Roof, sm_clock
 from stepscope.derive.kernel.work import LEVELS, Level
@@ -47,6 +47,17 @@ def match_notes(profile: Profile, windows: list[tuple[RankData, I64]]) -> list[N
             f"their time) match measured ones{f' ({hows})' if hows else ''}; {_seen(profile, matches)}",
         )
     ]
+    variants = profile.once(variants_of)
+    gpus = [gpu for _, gpu in profile.ranks.select("rank", "gpu").iter_rows()]
+    if all(on_gpu(variants, gpu).height == 0 for gpu in gpus):
+        measured = ", ".join(sorted(variants["gpu"].drop_nulls().unique()))
+        notes.append(
+            Note(
+                "measured-elsewhere",
+                f"the kernels were measured on another GPU ({measured}): their roofs are not those of this profile",
+                severity="warning",
+            )
+        )
     unsure = found.filter(pl.col("how") == "ambiguous")
     if unsure.height:
         names = unsure.with_columns(short=short_names(profile.names.gather(unsure["name"])))
