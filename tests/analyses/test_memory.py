@@ -57,6 +57,31 @@ def test_a_transformers_model(case):
     assert peak["phase"] == "in the backward pass of step 2"
 
 
+@pytest.mark.parametrize("case", ["ddp", "fsdp", "late"])
+def test_sharded_bucketed_or_recorded_late(case):
+    """DDP's buckets are a second copy of the gradients; FSDP's shards and gradients are told from what it gathers.
+
+    `late`: recording began after two steps, so that weights and states are known by their sizes alone.
+    """
+    size, most = MEASURED[case]["parameter_bytes"], column(opened(case).memory(), "most_bytes")
+    assert most["gradients"] == size
+    assert most["optimizer states"] == 2 * size
+    assert most["weights"] == size + (512 if case != "late" else 0)  # two buffers of 256 bytes
+    if case == "ddp":
+        assert size <= most["communication"] <= size + 1024
+    if case == "fsdp":
+        assert 0 < most["communication"] < size  # a layer or two at a time
+
+
+def test_segments_that_are_returned():
+    emptied = opened("emptycache").memory(by="stall").rows
+    returned = emptied.filter(emptied["kind"] == "segment returned: empty_cache")
+    assert returned.height == MEASURED["emptycache"]["segments_freed"]
+    retried = opened("retry").memory(by="stall").rows
+    assert MEASURED["retry"]["retries"] == 1
+    assert retried.filter(retried["kind"] == "segment returned: CUDA had no more")["bytes"].to_list() == [300 << 20] * 5
+
+
 def test_what_is_outside_pytorch():
     measured = MEASURED["qwen3_b4"]  # alone on the device
     used = measured["total"] - measured["free"]

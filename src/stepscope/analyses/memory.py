@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.derive.memory.changes import Change, of_job, of_parts
+from stepscope.derive.memory.changes import Change, of_job, of_ledger
 from stepscope.derive.memory.estimate import Estimate, Job, estimate
 from stepscope.derive.memory.ledger import CACHED, FRAGMENTATION, OUTSIDE, Ledger, ledgers
 from stepscope.derive.memory.rules import PARTS
@@ -137,6 +137,9 @@ def memory(
         Literal["bf16", "autocast", "mixed"], "all in bf16; fp32 weights under autocast; bf16 with fp32 master weights"
     ] = "bf16",
     optimizer: Annotated[Literal["adamw", "adamw-fused", "sgd", "momentum"], "of the estimate"] = "adamw",
+    attention: Annotated[
+        Literal["flash", "eager"], "of the estimate: flash, or eager with all scores in memory"
+    ] = "flash",
     recompute: Annotated[bool, "of the estimate: layers keep their input only (activation checkpointing)"] = False,
     zero: Annotated[int, "of the estimate: ZeRO stage 0 to 3, sharded over dp (FSDP is 3)"] = 0,
     dp: Annotated[int, "data-parallel ranks, to shard over"] = 1,
@@ -156,7 +159,7 @@ def memory(
     job = None
     if model is not None:
         mesh = {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
-        job = _job(model, sequence, mbs, precision, optimizer, recompute, zero, mesh)
+        job = _job(model, sequence, mbs, precision, optimizer, attention, recompute, zero, mesh)
     if profile is None:
         if job is None:
             raise BadInput("memory needs a profile, or a model to estimate", "name a snapshot, or give --model")
@@ -211,6 +214,7 @@ def _job(
     mbs: int,
     precision: str,
     optimizer: str,
+    attention: str,
     recompute: bool,
     zero: int,
     mesh: dict[str, int],
@@ -222,7 +226,7 @@ def _job(
             raise BadInput(f"--{flag} {value}: too small", "give 1 or more")
     if not 0 <= zero <= 3:
         raise BadInput(f"--zero {zero}: there is no such stage", "give 0, 1, 2 or 3")
-    return Job(declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, True, **mesh)
+    return Job(declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, attention == "flash", **mesh)
 
 
 def _of(ledger: Ledger, table: pl.DataFrame) -> pl.DataFrame:
@@ -269,9 +273,7 @@ def _times(ledger: Ledger) -> pl.DataFrame:
 def _changes(ledger: Ledger, job: Job | None, dp: int) -> pl.DataFrame:
     if job is not None:
         return _change_rows(of_job(job))
-    table = ledger.parts()
-    parts = dict(zip(table["part"].to_list(), table["bytes"].to_list(), strict=True))
-    return _change_rows(of_parts(parts, ledger.reserved, dp))
+    return _change_rows(of_ledger(ledger, dp))
 
 
 def _change_rows(changes: list[Change]) -> pl.DataFrame:

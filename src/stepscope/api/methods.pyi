@@ -149,6 +149,7 @@ class Methods:
         mbs: int = 1,
         precision: Literal["bf16", "autocast", "mixed"] = "bf16",
         optimizer: Literal["adamw", "adamw-fused", "sgd", "momentum"] = "adamw",
+        attention: Literal["flash", "eager"] = "flash",
         recompute: bool = False,
         zero: int = 0,
         dp: int = 1,

@@ -1,16 +1,19 @@
 """What would change the peak: sharding over data-parallel ranks (ZeRO), recomputation, another mesh, a smaller batch.
 
 Of a declared model each is another estimate. Of a recording without one, sharding is arithmetic on what was measured,
-and recomputation is known by its bound only: it can save no more than all activations.
+moment by moment, and recomputation is known by its bound only: it can save no more than all activations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from stepscope.derive.memory.estimate import Job, estimate
-from stepscope.derive.memory.ledger import CACHED, FRAGMENTATION
+from stepscope.derive.memory.ledger import Ledger
 from stepscope.errors import BadInput
+from stepscope.intervals.arrays import F64
 from stepscope.model.statement import listed
 
 #: Ranks to shard over, where nobody says.
@@ -71,19 +74,28 @@ _AXES = {
 }
 
 
-def of_parts(parts: dict[str, int], reserved: int, dp: int) -> list[Change]:
-    """Arithmetic on a measured ledger, `dp` the ranks to shard over."""
+def of_ledger(ledger: Ledger, dp: int) -> list[Change]:
+    """Arithmetic on a measured ledger, `dp` the ranks to shard over. Each change has a peak of its own: that of what is
+    given out without what it saves, at whatever moment that is then."""
     ranks = dp if dp > 1 else RANKS
-    found, saved = [], 0.0
-    sharded = {1: "optimizer states", 2: "gradients", 3: "weights"}
-    for stage, part in sharded.items():
-        saved += parts.get(part, 0) * (1 - 1 / ranks)
-        how = f"{listed(list(sharded.values())[:stage])}, as measured, divided"
-        found.append(Change(f"ZeRO {stage} over {ranks} ranks", reserved - int(saved), int(saved), False, how))
-    if activations := parts.get("activations", 0):
+    all_of = {name: ledger.part_over_time(name) for name in ("optimizer states", "gradients", "weights", "activations")}
+    given = ledger.history.allocated
+    beside = ledger.reserved - ledger.allocated
+
+    def change(name: str, saved: F64, how: str, *, bound: bool = False) -> Change:
+        peak = int((given - saved).max()) + beside
+        return Change(name, peak, ledger.reserved - peak, bound, how)
+
+    found, saved = [], np.zeros(len(given))
+    sharded = ("optimizer states", "gradients", "weights")
+    for stage, part in enumerate(sharded, 1):
+        saved = saved + all_of[part] * (1 - 1 / ranks)
+        how = f"{listed(sharded[:stage])}, as measured, divided"
+        found.append(change(f"ZeRO {stage} over {ranks} ranks", saved, how))
+    if all_of["activations"].any():
         how = "all activations, less what layers keep instead (--model tells)"
-        found.append(Change("recomputation", reserved - activations, activations, True, how))
-    if unused := parts.get(FRAGMENTATION, 0) + parts.get(CACHED, 0):
+        found.append(change("recomputation", all_of["activations"].astype(np.float64), how, bound=True))
+    if beside:
         how = "what is reserved and not given out"
-        found.append(Change("expandable segments", reserved - unused, unused, True, how))
+        found.append(Change("expandable segments", ledger.allocated, beside, True, how))
     return found

@@ -104,16 +104,18 @@ class Ledger:
         grouped = table.group_by("part", "frame").agg(pl.col("bytes").sum(), pl.len().cast(pl.Int64).alias("blocks"))
         return grouped.sort(["bytes", "frame"], descending=[True, False])
 
+    def part_over_time(self, name: str) -> I64:
+        """Bytes of one part before the first event, and after each."""
+        blocks, mine = self.history.blocks, self.decided.part == PARTS.index(name)
+        return over_time(blocks.begin[mine], blocks.end[mine], blocks.requested[mine], self.history.events)
+
     def over_time(self, moments: I64) -> pl.DataFrame:
         """Bytes of every part after each of `moments` (NONE: before the first event)."""
-        blocks, part = self.history.blocks, self.decided.part
         columns = {"moment": moments, "reserved_bytes": self.history.reserved[moments + 1]}
         columns["allocated_bytes"] = self.history.allocated[moments + 1]
         for number, name in enumerate(PARTS):
-            mine = part == number
-            total = over_time(blocks.begin[mine], blocks.end[mine], blocks.requested[mine], self.history.events)
             unnamed = self.history.unnamed if number == UNKNOWN else 0
-            columns[f"{name.replace(' ', '_')}_bytes"] = total[moments + 1] + unnamed
+            columns[f"{name.replace(' ', '_')}_bytes"] = self.part_over_time(name)[moments + 1] + unnamed
         return pl.DataFrame(columns)
 
 

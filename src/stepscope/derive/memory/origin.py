@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.memory.history import History
-from stepscope.derive.memory.rules import MULTIPLIES, TRAITS
+from stepscope.derive.memory.rules import MULTIPLIES, TRAITS, WRAPPERS, Trait
 from stepscope.derive.pytorch.frames import is_user, relative
 from stepscope.intervals.arrays import I64, NONE, Mask, take
 from stepscope.model.nesting import nest
@@ -79,18 +79,29 @@ def _of_stacks(profile: Profile, frames: pl.DataFrame) -> Origins:
     def matching(pattern: str) -> Mask:
         return anywhere(distinct.str.contains(pattern).to_numpy()[at.reshape(-1)])
 
-    frame = _innermost(text, chain, python & is_user(text), python, stacks)
-    traits = tuple(matching(trait.pattern) for trait in TRAITS)
+    frame = _texts(text, _innermost(chain, python & is_user(text), python, stacks), NO_FRAME)
+    asker = _innermost(chain, python & ~text.str.contains(WRAPPERS).to_numpy(), python, stacks)
+
+    def traited(trait: Trait) -> Mask:
+        found = matching(trait.pattern)
+        if trait.innermost:
+            found |= _texts(text, asker, "").str.contains(trait.innermost).to_numpy()
+        return found
+
+    traits = tuple(map(traited, TRAITS))
     return Origins(traits, anywhere(python), matching(MULTIPLIES), matching(_EMPTY_CACHE), frame, None)
 
 
-def _innermost(text: pl.Series, chain: I64, first: Mask, second: Mask, stacks: int) -> pl.Series:
-    """Of each stack the first frame of the one kind, else of the other. Frames are in order, innermost first."""
+def _innermost(chain: I64, first: Mask, second: Mask, stacks: int) -> I64:
+    """Of each stack the row of its first frame of the one kind, else of the other; NONE where it has neither.
+
+    Frames are in order, innermost first.
+    """
     row = np.full(stacks, NONE, dtype=np.int64)
     for kind in (second, first):
         rows = np.flatnonzero(kind)[::-1]
         row[chain[rows]] = rows
-    return _texts(text, row, NO_FRAME)
+    return row
 
 
 def _texts(text: pl.Series, rows: I64, otherwise: str) -> pl.Series:
@@ -123,7 +134,15 @@ def _of_host(profile: Profile, history: History) -> Origins:
     row = _nearest(user, forest.parent)
     row = np.where(row == NONE, _nearest(python, forest.parent), row)
     row = np.where(row == NONE, np.arange(len(row)), row)
-    traits = tuple(matching(trait.pattern) for trait in TRAITS)
+    asker = _nearest(python & ~distinct.str.contains(WRAPPERS).to_numpy()[at], forest.parent)
+
+    def traited(trait: Trait) -> Mask:
+        found = matching(trait.pattern)
+        if trait.innermost:
+            found |= take(distinct.str.contains(trait.innermost).to_numpy()[at], asker, False)
+        return found
+
+    traits = tuple(map(traited, TRAITS))
     inside = _nearest(python, forest.parent) != NONE
     frame = _texts(distinct.gather(at), row, NO_FRAME)
     return Origins(traits, inside, matching(MULTIPLIES), matching(_EMPTY_CACHE), frame, of_event)

@@ -115,10 +115,12 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
     released = _released_each_step(blocks, backward & lives_into_step & ~workspace, outlives)
 
     rules = (
+        (trait[MODULE] & at_end & ~early, _MODULE),
+        # Sharded gradients come out of a collective.
+        (backward & lives_into_step & ~outlives & ~workspace & ~in_step, _GRADIENT),
         (trait[COMM] & ~early, _COMM),
         (trait[KV] & ~early, _KV),
         (workspace & ~early, _WORKSPACE),
-        (trait[MODULE] & at_end & ~early, _MODULE),
         (in_step & ~early & (blocks.end > own_step_ends), _STATE),
         (in_step & ~early, _IN_STEP),
         (early & trait[MODULE], _EARLY_MODULE),
@@ -136,7 +138,7 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
         (np.ones(len(early), dtype=bool), _FORWARD_ONLY),
     )
     reason = np.select([mask for mask, _ in rules], [np.full(len(early), code) for _, code in rules])
-    reason = _before(blocks, reason)
+    reason = _before(blocks, _like_others(blocks, stack, reason))
     return Decided(_PART[reason], reason, stack, begins, engine | again, in_step)
 
 
@@ -191,37 +193,47 @@ def _released_each_step(blocks: Blocks, gradients: Mask, outlives: Mask) -> bool
     return 2 * kept < int(blocks.requested[gradients].sum())
 
 
+def _like_others(blocks: Blocks, stack: I64, reason: I64) -> I64:
+    """What is alive when the recording ends, as blocks of the same stack and size were that did not live to its end.
+
+    The last step's logits are held by the program, as those of the steps before it were: their fate tells. Only where
+    all of those were the same.
+    """
+    open_ended = np.isin(reason, (_OUTLIVES, _TOO_EARLY)) & (blocks.end >= blocks.end.max(initial=0)) & (stack != NONE)
+    if not open_ended.any():
+        return reason
+    table = pl.DataFrame({"stack": stack, "size": blocks.requested, "reason": reason, "open": open_ended})
+    settled = table.filter(~pl.col("open") & (pl.col("stack") != NONE)).group_by("stack", "size")
+    known = settled.agg(pl.col("reason").min().alias("low"), pl.col("reason").max().alias("high"))
+    found = table.join(known, on=["stack", "size"], how="left", maintain_order="left")
+    same = (found["open"] & (found["low"] == found["high"])).fill_null(False).to_numpy()
+    return np.where(same, found["low"].fill_null(0).to_numpy(), reason)
+
+
 def _before(blocks: Blocks, reason: I64) -> I64:
     """What was there before the recording, matched with the gradients that were seen.
 
-    Every parameter has a gradient of its size. Where blocks from before are, size by size, as many as the gradients of
-    a step, they are the weights; where they are 1 + k times as many, for one k of all sizes, k states of the optimizer
-    are among them. (States in another precision are r times as large.) Otherwise their sizes do not tell.
+    Every parameter has a gradient of its size. Where, for every size, at least one block from before stands for each
+    gradient and less than two do, one for each are the weights, and what is left over is unknown. Where at least 1 + k
+    do and less than 2 + k, for one k of all sizes, k states of the optimizer are among them. (States in another
+    precision are r times as large.) Otherwise their sizes do not tell.
     """
     gradients = np.flatnonzero(reason == _GRADIENT)
-    early = np.flatnonzero((reason == _EARLY) & (blocks.end > blocks.begin))
+    early = np.flatnonzero(reason == _EARLY)
     if not len(gradients) or not len(early):
         return reason
     size, count = _of_one_step(blocks, gradients)
+    at_size = [early[blocks.requested[early] == s] for s in size.tolist()]
+    times = np.array([len(rows) for rows in at_size]) // count
+    if times[0] < 1 or (times != times[0]).any():
+        return reason
+    if (reason == _STATE).any():  # the optimizer made its states while it was recorded
+        times = np.ones_like(times)
     found = reason.copy()
-    at_size = {int(s): early[blocks.requested[early] == s] for s in np.unique(blocks.requested[early])}
-    none = np.empty(0, np.int64)
-    have = np.array([len(at_size.get(int(s), none)) for s in size])
-    seen = bool((reason == _STATE).any())
-    if (have == count).all() or seen:
-        whole = have >= count if not seen else have == count
-        for s, c, good in zip(size.tolist(), count.tolist(), whole.tolist(), strict=True):
-            if good:
-                found[at_size[s][:c]] = _LIKE_GRADIENTS
-        if seen or (have == count).all():
-            return _larger_states(blocks, found, early, size, count) if not seen else found
-    share = have / count
-    states = share[0] - 1
-    if states >= 1 and states == int(states) and (share == share[0]).all():
-        for s, c in zip(size.tolist(), count.tolist(), strict=True):
-            found[at_size[s][:c]] = _LIKE_GRADIENTS
-            found[at_size[s][c:]] = _LIKE_STATES
-    return found
+    for rows, n in zip(at_size, count.tolist(), strict=True):
+        found[rows[:n]] = _LIKE_GRADIENTS
+        found[rows[n : n * int(times[0])]] = _LIKE_STATES
+    return _larger_states(blocks, found, early, size, count) if times[0] == 1 else found
 
 
 def _of_one_step(blocks: Blocks, gradients: I64) -> tuple[I64, I64]:
@@ -236,11 +248,13 @@ def _of_one_step(blocks: Blocks, gradients: I64) -> tuple[I64, I64]:
 
 
 def _larger_states(blocks: Blocks, found: I64, early: I64, size: I64, count: I64) -> I64:
-    """States of another precision: k blocks of r times each gradient's size, for one k and r."""
+    """States of another precision: k blocks of r times each gradient's size, for one k and r, and no other."""
+    if (found == _STATE).any():
+        return found
     rest = early[found[early] == _EARLY]
     for ratio in (2, 4):
         have = np.array([int((blocks.requested[rest] == ratio * s).sum()) for s in size.tolist()])
-        share = have / count
-        if share[0] >= 1 and share[0] == int(share[0]) and (share == share[0]).all():
+        times = have // count
+        if times[0] >= 1 and (times == times[0]).all() and (have == count * times).all():
             found[rest[np.isin(blocks.requested[rest], ratio * size)]] = _LIKE_STATES
     return found

@@ -30,6 +30,8 @@ class Trait:
     name: str
     pattern: str
     why: str
+    #: Also where the innermost Python frame matches this: a wrapper around a model is in the stack of all that it runs.
+    innermost: str = ""
 
 
 OPTIMIZER, BACKWARD, RECOMPUTE, COMM, KV, MODULE, WORKSPACE = range(7)
@@ -42,8 +44,9 @@ TRAITS = (
     ),
     Trait(
         "backward",
-        r"^torch::autograd::Engine::|^torch::autograd::.*(Backward\d*|AccumulateGrad)::apply|^autograd::engine::",
-        "the autograd engine runs a backward node",
+        r"^torch::autograd::Engine::|^torch::autograd::.*(Backward\d*|AccumulateGrad)::apply|^autograd::engine::"
+        r"|\.py\(\d+\): backward$|^torch/distributed/fsdp/.*: _?(pre|post)_backward",
+        "the autograd engine runs a backward node, or a Python function that is one",
     ),
     Trait(
         "recompute",
@@ -53,10 +56,10 @@ TRAITS = (
     ),
     Trait(
         "communication",
-        r"^c10d::(Reducer|ProcessGroupNCCL|Logger|DDP)|^torch/nn/parallel/distributed\.py|^torch/distributed/(fsdp|_composable)/"
-        r"|^torch/distributed/distributed_c10d\.py|^torch/distributed/_functional_collectives\.py|^nccl:|^c10d::"
+        r"^c10d::|^nccl:",
+        "DDP's or FSDP's buckets, gathered weights, or a process group's own buffers",
+        innermost=r"^torch/nn/parallel/distributed\.py|^torch/distributed/"
         r"|^(deepspeed|megatron|deep_ep)/.*(reduce|gather|bucket|buffer|comm)",
-        "DDP's or FSDP's buckets, or a process group's own buffers",
     ),
     Trait(
         "KV cache",
@@ -68,7 +71,8 @@ TRAITS = (
         "module",
         r"^torch/nn/modules/module\.py\(\d+\): (_apply|to|cuda|to_empty|register_parameter)$|^torch/nn/parameter\.py"
         r"|^torch/nn/init\.py|^torch/nn/modules/\w+\.py\(\d+\): (__init__|reset_parameters)$"
-        r"|^transformers/(modeling_utils|core_model_loading|initialization)\.py",
+        r"|^transformers/(modeling_utils|core_model_loading|initialization)\.py"
+        r"|^torch/distributed/fsdp/.*: _init_sharded_param$",
         "a module's parameters and buffers are made, loaded or moved",
     ),
     Trait(
@@ -78,6 +82,9 @@ TRAITS = (
         "a library's workspace: cuBLAS, cuBLASLt",
     ),
 )
+
+#: Frames that stand between an allocation and whoever asked for it.
+WRAPPERS = r"^torch/(_ops|_compile|_dynamo/eval_frame|utils/_contextlib|_library/\w+)\.py"
 
 #: Workspaces that PyTorch allocates for cuBLAS where nothing says otherwise, by thread and stream: 32 MiB on Hopper and
 #: later, 8,519,680 bytes (`:4096:2:16:8`) before; for cuBLASLt 1 MiB, or as much as for cuBLAS on Hopper (torch 2.7).
