@@ -34,7 +34,7 @@ export function RooflineSection({ part }: { part: Roofline }) {
 
 function Kernel({ row }: { row: RooflineKernel }) {
   const kind = KINDS[row.bound ?? ""] ?? "wait";
-  const seen = row.matched === "ambiguous" ? "ambiguous" : row.ops === null ? "–" : `${row.ops}×, by ${row.matched}`;
+  const seen = row.ops === null ? "–" : row.ops ? `${row.ops}×, by ${row.matched}` : row.matched;
   return (
     <tr>
       <th scope="row" class="kernel" title={row.name}>

@@ -69,7 +69,10 @@ COLUMNS = (
     Col("block", "block size"),
     Col("file", "report it is from"),
     Col("ops", "ops of the timeline that it, or its like, stands for; null without a timeline"),
-    Col("matched", "how: by kind (name, grid, block), order, range or length; ambiguous; null without a timeline"),
+    Col(
+        "matched",
+        "how: by kind (name, grid, block), order, range or length; ambiguous; absent; null without a timeline",
+    ),
 )
 VARIANTS = {
     "by=kernel": COLUMNS,
@@ -206,17 +209,22 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
 
 
 def _in_timeline(profile: Profile) -> dict[int, dict[str, Any]]:
-    """By kernel: how many ops of the timeline its variant stands for, and how they are known."""
+    """By kernel: how many ops of the timeline its work stands for, and how they are known."""
     if not joined(profile):
         return {}
-    variants, matches = profile.once(variants_of), profile.once(matches_of).values()
-    every = pl.concat([pl.DataFrame({"stands": match.kernel, "how": match.how.cast(pl.String)}) for match in matches])
+    matches = profile.once(matches_of).values()
+    every = pl.concat(
+        [
+            pl.DataFrame({"stands": match.kernel, "kind": match.kind, "how": match.how.cast(pl.String)})
+            for match in matches
+        ]
+    )
     counts = every.filter(pl.col("stands") != NONE).group_by("stands").agg(pl.len(), pl.col("how").first())
-    known = {stands: (count, how) for stands, count, how in counts.iter_rows()}
-    none = (0, "ambiguous")
+    known = {stands: {"ops": count, "matched": how} for stands, count, how in counts.iter_rows()}
+    unsure = set(every.filter(pl.col("how") == "ambiguous")["kind"].to_list())
     return {
-        row: {"ops": known.get(stands, none)[0], "matched": known.get(stands, none)[1]}
-        for row, stands in variants.select("row", "stands").iter_rows()
+        row: known.get(stands, {"ops": 0, "matched": "ambiguous" if kind in unsure else "absent"})
+        for row, stands, kind in profile.once(variants_of).select("row", "stands", "kind").iter_rows()
     }
 
 

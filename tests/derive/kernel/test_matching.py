@@ -154,3 +154,11 @@ def test_a_report_of_another_gpu_has_other_roofs() -> None:
     assert "measured-elsewhere" in [note.code for note in result.notes]
     here = Profile([line, source({"gemm": {FLOPS: 8.0}}, gpu="NVIDIA H200")])
     assert here.kernels(whole=True).rows["measured_pct"].to_list() == [100.0, 0.0]
+
+
+def test_each_measured_kernel_says_how_it_is_known() -> None:
+    line = timeline([("gemm", 10), ("norm", 5), ("pool", 30)])
+    profile = Profile([line, source({"gemm": {FLOPS: 8.0}, "conv": {}, "pool": {}})])
+    rows = profile.roofline(by="kernel").rows
+    assert dict(rows.select("name", "matched").iter_rows()) == {"gemm": "kind", "conv": "absent", "pool": "ambiguous"}
+    assert rows["ops"].to_list() == [1, 0, 0]

@@ -46,6 +46,8 @@ class Matches:
     rank: int
     kernel: I64
     how: pl.Series
+    #: the measured kind (of `variants_of`) that each op is of, NONE for none
+    kind: I64
 
 
 def joined(profile: Profile) -> bool:
@@ -235,13 +237,11 @@ def _by_length(ops: pl.DataFrame, variants: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_op(data: RankData, ops: pl.DataFrame) -> Matches:
-    kernel = np.full(len(data.start), NONE)
-    how = np.full(len(data.start), NONE)
-    at = ops["op"].to_numpy()
-    kernel[at] = ops["stands"].cast(pl.Int64).fill_null(NONE).to_numpy()
-    codes = ops["how"].cast(HOW).to_physical().cast(pl.Int64).fill_null(NONE).to_numpy()
-    how[at] = codes
-    named = pl.Series("how", how).replace_strict(
-        {**dict(enumerate(HOW.categories)), NONE: None}, return_dtype=pl.String
-    )
-    return Matches(data.rank, kernel, named.cast(HOW))
+    def by_op(values: pl.Series) -> I64:
+        spread: I64 = np.full(len(data.start), NONE)
+        spread[ops["op"].to_numpy()] = values.cast(pl.Int64).fill_null(NONE).to_numpy()
+        return spread
+
+    how = pl.Series("how", by_op(ops["how"].cast(HOW).to_physical()))
+    named = how.replace_strict({**dict(enumerate(HOW.categories)), NONE: None}, return_dtype=pl.String)
+    return Matches(data.rank, by_op(ops["stands"]), named.cast(HOW), by_op(ops["kind"]))
