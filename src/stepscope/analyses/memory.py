@@ -16,17 +16,25 @@ what ZeRO, recomputation or another mesh would change.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import polars as pl
 
-from stepscope.derive.memory.changes import Change, of_job, of_ledger
+from stepscope.derive.memory.changes import of_job
 from stepscope.derive.memory.estimate import Estimate, Job, estimate
-from stepscope.derive.memory.ledger import CACHED, FRAGMENTATION, OUTSIDE, Ledger, ledgers
+from stepscope.derive.memory.ledger import Ledger, ledgers
 from stepscope.derive.memory.rules import PARTS
 from stepscope.derive.memory.stalls import stalls, timeline_of
+from stepscope.derive.memory.tables import (
+    GROWS,
+    change_rows,
+    changes_table,
+    frame_rows,
+    of_device,
+    part_rows,
+    term_rows,
+    time_rows,
+)
 from stepscope.derive.memory.wording import (
     estimate_notes,
     estimate_sentence,
@@ -106,21 +114,6 @@ VARIANTS = {
         _SHARE,
     ),
 }
-#: What makes a part larger.
-_GROWS = {
-    "weights": "parameters",
-    "gradients": "parameters",
-    "optimizer states": "parameters",
-    "activations": "tokens, layers",
-    "temporary": "tokens",
-    "communication": "parameters",
-    "KV cache": "tokens held",
-    CACHED: "sizes that change",
-    FRAGMENTATION: "sizes that differ",
-}
-#: Rows of `--by time`.
-_SLICES = 200
-
 By = Literal["part", "frame", "time", "stall", "change", "term"]
 
 
@@ -170,21 +163,21 @@ def memory(
     columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
     idle: int | None = None
     if by == "part":
-        table = pl.concat([_parts(ledger, guessed, used) for ledger in found])
+        table = pl.concat([part_rows(ledger, guessed, used) for ledger in found])
     elif by == "frame":
-        table = pl.concat([_frames(ledger) for ledger in found])
+        table = pl.concat([frame_rows(ledger) for ledger in found])
     elif by == "time":
-        table = pl.concat([_times(ledger) for ledger in found])
+        table = pl.concat([time_rows(ledger) for ledger in found])
     elif by == "stall":
         lines = [timeline_of(profile, ledger.history.rank, timeline) for ledger in found]
-        table = pl.concat([_of(lg, stalls(lg, line)) for lg, line in zip(found, lines, strict=True)])
+        table = pl.concat([of_device(lg, stalls(lg, line)) for lg, line in zip(found, lines, strict=True)])
         idle = sum(line.total_idle for line in lines if line is not None) if any(lines) else None
     elif by == "change":
-        table = pl.concat([_of(ledger, _changes(ledger, job, dp)) for ledger in found])
+        table = pl.concat([of_device(ledger, change_rows(ledger, job, dp)) for ledger in found])
     else:
         if guessed is None:
             raise BadInput("--by term shows the terms of an estimate", "give --model")
-        table = _terms(guessed)
+        table = term_rows(guessed)
     summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in found]}
     summary |= {"plot": True} if plot else {}
     if guessed is not None:
@@ -229,69 +222,6 @@ def _job(
     return Job(declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, attention == "flash", **mesh)
 
 
-def _of(ledger: Ledger, table: pl.DataFrame) -> pl.DataFrame:
-    who = pl.lit(ledger.history.rank, pl.Int64).alias("rank"), pl.lit(ledger.history.device, pl.Int64).alias("device")
-    return table.select(*who, pl.all())
-
-
-def _parts(ledger: Ledger, guessed: Estimate | None, used: int | None) -> pl.DataFrame:
-    table = ledger.parts()
-    outside = used - ledger.reserved if used is not None else None
-    why = "in use (--used), less reserved" if used is not None else "not recorded: give --used"
-    extra = {"part": OUTSIDE, "bytes": outside, "most_bytes": None, "blocks": None, "why": why}
-    table = pl.concat([table, pl.DataFrame([extra], schema=table.schema)])
-    estimates = guessed.peak.parts() if guessed is not None else {}
-    missing = [p for p in PARTS if p in estimates and p not in table["part"].to_list()]
-    if missing:
-        blank = [
-            {"part": p, "bytes": 0, "most_bytes": 0, "blocks": 0, "why": "nothing of it was seen"} for p in missing
-        ]
-        table = pl.concat([pl.DataFrame(blank, schema=table.schema), table])
-    share = pl.when(pl.col("part") != OUTSIDE).then(100.0 * pl.col("bytes") / max(1, ledger.reserved))
-    size = pl.col("part").replace_strict(estimates, default=None, return_dtype=pl.Int64)
-    grows = pl.col("part").replace_strict(_GROWS, default=None, return_dtype=pl.String)
-    table = table.with_columns(share.alias("share_pct"), size.alias("estimate_bytes"), grows.alias("grows_with"))
-    return _of(ledger, table).select([c.name for c in COLUMNS])
-
-
-def _frames(ledger: Ledger) -> pl.DataFrame:
-    table = ledger.frames().with_columns((100.0 * pl.col("bytes") / max(1, ledger.reserved)).alias("share_pct"))
-    return _of(ledger, table).select([c.name for c in VARIANTS["by=frame"]])
-
-
-def _times(ledger: Ledger) -> pl.DataFrame:
-    """Slices of the recording, each at its highest moment, so that no peak is lost."""
-    history, n = ledger.history, ledger.history.events + 1
-    edges = np.unique(np.linspace(0, n, min(n, _SLICES) + 1).astype(np.int64))
-    moments = np.array([a + int(np.argmax(history.allocated[a:b])) - 1 for a, b in pairwise(edges)])
-    table = ledger.over_time(moments)
-    times = None if history.time is None or not len(history.time) else history.time[np.maximum(moments, 0)]
-    start = pl.Series("start_ns", [None] * len(moments) if times is None else times, dtype=pl.Int64)
-    return _of(ledger, table.with_columns(start)).select([c.name for c in VARIANTS["by=time"]])
-
-
-def _changes(ledger: Ledger, job: Job | None, dp: int) -> pl.DataFrame:
-    if job is not None:
-        return _change_rows(of_job(job))
-    return _change_rows(of_ledger(ledger, dp))
-
-
-def _change_rows(changes: list[Change]) -> pl.DataFrame:
-    rows = [(c.name, c.peak, c.saves, c.bound, c.how) for c in changes]
-    names = [c.name for c in VARIANTS["by=change"][2:]]
-    schema = dict(zip(names, (pl.String, pl.Int64, pl.Int64, pl.Boolean, pl.String), strict=True))
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _terms(found: Estimate) -> pl.DataFrame:
-    rows = [
-        (None, None, part, label, formula, n, size * n, 100.0 * size * n / found.size)
-        for (part, label, formula, size), n in found.peak.alive.items()
-    ]
-    names = [c.name for c in VARIANTS["by=term"]]
-    return pl.DataFrame(rows, schema=names, orient="row").sort("bytes", descending=True)
-
-
 def _peak(ledger: Ledger) -> dict[str, Any]:
     history = ledger.history
     time = None if history.time is None or ledger.moment < 0 else int(history.time[ledger.moment])
@@ -327,7 +257,7 @@ def _estimated(job: Job, by: By, gpu: str | None) -> Result:
                 "bytes": parts[part],
                 "share_pct": 100.0 * parts[part] / found.size,
                 "estimate_bytes": parts[part],
-                "grows_with": _GROWS[part],
+                "grows_with": GROWS[part],
                 "why": f"estimated, at its peak: {found.peak.when}",
             }
             for part in PARTS
@@ -335,9 +265,9 @@ def _estimated(job: Job, by: By, gpu: str | None) -> Result:
         ]
         result = rows(COLUMNS, table)
     elif by == "term":
-        result = _terms(found)
+        result = term_rows(found)
     elif by == "change":
-        result = _change_rows(of_job(job)).select(pl.lit(None).alias("rank"), pl.lit(None).alias("device"), pl.all())
+        result = changes_table(of_job(job)).select(pl.lit(None).alias("rank"), pl.lit(None).alias("device"), pl.all())
     else:
         raise BadInput(f"--by {by} needs a record of the allocator", "name a snapshot, or a trace with memory events")
     room = _named_gpu(gpu) if gpu else None

@@ -21,8 +21,9 @@ COMPLETE = "_STEPSCOPE_COMPLETE"
 INTRODUCTION = """Where did the training step go? Ask GPU profiles of distributed training.
 
 PROFILE is an nsys SQLite or parquet export, an .nsys-rep report, a torch.profiler trace, or what Nsight Compute
-measured (for `pipeline` also a log of timestamps); a directory or a glob; many files are one profile, the ranks of one
-job. `stepscope COMMAND --help` lists a command's options and columns."""
+measured (for `memory` also a snapshot of PyTorch's allocator, for `pipeline` a log of timestamps); a directory or a
+glob; many files are one profile, the ranks of one job. `stepscope COMMAND --help` lists a command's options and
+columns."""
 
 EPILOGUE = """Exit status: 0 answered, 1 a gate failed, 2 bad usage or unreadable input, 3 the profile lacks what the
 question needs."""
