@@ -97,10 +97,16 @@ def _unprofiled(row: dict[str, Any]) -> tuple[float, float | None, str] | None:
 
 
 def _unrecorded(row: dict[str, Any], folder: Path) -> tuple[float, float | None, str] | None:
-    """The same from the steps of both runs before recording began, where `capture run` has noted them."""
+    """The same from the steps of both runs before recording began, where `capture run` has noted them.
+
+    No profiler was at work yet, so the runs of both tools tell the same, and count together.
+    """
     if (twin := _twin(row)) is None:
         return None
-    before = [steps_before(_unpacked(f, folder)) for f in (row["files"], twin)]
+    before = [
+        [ns for files in of.values() for ns in steps_before(_unpacked(files, folder))]
+        for of in (row["captures"], row["twins"])
+    ]
     if not all(before):
         return None
     (a, da), (b, db) = map(_mean, before)

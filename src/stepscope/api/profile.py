@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import polars as pl
 
 from stepscope.api.methods import Methods
 from stepscope.api.workers import Workers
+from stepscope.errors import BadInput
 from stepscope.model import profile as model
 from stepscope.model.result import Result
 
@@ -54,6 +55,17 @@ class Profile(model.Profile, Methods):
         from stepscope.api.comparing import gate
 
         return gate(base, self, **options)
+
+    @cached_property
+    def unprofiled_step_ns(self) -> float | None:
+        """Length of a step before recording began: `capture run` notes it in its manifest."""
+        from stepscope.capture import manifest
+
+        try:
+            content = manifest.of(self.paths)
+        except BadInput:  # some other file of that name: `capture verify` says what is wrong with it
+            return None
+        return manifest.unprofiled_step(content) if content else None
 
     @property
     def paths(self) -> list[Path]:

@@ -7,8 +7,9 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, median
 from typing import Annotated, Any
 
 import msgspec
@@ -70,6 +71,8 @@ class _Captured(msgspec.Struct):
     spans: dict[str, list[tuple[_Positive, _Positive, bool]]] | None = None
     #: by rank: what the rank itself says of its environment
     environments: dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}$")], dict[str, Any]] | None = None
+    #: steps that were timed without a profiler, in a run of its own
+    unprofiled_step_ns: list[Annotated[int, msgspec.Meta(ge=0)]] | None = None
 
 
 class _Manifest(msgspec.Struct):
@@ -158,6 +161,28 @@ def _told(error: msgspec.ValidationError) -> str:
     """`scenario.ranks: Expected int, got str`."""
     what, _, where = str(error).partition(" - at ")
     return f"{where.strip('`').removeprefix('$.') or 'it'}: {what}"
+
+
+def unprofiled_step(content: Mapping[str, Any]) -> float | None:
+    """Length of a step without the profiler, ns: the median of those timed apart, else of those before recording began.
+
+    Of these the first two settle, and in the last before it records, torch.profiler warms up. None where too few are
+    left.
+    """
+    if apart := content["captured"].get("unprofiled_step_ns"):
+        return median(apart)
+    times = content["captured"].get("step_ns") or {}
+    plain = [[ns for ns, profiled in steps if not profiled] for steps in times.values()]
+    steps = [fmean(each) for each in zip(*plain, strict=False)][2:]
+    if content["scenario"].get("backend") == "torch":
+        steps = steps[:-1]
+    return median(steps) if steps else None
+
+
+def of(paths: Iterable[Path]) -> dict[str, Any] | None:
+    """The manifest that `capture run` left beside the first of these files that has one."""
+    found = (read(folder) for folder in dict.fromkeys(p.parent for p in paths))
+    return next((content for content in found if content is not None), None)
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

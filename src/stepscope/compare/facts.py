@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stepscope.capture import manifest
@@ -70,15 +69,6 @@ def _world(profile: Profile) -> int:
 
 def _listed(values: Sequence[str]) -> str:
     return ", ".join(sorted({v for v in values if v}))
-
-
-def manifest_of(paths: Sequence[Path]) -> dict[str, Any] | None:
-    """The manifest that `capture run` left beside a trace."""
-    for folder in dict.fromkeys(p.parent for p in paths):
-        found = manifest.read(folder)
-        if found is not None:
-            return found
-    return None
 
 
 def differences(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from stepscope.capture import manifest
 from stepscope.compare import facts as about
 from stepscope.compare.run import Run, measure
 from stepscope.compare.side import Side
@@ -43,7 +44,7 @@ class Given:
                 )
             )
         sources = [s for p in profiles for s in p.sources]
-        return Side(runs, facts[0], about.manifest_of(self.paths), sources, notes, self.said)
+        return Side(runs, facts[0], manifest.of(self.paths), sources, notes, self.said)
 
 
 def _rule(run: Run) -> tuple[str, str]:

@@ -32,10 +32,9 @@ ORDER: tuple[After, ...] = (
         ("launch-bound", "tiny-kernels", "data-stall", "allocator-churn"),
         "a wait costs the time until the GPU is fed again: what makes the host slow at that has its own finding",
     ),
-    After(
-        "host-sync",
-        ("profiler-distortion",),
-        "what only the profiler costs is no finding's to give back",
+    *(
+        After(finding, ("profiler-distortion",), "what only the profiler costs is no finding's to give back")
+        for finding in ("allocator-churn", "host-sync", "late-node", "launch-bound", "tiny-kernels")
     ),
     After(
         "launch-bound",

@@ -94,6 +94,12 @@ USUAL_PACE = Threshold(
     "host time from launch to launch, the call and nearly as much again around it, where the trace does not tell",
     ("public/t4_power_iteration.sqlite", _HOST),
 )
+HARDWARE_PACE = Threshold(
+    2.5,
+    "µs",
+    "from launch to launch in a loop of C++ without a profiler; kernels of a CUDA graph follow each other faster",
+    ("tests/data/promises",),
+)
 SLOW_CALL = Threshold(
     3.5,
     "times the usual call",
@@ -187,6 +193,18 @@ UNDISTORTED_PACE = Threshold(
     "µs per launch",
     "what the same job takes without: transformers 23.7, other eager loops 17 to 29",
     ("h200/hf/hf1_healthy.sqlite", "tests/data/promises"),
+)
+STEPS_DIFFER = Threshold(
+    1.05,
+    "times the step before recording",
+    "steps of one run differ so much by themselves",
+    ("tests/data/moe_reference", "tests/data/promises"),
+)
+WORST_PROFILER = Threshold(
+    3.0,
+    "times as long per launch",
+    "torch.profiler makes it 2.1 to 2.5 times as long in loops of small ops; what is beyond is not launching",
+    ("tests/data/promises", "tests/data/moe_reference"),
 )
 DISTORTS = Threshold(
     25.0,

@@ -53,6 +53,11 @@ class Profile:
         return [*self._notes, *dict.fromkeys(own)]
 
     @property
+    def unprofiled_step_ns(self) -> float | None:
+        """Length of a step without the profiler, where whoever captured timed some."""
+        return None
+
+    @property
     def taxonomy(self) -> taxonomy.Taxonomy:
         """The rules that say what a kernel is."""
         return self._rules

@@ -14,6 +14,9 @@ from stepscope.model.schema import TABLES
 from stepscope.model.source import Source
 
 _IN_FILE_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[_-]?(\d+)", re.IGNORECASE)
+#: Names of torch's traces that tell the host: `rank3.HOST.pt.trace.json` (`capture run`) and
+#: `HOST_PID.TIME.pt.trace.json` (torch's own handler).
+_HOST_IN_NAME = re.compile(r"^(?:rank\d+\.([^.]+)|(.+)_\d+\.\d{10,})\.pt\.trace\.json")
 
 #: The `ranks` table of a profile.
 RANKS: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -66,7 +69,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
         frames.append(
             processes.with_columns(
                 pl.lit(index, pl.Int32).alias("source"),
-                pl.col("host").fill_null(source.path.stem.split(".")[0]),
+                pl.col("host").fill_null(_host_in_name(source.path)),
             )
         )
     table = pl.concat(frames).select(list(RANKS)).cast(RANKS)  # type: ignore[arg-type]
@@ -130,6 +133,12 @@ def some_ranks(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(named) != 1)} {ranks_text(named)}"
 
 
+def _host_in_name(path: Path) -> str:
+    """The host that a file's name tells, else what the name begins with."""
+    told = _HOST_IN_NAME.match(path.name)
+    return (told[1] or told[2]) if told else path.stem.split(".")[0]
+
+
 def _rank_in_name(path: Path) -> int | None:
     numbers = _IN_FILE_NAME.findall(path.name)
     return int(numbers[-1]) if numbers else None
@@ -169,10 +178,15 @@ def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:
     raise BadInput(f"{a} and {b} both hold rank {rank}", "give each rank of one run once")
 
 
+def sharing(table: pl.DataFrame) -> list[list[int]]:
+    """Ranks of the `ranks` table that are on one GPU, as far as the sources tell; each list is one GPU's."""
+    by_device = table.drop_nulls("gpu_id").group_by("host", "gpu_id", maintain_order=True).agg("rank")
+    return sorted(sorted(ranks) for ranks in by_device["rank"].to_list() if len(ranks) > 1)
+
+
 def _sharing(table: pl.DataFrame) -> list[Note]:
     """A note on ranks that ran on the same device."""
-    by_device = table.drop_nulls("gpu_id").group_by("host", "gpu_id", maintain_order=True).agg("rank")
-    shared = sorted(sorted(ranks) for ranks in by_device["rank"].to_list() if len(ranks) > 1)
+    shared = sharing(table)
     if not shared:
         return []
     who = " and ".join(some_ranks(ranks) for ranks in shared[:4]) + (" and others" if len(shared) > 4 else "")

@@ -22,6 +22,7 @@ from stepscope.findings.evidence.issued import at_once
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said, spans_of
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import exposed_in
 from stepscope.findings.finding import Confidence, Finding
 from stepscope.model.kernel_names import shorten
@@ -62,6 +63,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     exposed = sum(int(p.exposed.sum()) for p in by_rank.values())
     share = 100.0 * exposed / comm if comm else 0.0
     saved, confidence = _saved(case, by_rank)
+    can_hide = hideable(case, {r: p.ops for r, p in by_rank.items()})
     ranks = guilty({r: p.wall_ns for r, p in by_rank.items()})
     worst = max(ranks, key=lambda r: (by_rank[r].wall_ns, -r))
     what = said(key)
@@ -76,11 +78,11 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     return Finding(
         ID,
         f"{what} {'are' if what.endswith('s') else 'is'} {share:.0f} % exposed",
-        saved,
+        can_hide.of(saved),
         confidence,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
         f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}. That includes "
-        "waiting for other ranks, which the time to be given back does not",
+        f"waiting for other ranks, which the time to be given back does not{can_hide.words}",
         _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),
         ranks=ranks,

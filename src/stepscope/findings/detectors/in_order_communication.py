@@ -21,6 +21,7 @@ from stepscope.findings.evidence.hosts import guilty
 from stepscope.findings.evidence.issued import serialized
 from stepscope.findings.evidence.parts import Part, most_exposed, spans_of
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
 from stepscope.intervals import subtract, union
@@ -67,15 +68,16 @@ def detect(case: Case) -> list[Finding]:
         saved = case.credit(ID, instant, max(wall.values()))
     except CannotAnswer:
         saved = max(wall.values())
+    can_hide = hideable(case, instant.transfers_instant)
     return [
         Finding(
             ID,
             f"{what} run in order with compute, on its own stream",
-            saved,
+            can_hide.of(saved),
             "low",
             f"{len(part.ops):,} on rank {worst} {take} {about(part.comm_ns)} of the step on a stream that computes"
             f"{beyond}, and {about(wall[worst])} of that have nothing beside them. That includes waiting for other "
-            "ranks",
+            f"ranks{can_hide.words}",
             "split the batch or the tokens in two, so that one half communicates while the other computes (async "
             "tensor parallelism, two-batch overlap); fuse it with the product before it; or communicate less (sequence "
             "parallelism, lower precision, a smaller tensor-parallel group within one NVLink domain)",

@@ -16,7 +16,7 @@ from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import USUAL_CALL
+from stepscope.findings.thresholds import HARDWARE_PACE, USUAL_CALL
 from stepscope.intervals import Spans
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
@@ -39,8 +39,9 @@ def detect(case: Case) -> list[Finding]:
     if which.machine:
         findings.append(_of_all(case, which.machine, max(case.credit(ID) - saved, 0)))
     if which.framework:
-        most = sum(hosts(case)[r].idle_ns("host", "api") for r in which.framework)
-        saved = case.credit(ID, quicker(case, which.framework), most, kind="framework")
+        most = sum(hosts(case)[r].parts.idle.length() for r in which.framework)
+        factors = {r: (hosts(case)[r].pace_ns or 0.0) / HARDWARE_PACE.ns for r in which.framework}
+        saved = case.credit(ID, quicker(case, factors), most, kind="framework")
         findings.append(_of_all(case, which.framework, saved))
     return findings
 
@@ -83,7 +84,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         took = f"its call {factors[worst]:.1f} times {other}"
         machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
     else:
-        took = f"of which the call is {about(host.call_ns)}; counted as if it took {about(usual(case).pace_ns)}"
+        took = f"of which the call is {about(host.call_ns)}; counted as if it took {HARDWARE_PACE}"
         machine = ""
     last = _last(case)
     return Finding(

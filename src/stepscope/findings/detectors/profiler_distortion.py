@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import guilty, stage_of
+from stepscope.findings.evidence.hosts import guilty, hosts, stage_of
 from stepscope.findings.evidence.instrumented import instrumented
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE
+from stepscope.findings.evidence.unprofiled import Cost, profiler_cost
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import DISTORTS
 from stepscope.model.units import about
@@ -23,10 +24,49 @@ ID = "profiler-distortion"
 
 def remedy(case: Case) -> Change:
     """Launches as quick as without so much recording."""
+    known = case.once(profiler_cost)
+    if known is not None:
+        return known.change
     return Change(host_time_cut={r: i.overhead for r, i in case.once(instrumented).items()})
 
 
 def detect(case: Case) -> list[Finding]:
+    known = case.once(profiler_cost)
+    return _by_records(case) if known is None else _by_steps(case, known)
+
+
+def _by_steps(case: Case, known: Cost) -> list[Finding]:
+    """Steps before recording were shorter."""
+    saved = round(case.step_ns - known.step_ns)
+    if not case.material(saved, DISTORTS):
+        return []
+    ranks = guilty({r: h.pace_ns or 0.0 for r, h in hosts(case).items()})
+    worst = max(ranks, key=lambda r: (hosts(case)[r].pace_ns or 0.0, -r))
+    starved = hosts(case)[worst].idle_ns(*LATE)
+    spans = {r: hosts(case)[r].quicker(known.factor) for r in ranks}
+    return [
+        Finding(
+            ID,
+            f"the profiler slows the step: {about(known.step_ns)} before it recorded, {about(case.step_ns)} since",
+            saved,
+            "low",
+            f"a launch takes {about(hosts(case)[worst].pace_ns or 0.0)} of host time on rank {worst}, about "
+            f"{known.factor:.1f} times as long as without: the GPU starves for {about(starved)} of the step. Idle "
+            "time, launches and the length of the step are those of the profiler; the GPU's own work is not",
+            "findings promise what is left without the profiler; for lengths, trace less (no shapes, no stacks)",
+            ("launches", "--by rank"),
+            ranks=ranks,
+            figures=(starved,),
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
+            covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in spans.items()},
+            warns=True,
+        )
+    ]
+
+
+def _by_records(case: Case) -> list[Finding]:
+    """Nothing says how long steps are without it, but it wrote down so much that it must."""
     slow = case.once(instrumented)
     if not slow:
         return []

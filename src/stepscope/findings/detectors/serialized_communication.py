@@ -27,6 +27,7 @@ from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.issued import Serialized, at_once, serialized
 from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
 from stepscope.model.profile import Profile
@@ -66,6 +67,7 @@ def _bounded(case: Case) -> list[Finding]:
     else:  # nothing says what waits for what: what is exposed of the transfers
         shorter = case.before(ID, "bound").transfer_less_ns
         saved = int(np.median(exposed_transfers(case, joined, shorter)[0]))
+    can_hide = hideable(case, joined)
     n = sum(map(len, joined.values())) // len(joined)
     worst = max(ranks, key=lambda r: (wall[r], -r))
     exposed = int(communication(case, worst)["exposed_wall_ns"])
@@ -73,12 +75,12 @@ def _bounded(case: Case) -> list[Finding]:
         Finding(
             ID,
             f"{names} {'are' if names.endswith('s') else 'is'} waited for at once, so that nothing runs beside it",
-            saved,
+            can_hide.of(saved),
             "low",
             f"{several(n, 'communication')} per rank and step: the compute stream waits for each before anything else "
             f"is launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
             f"(of {about(exposed)} of all communication on rank {worst}). How much of it is needed at once is "
-            "not recorded",
+            f"not recorded{can_hide.words}",
             "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
             "compute that does not need it in between",
             ("overlap", ""),
@@ -113,6 +115,8 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     who = "every rank" if len(ranks) == len(case.ranks) else some_ranks(ranks)
     worst = max(too_early, key=lambda r: (measured[r][0], -r))
     total = communication(case, worst)
+    issued_ops = {r: np.union1d(s.waited, s.inline) for r, s in too_early.items()}
+    can_hide = hideable(case, issued_ops)
     beside, figure = ("exposed", "exposed_ns") if total["exposed_ns"] else ("in order with compute", "barrier_ns")
     issued = "waited for at once" if waited >= inline else "issued on the compute stream"
     name = f"communication of {stages[0]}" if len(stages) == 1 else "communication"
@@ -120,11 +124,11 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
         Finding(
             ID,
             f"{name} is {issued}, so that nothing runs beside it",
-            case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values())),
+            can_hide.of(case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values()))),
             sure(case),
             f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
             f"step have no compute beside them; on rank {worst} {about(total[figure])} of all communication are "
-            f"{beside}",
+            f"{beside}{can_hide.words}",
             "wait where the result is used (`work.wait()` just before it), and launch compute that does not need it in "
             "between" + ("; give it a stream of its own (async_op=True)" if inline else ""),
             ("overlap", f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""),
@@ -132,7 +136,7 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             figures=(int(total[figure]),),
             stage=stages[0] if len(stages) == 1 else None,
             where=places_of(case, [(r, o) for _, r, o in sorted(ops, reverse=True)[:10]]),
-            covers=spans_of(case, {r: np.union1d(s.waited, s.inline) for r, s in too_early.items()}),
+            covers=spans_of(case, issued_ops),
         )
     ]
 

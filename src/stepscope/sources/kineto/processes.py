@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model.gpus import gpu_of
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.source import process_table
 from stepscope.sources.kineto.rows import PID, RANK
@@ -66,6 +67,7 @@ def describe(
     """`schema.PROCESSES`: rows of the tables carry `proc` by now."""
     info = distributed(metadata)
     gpus = _gpu_names(metadata)
+    parts = _parts_of_gpus(metadata)
     rows = []
     for proc, (pid, rank) in enumerate(zip(found.pids, found.ranks, strict=True)):
         device = _device(tables.get("ops"), proc)
@@ -78,6 +80,7 @@ def describe(
                 "host": None,
                 "device": device,
                 "gpu": gpus.get(device) if device in gpus else gpus.get(None),
+                "gpu_id": device if device in parts else None,
                 "rank": setup.rank if setup else rank,
                 "rank_from": "setup label" if setup else found.rank_from,
                 "setup": label,
@@ -179,3 +182,21 @@ def _gpu_names(metadata: Mapping[str, Any]) -> dict[int | None, str]:
     if len({p["name"] for p in devices}) == 1:
         names[None] = devices[0]["name"]
     return names
+
+
+def _parts_of_gpus(metadata: Mapping[str, Any]) -> set[int]:
+    """Ordinals of GPUs that other processes use too: under MPS each may see a part of the multiprocessors only.
+
+    Elsewhere an ordinal does not tell which GPU it is: with CUDA_VISIBLE_DEVICES every rank calls its own 0. A slice
+    of a GPU by MIG is a GPU of its own, and is called so.
+    """
+    properties = metadata.get("deviceProperties")
+    devices = [p for p in properties if isinstance(p, dict)] if isinstance(properties, list) else []
+    return {p["id"] for p in devices if isinstance(p.get("id"), int) and _is_part(p.get("name"), p.get("numSms"))}
+
+
+def _is_part(name: object, units: object) -> bool:
+    if not isinstance(name, str) or not isinstance(units, int) or "MIG" in name:
+        return False
+    gpu = gpu_of(name)
+    return gpu is not None and 2 * units <= gpu.units

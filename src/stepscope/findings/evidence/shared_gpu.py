@@ -1,0 +1,73 @@
+"""Ranks that share a GPU: while one of them waits, another may compute.
+
+Hiding the wait gives time back only where the GPU would else do nothing: the rest makes the others slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stepscope.derive.comm.common_clock import CommonClock
+from stepscope.derive.rank.data import ranks_of
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.parts import spans_of
+from stepscope.intervals import Spans, join, subtract, union
+from stepscope.intervals.arrays import I64
+from stepscope.model.ranks import sharing
+
+
+@dataclass(frozen=True)
+class Hideable:
+    """How much of communication could be hidden on GPUs that are shared: 1 where none is."""
+
+    share: float
+
+    def of(self, ns: int) -> int:
+        return round(ns * self.share)
+
+    @property
+    def words(self) -> str:
+        """A sentence on it for a finding; empty where no GPU is shared."""
+        if self.share >= 1.0:
+            return ""
+        return (
+            f". Ranks share a GPU: for {100 * (1 - self.share):.0f} % of that time another of them computes, which "
+            "hiding it would only slow down; that part is not counted"
+        )
+
+
+def hideable(case: Case, ops: Mapping[int, I64]) -> Hideable:
+    """Of the time that these ops have no compute of their own rank beside them: where no rank on the GPU computes."""
+    computing = case.once(_computing)
+    exposed = free = 0
+    for rank, spans in spans_of(case, ops).items():
+        if rank not in computing:
+            return Hideable(1.0)
+        own, others = computing[rank]
+        alone = subtract(_common(case, rank, spans), own)
+        exposed += alone.length()
+        free += subtract(alone, others).length()
+    return Hideable(free / exposed if exposed else 1.0)
+
+
+def _computing(case: Case) -> dict[int, tuple[Spans, Spans]]:
+    """By rank that shares its GPU: when it computes, and when others on the GPU do, on the common clock."""
+    shared = sharing(case.profile.ranks)
+    if not shared:
+        return {}
+    own = {d.rank: _common(case, d.rank, d.compute) for d in ranks_of(case.profile)}
+    return {r: (own[r], join(*(own[q] for q in ranks if q != r))) for ranks in shared for r in ranks}
+
+
+def _common(case: Case, rank: int, spans: Spans) -> Spans:
+    clock = case.once(_clock)
+    return union(clock.at(rank, spans.start), clock.at(rank, spans.end))
+
+
+def _clock(case: Case) -> CommonClock:
+    try:
+        return case.path.clock
+    except CannotAnswer:
+        return CommonClock()
