@@ -2,10 +2,10 @@
 
     python jobs.py time JOB OUT.json              all variants in turn, in blocks
     python jobs.py torch JOB VARIANT OUT.json.gz  a few steps by torch.profiler
-    python jobs.py run JOB VARIANT                a few steps between cudaProfilerStart and Stop, for nsys
+    python jobs.py run JOB VARIANT FOLDER         a few steps between cudaProfilerStart and Stop, for nsys
     python jobs.py list
 
-Nothing of stepscope is used: the ranges are `step N` and `data`, by torch.cuda.nvtx. measure_h200.sh calls it.
+Both captures time steps before they begin, for a manifest. Nothing of stepscope is used: the ranges are `step N` and `data`, by torch.cuda.nvtx. measure_h200.sh calls it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-BLOCKS, PER_BLOCK, WARM_UP, CAPTURED = 6, 10, 6, 5
+BLOCKS, PER_BLOCK, WARM_UP, CAPTURED = 12, 10, 6, 5
 _GPU = torch.device("cuda")
 
 
@@ -223,6 +223,17 @@ JOBS: dict[str, dict[str, Callable[[], Callable[[], None]]]] = {
 }
 
 
+def block(step: Callable[[], object]) -> float:
+    """The mean of some steps in a row, milliseconds."""
+    step()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(PER_BLOCK):
+        step()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - began) / PER_BLOCK
+
+
 def timed(job: str, out: Path) -> None:
     """Steps of all variants, milliseconds: a mean for each block, blocks in turn."""
     steps = {name: make() for name, make in JOBS[job].items()}
@@ -232,19 +243,27 @@ def timed(job: str, out: Path) -> None:
     found: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(BLOCKS):
         for name, step in steps.items():
-            step()
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            for _ in range(PER_BLOCK):
-                step()
-            torch.cuda.synchronize()
-            found[name].append(1e3 * (time.perf_counter() - began) / PER_BLOCK)
+            found[name].append(block(step))
     out.write_text(json.dumps({job: found}))
     print(job, {name: f"{sum(x) / len(x):.2f}" for name, x in found.items()}, flush=True)
 
 
+def unprofiled(step: Callable[[], object], backend: str, out: Path) -> None:
+    """Times steps before a profiler is at work, and writes them down as the manifest of a capture has them."""
+    for _ in range(WARM_UP):
+        step()
+    lengths = [round(1e6 * block(step)) for _ in range(BLOCKS)]
+    manifest = {
+        "schema": "stepscope-capture/1",
+        "scenario": {"backend": backend, "ranks": 1, "steps": CAPTURED},
+        "captured": {"unprofiled_step_ns": lengths},
+    }
+    out.write_text(json.dumps(manifest, indent=1) + "\n")
+
+
 def captured_by_torch(job: str, variant: str, out: Path) -> None:
     step = JOBS[job][variant]()
+    unprofiled(step, "torch", out.with_name(f"{job}-{variant}.torch.manifest.json"))
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     schedule = torch.profiler.schedule(wait=WARM_UP, warmup=2, active=CAPTURED, repeat=1)
     with torch.profiler.profile(activities=activities, schedule=schedule) as profiler:
@@ -255,11 +274,9 @@ def captured_by_torch(job: str, variant: str, out: Path) -> None:
     profiler.export_chrome_trace(str(out))
 
 
-def captured_by_nsys(job: str, variant: str) -> None:
+def captured_by_nsys(job: str, variant: str, folder: Path) -> None:
     step = JOBS[job][variant]()
-    for _ in range(WARM_UP):
-        step()
-    torch.cuda.synchronize()
+    unprofiled(step, "nsys", folder / f"{job}-{variant}.nsys.manifest.json")
     torch.cuda.cudart().cudaProfilerStart()
     for n in range(CAPTURED):
         with region(f"step {n}"):
@@ -276,8 +293,8 @@ def main(given: list[str]) -> int:
             timed(job, Path(out))
         case ["torch", job, variant, out]:
             captured_by_torch(job, variant, Path(out))
-        case ["run", job, variant]:
-            captured_by_nsys(job, variant)
+        case ["run", job, variant, folder]:
+            captured_by_nsys(job, variant, Path(folder))
         case _:
             print(__doc__, file=sys.stderr)
             return 2

@@ -28,17 +28,15 @@ if [ "$WHAT" = jobs ]; then
       variant=${pair#*:}
       [ "${pair%:*}" = "$job" ] || continue
       name=$job-$variant
-      if [ "$variant" = fault ]; then
-        timeout 60 "$PYTHON" "$HERE/jobs.py" torch "$job" "$variant" "$WORK/out/$name.pt.trace.json.gz" 2>&1 | tail -1
-      fi
+      timeout 60 "$PYTHON" "$HERE/jobs.py" torch "$job" "$variant" "$WORK/out/$name.pt.trace.json.gz" 2>&1 | tail -1
       nsys profile -t cuda,nvtx --sample=none --cpuctxsw=none -c cudaProfilerApi --capture-range-end=stop \
-        -o "$WORK/$name" "$PYTHON" "$HERE/jobs.py" run "$job" "$variant" > "$WORK/said" 2>&1 \
+        -o "$WORK/$name" "$PYTHON" "$HERE/jobs.py" run "$job" "$variant" "$WORK/out" > "$WORK/said" 2>&1 \
         && nsys export --type sqlite -o "$WORK/out/$name.sqlite" "$WORK/$name.nsys-rep" >> "$WORK/said" 2>&1
       [ -f "$WORK/out/$name.sqlite" ] || tail -5 "$WORK/said"
     done
     say "$job done"
   done
-  "$PYTHON" "$REPO/examples/moe_reference/scrub.py" --thin "$WORK"/out/*
+  "$PYTHON" "$REPO/examples/moe_reference/scrub.py" --thin "$WORK"/out/*.sqlite "$WORK"/out/*.pt.trace.json.gz
   tar cf - -C "$WORK/out" . | xz -3 -T0 > "$OUT/captures.tar.xz"
   exit
 fi

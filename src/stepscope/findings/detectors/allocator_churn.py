@@ -1,7 +1,8 @@
 """Memory is taken from and given back to the driver inside the step: cudaMalloc, cudaFree, empty_cache.
 
 cudaMalloc keeps the host from launching; cudaFree makes it wait for the whole device. A caching allocator does neither
-once it is warm. What it could give back is the step replayed with those calls neither taking time nor waiting.
+once it is warm. What it could give back is the step replayed with those calls neither taking time nor waiting, nor what
+the allocator does around them: between two launches with such a call the host takes longer than between others.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import LONGEST_LAUNCH, SLOW_AROUND
 from stepscope.findings.words import counted
-from stepscope.intervals import Spans, union
-from stepscope.intervals.arrays import I64
+from stepscope.intervals import Spans, join, union
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.units import about
 
 ID = "allocator-churn"
@@ -32,11 +34,11 @@ def _allocations(case: Case) -> dict[int, tuple[Host, I64]]:
 
 
 def remedy(case: Case) -> Change:
-    """No such calls, and nothing of what the allocator does between two of them."""
+    """No such calls, and nothing of what the allocator does around them."""
     allocations = case.once(_allocations)
     return Change(
         calls_not_waiting={r: calls for r, (_, calls) in allocations.items()},
-        host_time_cut={r: _between(h, calls) for r, (h, calls) in allocations.items()},
+        host_time_cut={r: join(_between(h, calls), _around(h, calls)) for r, (h, calls) in allocations.items()},
     )
 
 
@@ -46,6 +48,38 @@ def _between(host: Host, calls: I64) -> Spans:
     rows = calls[order]
     adjoining = (np.diff(rows) == 1) & (np.diff(host.tid[rows]) == 0)
     return union(host.stop[rows[:-1][adjoining]], host.start[rows[1:][adjoining]])
+
+
+def _around(host: Host, calls: I64) -> Spans:
+    """Host time between two launches with such calls among them, beyond the calls and the usual pace.
+
+    Only where most of these stretches are longer than usual: else what is beyond it is the program's.
+    """
+    pace = host.pace_ns
+    spans = [_stretches(host, calls[host.tid[calls] == thread]) for thread in np.unique(host.tid[calls]).tolist()]
+    before, first, own = (np.concatenate(column) for column in zip(*spans, strict=True))
+    if pace is None or not len(own) or np.median(own) < SLOW_AROUND.value * pace:
+        return Spans.empty()
+    beyond = np.where(own <= LONGEST_LAUNCH.value * pace, np.maximum(own - round(pace), 0), 0)
+    return union(before, np.minimum(before + beyond, first))
+
+
+def _stretches(host: Host, calls: I64) -> tuple[I64, I64, I64]:
+    """Of one thread, stretches from a launch to the next with such calls among them.
+
+    When the launch before returned, when the first such call began, and host time but for these calls.
+    """
+    launches = np.unique(host.data.launch[host.data.launch != NONE])
+    launches = launches[host.tid[launches] == host.tid[calls[0]]]
+    after = np.searchsorted(launches, calls)  # rows of calls are in the order of time
+    inside = (after > 0) & (after < len(launches))
+    after, calls = after[inside], calls[inside]
+    if not len(calls):
+        return calls, calls, calls
+    which, at = np.unique(after, return_index=True)
+    took = np.add.reduceat(host.stop[calls] - host.start[calls], at)
+    before = host.stop[launches[which - 1]]
+    return before, np.maximum(host.start[calls[at]], before), host.stop[launches[which]] - before - took
 
 
 def detect(case: Case) -> list[Finding]:
