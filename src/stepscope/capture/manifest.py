@@ -170,13 +170,13 @@ def unprofiled_step(content: Mapping[str, Any]) -> float | None:
     left.
     """
     if apart := content["captured"].get("unprofiled_step_ns"):
-        return median(apart)
+        return float(median(apart))
     times = content["captured"].get("step_ns") or {}
     plain = [[ns for ns, profiled in steps if not profiled] for steps in times.values()]
     steps = [fmean(each) for each in zip(*plain, strict=False)][2:]
     if content["scenario"].get("backend") == "torch":
         steps = steps[:-1]
-    return median(steps) if steps else None
+    return float(median(steps)) if steps else None
 
 
 def of(paths: Iterable[Path]) -> dict[str, Any] | None:

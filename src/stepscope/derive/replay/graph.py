@@ -59,6 +59,8 @@ class Runs:
     wait_for: I64  # run
     wait_lag: I64
     wait_gap: F64  # host time since the wait before it (or the beginning)
+    tail: float  # host time from the last wait (or the beginning) to the end of the host's step; 0 of a span
+    goes_on: bool  # the host launched after its last wait: it may begin the next step before this one is over
     final: I64  # runs that nothing of the step follows: it is over when all of them are
 
 
@@ -122,6 +124,8 @@ def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
         wait_for=run_at[waited],
         wait_lag=np.where(waited == BEFORE, waits.lag + data.end[waits.op] - begin, waits.lag),
         wait_gap=waits.gap,
+        tail=waits.tail(step.until),
+        goes_on=waits.goes_on(ops, step.until),
         final=_final(where[at], behind_event[at]),
     )
 

@@ -62,6 +62,20 @@ class Waits:
             return np.full(len(wait), NONE, dtype=np.int64)
         return np.where(wait != NONE, self._number[np.maximum(wait, 0)], NONE)
 
+    def tail(self, until: int | None) -> float:
+        """Host time from the return of the last wait (or the beginning) to the end of the host's step."""
+        if until is None:
+            return 0.0
+        since = self.returned[-1] if len(self.returned) else self._begin
+        passed = self._clock(np.array([since, until], dtype=np.int64))
+        return max(float(passed[1] - passed[0]), 0.0) / self._factor
+
+    def goes_on(self, ops: I64, until: int | None) -> bool:
+        """Whether the host launches after its last wait for the GPU in the step."""
+        if until is None or not len(self.returned):
+            return until is not None
+        return bool((self._data.launched_at[ops] >= self.returned[-1]).any())
+
     def ready(self, ops: I64, epoch: I64) -> F64:
         """From the return of the wait (or the beginning) to when each op's launch would let it start."""
         data, usual = self._data, self._recorded.latency.launch

@@ -11,6 +11,7 @@ Hundreds of ranks have millions of nodes: they are arrays, of which a block at a
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,10 +26,20 @@ _BLOCK = 1 << 16
 _NEVER = float("-inf")
 
 
-def play(path: Path, nodes: Nodes, graphs: list[Runs], change: Change) -> int:
-    """Length of the step, replayed. `nodes` are those of `graphs`."""
+@dataclass(frozen=True)
+class Played:
+    """A step, replayed: its length, and how long before its end each rank's host was through with it."""
+
+    length: int
+    ahead: dict[int, float]
+
+
+def play(path: Path, nodes: Nodes, graphs: list[Runs], change: Change) -> Played:
+    """The step, replayed. `nodes` are those of `graphs`."""
     begin = [at - change.host_start_earlier_ns.get(g.rank, 0) for at, g in zip(nodes.begin, graphs, strict=True)]
-    return round(_play(nodes, begin, _Meetings(path, nodes, graphs, change)) - path.begin)
+    end, hosts = _play(nodes, begin, _Meetings(path, nodes, graphs, change))
+    through = {g.rank: end - at - g.tail for g, at in zip(graphs, hosts, strict=True)}
+    return Played(round(end - path.begin), through)
 
 
 class Nodes:
@@ -73,6 +84,8 @@ class Nodes:
         self.base, self.one, self.two = (np.concatenate(c)[self.node] for c in (base, one, two))
         self.add, self.one_lag, self.two_lag = (np.concatenate(c)[self.node] for c in (add, one_lag, two_lag))
         self.begin = [clock.moment(g.rank, g.begin) for g in graphs]
+        #: by graph: its last wait, or its beginning
+        self.last_wait = np.where(np.array(waits) > 0, wait_of + waits - 1, self.begins + np.arange(len(graphs)))
         self.final = np.concatenate([self.first_run[k] + g.final for k, g in enumerate(graphs)])
         #: by run: the graph it is of
         self.graph_of_run = np.repeat(np.arange(len(graphs)), runs)
@@ -129,8 +142,8 @@ class _Meetings:
             self.rest[at[hit]] = np.maximum(self.rest[at[hit]] - by[hit], 0)
 
 
-def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
-    """When the last rank is through."""
+def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> tuple[float, list[float]]:
+    """When the last rank is through, and when the last wait of each host returned."""
     nan = float("nan")
     value: array[float] = array(
         "d", np.r_[np.zeros(nodes.runs), np.full(nodes.begins - nodes.runs, nan), begin, nodes.begin].tobytes()
@@ -179,4 +192,5 @@ def _play(nodes: Nodes, begin: list[int], met: _Meetings) -> float:
             for m in meeting[first[n] : first[n + 1]]:
                 if at > arrived[m]:
                     arrived[m] = at
-    return max(value[node] if value[node] == value[node] else end(node) for node in nodes.final.tolist())
+    over = max(value[node] if value[node] == value[node] else end(node) for node in nodes.final.tolist())
+    return over, [value[node] for node in nodes.last_wait.tolist()]
