@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import reference_captures
@@ -20,7 +21,8 @@ def test_the_planted_fault_of_the_host_comes_first(
     reference_capture: Callable[[str, str], Path], name: str, backend: str
 ) -> None:
     result = api.analyse(api.open(reference_capture(name, backend), cache=False), "diagnose")
-    first = result.rows.row(0, named=True)
+    faults = result.rows.filter(pl.col("id") != "profiler-distortion")  # said before all faults where it matters
+    first = faults.row(0, named=True)
     assert first["id"] in PLANTED[name].ids, result.summary["statement"]
     if PLANTED[name].ranks:
         assert first["ranks"] == ranks_text(PLANTED[name].ranks)
@@ -30,4 +32,4 @@ def test_the_planted_fault_of_the_host_comes_first(
 def test_without_a_fault_little_is_found(reference_capture: Callable[[str, str], Path], backend: str) -> None:
     """Its pipeline's send/recv goes over loopback, and is exposed: a few per cent that are really there."""
     result = api.analyse(api.open(reference_capture("none", backend), cache=False), "diagnose")
-    assert result.rows.filter(result.rows["share_pct"] >= 4.0).height == 0, result.summary["statement"]
+    assert not [row for row in result.rows.to_dicts() if row["share_pct"] >= 4.0], result.summary["statement"]

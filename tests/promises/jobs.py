@@ -5,7 +5,8 @@
     python jobs.py run JOB VARIANT FOLDER         a few steps between cudaProfilerStart and Stop, for nsys
     python jobs.py list
 
-Both captures time steps before they begin, for a manifest. Nothing of stepscope is used: the ranges are `step N` and `data`, by torch.cuda.nvtx. measure_h200.sh calls it.
+Both captures time steps before they begin, for a manifest.
+Nothing of stepscope is used: the ranges are `step N` and `data`, by torch.cuda.nvtx. measure_h200.sh calls it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _unrecorded(row: dict[str, Any], folder: Path) -> tuple[float, float | None,
 
     No profiler was at work yet, so the runs of both tools tell the same, and count together.
     """
-    if (twin := _twin(row)) is None:
+    if _twin(row) is None:
         return None
     before = [
         [ns for files in of.values() for ns in steps_before(_unpacked(files, folder))]

@@ -19,6 +19,7 @@ from stepscope.findings.calibration import calibrated
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
 from stepscope.findings.evidence.other_steps import other_steps_notes
+from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
 from stepscope.findings.text import clean, statement
@@ -70,6 +71,7 @@ def diagnose(
     said = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
+        "unprofiled_step_ns": case.profile.unprofiled_step_ns,
         "clean": not shown,
         "skipped": [{"id": s.id, "why": s.why} for s in skipped],
         "statement": said,
@@ -103,8 +105,14 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
 
 
 def _within(case: Case, findings: list[Finding]) -> list[Finding]:
-    """With their intervals. Nothing gives back more than the step, whatever the clocks of the trace say."""
-    bounded = [replace(f, recoverable_ns=min(f.recoverable_ns, case.step_ns)) for f in findings]
+    """With their intervals, of the step without its profiler as far as that is known.
+
+    Nothing gives back more than the step, whatever the clocks of the trace say.
+    """
+    known = case.once(profiler_cost)
+    share = known.share if known is not None else 1.0
+    least = [f.recoverable_ns if f.warns else round(f.recoverable_ns * share) for f in findings]
+    bounded = [replace(f, recoverable_ns=min(ns, case.step_ns)) for f, ns in zip(findings, least, strict=True)]
     return [calibrated(f, case.step_ns) for f in bounded]
 
 

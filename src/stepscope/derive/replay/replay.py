@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.derive.graph.critical_path import Path
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.even_rank import even_rank
-from stepscope.derive.replay.graph import Runs, Step, runs
+from stepscope.derive.replay.graph import BEFORE, Runs, Step, runs
 from stepscope.derive.replay.play import Nodes, Played, play
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
@@ -58,8 +58,6 @@ class Replay:
         self._drawn: tuple[list[Runs], Nodes] | None = None
         self._beside: tuple[Change, int] | None = None
         self._as_it_was: Played | None = None
-        #: a capture or a chunk is not followed by another that is like it
-        self._recurs = bool((path.steps["kind"] == "step").all())
 
     @cached_property
     def plain(self) -> int:
@@ -69,6 +67,17 @@ class Replay:
     @cached_property
     def _unchanged(self) -> dict[int, Runs]:
         return self._graphs(self.steps, Change())
+
+    @cached_property
+    def _recurring(self) -> list[int]:
+        """Ranks whose host may begin a step while the GPU is at the one before.
+
+        What else is replayed (a capture, a chunk) is not followed by another that is like it; and of the first step of
+        a capture nothing tells what its ops would wait for, were they launched sooner.
+        """
+        if not bool((self._path.steps["kind"] == "step").all()):
+            return []
+        return [r for r, g in self._unchanged.items() if g.goes_on and bool((g.after == BEFORE).any())]
 
     def _graphs(self, steps: dict[int, Step], change: Change) -> dict[int, Runs]:
         return {g.rank: g for part in self._profile.view(steps).map(runs, steps, change) for g in part}
@@ -98,8 +107,7 @@ class Replay:
         played = self._play(change)
         if self._as_it_was is None:
             self._as_it_was = self._play(Change())
-        ranks = [r for r, g in self._unchanged.items() if g.goes_on] if self._recurs else []
-        ahead = {r: round(played.ahead[r] - self._as_it_was.ahead[r]) for r in ranks}
+        ahead = {r: round(played.ahead[r] - self._as_it_was.ahead[r]) for r in self._recurring}
         sooner = {r: ns for r, ns in ahead.items() if ns > 0}
         if max(sooner.values(), default=0) < _NOTICED * played.length:
             return played.length

@@ -113,9 +113,13 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
     starved = hosts(case)[rank].idle_ns(*LATE)
     late = min(_starved(case, rank), starved)
     text = f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late"
-    if claim <= starved or not (waited := waiting(case))[1]:
-        return text, (starved,)
-    return f"{text}; {waited[0]}", (starved, waited[1])
+    figures: tuple[int, ...] = (starved,)
+    if claim > starved and (queued := hosts(case)[rank].idle_ns("queue")):
+        text += f"; {about(queued)} more pass between launches and starts"
+        figures = (starved, queued)
+    if claim <= sum(figures) or not (waited := waiting(case))[1]:
+        return text, figures
+    return f"{text}; {waited[0]}", (*figures, waited[1])
 
 
 def _last(case: Case) -> Last | None:

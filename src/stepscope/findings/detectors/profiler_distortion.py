@@ -42,7 +42,6 @@ def _by_steps(case: Case, known: Cost) -> list[Finding]:
         return []
     ranks = guilty({r: h.pace_ns or 0.0 for r, h in hosts(case).items()})
     worst = max(ranks, key=lambda r: (hosts(case)[r].pace_ns or 0.0, -r))
-    starved = hosts(case)[worst].idle_ns(*LATE)
     spans = {r: hosts(case)[r].quicker(known.factor) for r in ranks}
     return [
         Finding(
@@ -51,12 +50,12 @@ def _by_steps(case: Case, known: Cost) -> list[Finding]:
             saved,
             "low",
             f"a launch takes {about(hosts(case)[worst].pace_ns or 0.0)} of host time on rank {worst}, about "
-            f"{known.factor:.1f} times as long as without: the GPU starves for {about(starved)} of the step. Idle "
-            "time, launches and the length of the step are those of the profiler; the GPU's own work is not",
+            f"{known.factor:.1f} times as long as without, and the step {about(case.step_ns)}. Idle time, launches and "
+            "the length of the step are those of the profiler; the GPU's own work is not",
             "findings promise what is left without the profiler; for lengths, trace less (no shapes, no stacks)",
-            ("launches", "--by rank"),
+            ("critical-path", ""),
             ranks=ranks,
-            figures=(starved,),
+            figures=(case.step_ns,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
             covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in spans.items()},

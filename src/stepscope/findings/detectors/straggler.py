@@ -15,6 +15,7 @@ from stepscope.derive.peers.compute import Compared
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.parts import parts
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
 from stepscope.findings.evidence.shown import beside, part, peer_of
@@ -80,10 +81,12 @@ def detect(case: Case) -> list[Finding]:
 def _saved(case: Case, group: dict[int, Compared]) -> int:
     """What a replay gives back. Without event records it misses what only they tell, that others waited for the rank.
 
-    Then it is at least what the rank computes beyond its peers, as far as those have exposed communication.
+    Then it is at least what the rank computes beyond its peers, as far as those have exposed communication. Not in a
+    pipeline: there some of it falls into bubbles, and sends and receives tell who waited.
     """
     saved = case.credit(ID, _as_peers(case, group))
-    if bool(case.path.steps["events"].all()):
+    piped = any("pp_p2p" in kinds for kinds in case.once(parts).values())
+    if bool(case.path.steps["events"].all()) or (piped and case.faithful):
         return saved
     beyond = max(int((c.slower["ns"] - c.slower["like_ns"]).sum()) for c in group.values())
     exposed = case.each_rank(lambda _, d, w: partition(d, w.gpu_start_ns or 0, w.gpu_end_ns or 0).comm_exposed.length())

@@ -36,11 +36,12 @@ class _Stretches:
         dur = data.end[ops] - data.start[ops]
         stretch = np.cumsum(first) - 1
         again = np.zeros(len(ops), dtype=bool)
+        small = _means(dur, first) < tiny_ns
         for period in range(1, int(TINY_PATTERN.value) + 1):
-            again |= _repeated(data.name[ops].astype(np.int64), stretch, period)
-        begins = ~again  # with its repeats: a run
-        small = (_means(dur, first) < tiny_ns) | (_means(dur, begins) < tiny_ns)
-        again &= small & host.on_device[ops]
+            repeats = _repeated(data.name[ops].astype(np.int64), stretch, period)
+            begins = ~repeats  # with its repeats: a run
+            again |= repeats & (small | (_means(dur, begins) < tiny_ns))
+        again &= host.on_device[ops]
         rows = np.flatnonzero(again)
         self.host = host
         self.kernels = ops[again]

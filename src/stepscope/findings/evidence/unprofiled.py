@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
-from stepscope.findings.thresholds import STEPS_DIFFER, WORST_PROFILER
-
-#: Halvings of the factor: 3 becomes 1.004.
-_HALVINGS = 8
+from stepscope.findings.thresholds import ALIKE_STEPS, SLOWED_STEP, WORST_PROFILER
 
 
 @dataclass(frozen=True)
@@ -24,6 +21,8 @@ class Cost:
     step_ns: float
     factor: float
     change: Change
+    #: what of a promise is left: where quicker launches alone do not make the step as short, its shares still hold
+    share: float = 1.0
 
 
 def profiler_cost(case: Case) -> Cost | None:
@@ -31,14 +30,16 @@ def profiler_cost(case: Case) -> Cost | None:
     plain = case.profile.unprofiled_step_ns
     if not plain or case.kind != "step":
         return None
-    if case.step_ns <= STEPS_DIFFER.value * plain or not hosts(case):
+    if case.step_ns <= SLOWED_STEP.value * plain or not hosts(case):
         return Cost(plain, 1.0, Change())
     wanted = plain * case.replay.plain / case.step_ns
     low, high = 1.0, WORST_PROFILER.value
-    for _ in range(_HALVINGS):
+    for _ in range(8):  # between 1 and 3, to 0.4 %
         factor = (low * high) ** 0.5
         low, high = (factor, high) if case.replay.run(_quicker(case, factor)) > wanted else (low, factor)
-    return Cost(plain, high, _quicker(case, high))
+    change = _quicker(case, high)
+    share = wanted / max(case.replay.run(change), 1)
+    return Cost(plain, high, change, share if share < ALIKE_STEPS.share else 1.0)
 
 
 def _quicker(case: Case, factor: float) -> Change:
