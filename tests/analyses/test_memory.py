@@ -93,6 +93,7 @@ def test_what_is_outside_pytorch():
 def test_out_of_memory():
     result = opened("qwen3_oom").memory()
     assert column(result, "why")["activations"] == "forward, alive when memory ran out"
+    assert "memory ran out when 1000 MiB more were asked for" in result.summary["statement"]
     stalls = opened("qwen3_oom").memory(by="stall")
     (oom,) = stalls.rows.filter(stalls.rows["kind"] == "out of memory").to_dicts()
     assert oom["bytes"] == 1048576000 and "loss_utils.py" in oom["frame"]

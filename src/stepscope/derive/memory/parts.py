@@ -59,16 +59,18 @@ REASONS = (
     "alive when the recording ends",
     "no stack was recorded",
     "before the trace: not named",
+    "released; no backward pass is recorded",
 )
 (
     _COMM, _KV, _WORKSPACE, _MODULE, _STATE, _IN_STEP, _SAVED, _AGAIN, _OOM, _GRADIENT, _BACKWARD_ONLY, _FORWARD_ONLY,
-    _LIKE_GRADIENTS, _LIKE_STATES, _EARLY_MODULE, _EARLY, _OUTLIVES, _TOO_EARLY, _NO_STACK, UNNAMED,
+    _LIKE_GRADIENTS, _LIKE_STATES, _EARLY_MODULE, _EARLY, _OUTLIVES, _TOO_EARLY, _NO_STACK, UNNAMED, _RELEASED,
 ) = range(len(REASONS))  # fmt: skip
 
 _PART = np.array(
     [
         COMMUNICATION, KV_CACHE, TEMPORARY, WEIGHTS, STATES, TEMPORARY, ACTIVATIONS, ACTIVATIONS, ACTIVATIONS,
         GRADIENTS, TEMPORARY, TEMPORARY, WEIGHTS, STATES, WEIGHTS, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
+        TEMPORARY,
     ]
 )  # fmt: skip
 
@@ -135,7 +137,7 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
         (ran_out & (_next(oom, blocks.begin) < _next(turns, blocks.begin)), _OOM),
         (into_backward, _SAVED),
         (at_end, _TOO_EARLY),
-        (np.ones(len(early), dtype=bool), _FORWARD_ONLY),
+        (np.ones(len(early), dtype=bool), _FORWARD_ONLY if len(turns) else _RELEASED),
     )
     reason = np.select([mask for mask, _ in rules], [np.full(len(early), code) for _, code in rules])
     reason = _before(blocks, _like_others(blocks, stack, reason))
