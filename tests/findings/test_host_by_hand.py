@@ -70,6 +70,21 @@ def test_a_call_that_keeps_the_host_gives_its_time_back(finding: str, name: str)
     assert row["where"][0] == {"rank": 0, "start_ns": 104 * US, "end_ns": 204 * US, "stream": None}
 
 
+def test_an_allocator_costs_what_it_does_around_its_calls() -> None:
+    """Forty launches at 10 µs; before every other of the last twenty, 5 µs of cudaMalloc and 25 µs of the allocator."""
+    tables: dict[str, list[Row]] = {"ops": [], "calls": []}
+    now = 0
+    for n in range(40):
+        if n >= 20 and n % 2:
+            tables["calls"].append(call(now + 25 * US, now + 30 * US, name="cudaMalloc"))
+            now += 30 * US
+        tables["calls"].append(call(now + 6 * US, now + 10 * US, id=n + 1))
+        now += 10 * US
+        tables["ops"].append(op(now, now + 2 * US, call=n + 1))
+    row = found(diagnose(**tables, ranges=[nvtx(0, now + 10 * US, "step 0")]))["allocator-churn"]
+    assert row["recoverable_ns"] == pytest.approx(10 * 30 * US, abs=US)
+
+
 def test_garbage_collection() -> None:
     row = found(diagnose(**stalled(100, kind="gc", what="Python GC")))["gc-pause"]
     assert row["recoverable_ns"] == pytest.approx(100 * US, abs=1 * US)

@@ -14,7 +14,7 @@ from stepscope import api
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
 from stepscope.model.heading import source_line
-from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign, ranks_text, some_ranks, world_summary
+from stepscope.model.ranks import INFERRED, RANKS, RANKS_DOC, assign, ranks_text, sharing, some_ranks, world_summary
 from stepscope.model.result import Result
 from stepscope.model.schema import PROCESSES
 from stepscope.model.source import Chunk, Quality, SourceInfo
@@ -242,3 +242,26 @@ def test_real_files_of_two_jobs_are_refused(shared: Path) -> None:
         api.open(*files, cache=False)
     two = api.open(shared / "traces/public/world128.rank*.json.gz", cache=False).info()
     assert (two.world, two.summary["ranks_missing"]) == (128, "2-127")
+
+
+@pytest.mark.parametrize(
+    ("file", "host"),
+    [
+        ("rank3.gpu-node-7.pt.trace.json.gz", "gpu-node-7"),  # capture run
+        ("gpu-node-7_4711.1790857026123.pt.trace.json", "gpu-node-7"),  # torch.profiler.tensorboard_trace_handler
+        ("rank3.pt.trace.json.gz", "rank3"),
+        ("job.rank3.pt.trace.json.gz", "job"),
+        ("rank3.sqlite", "rank3"),
+    ],
+)
+def test_the_host_in_the_file_name(file: str, host: str) -> None:
+    ranks, _ = assign([Processes(f"/x/{file}", {"pid": 9, "host": None})])
+    assert ranks["host"].to_list() == [host]
+
+
+def test_ranks_that_share_a_gpu() -> None:
+    places = [("a", 0), ("a", 0), ("b", 0), ("a", 1), ("b", None), ("b", None)]
+    rows = [{"pid": 9, "rank": r, "host": host, "gpu_id": gpu} for r, (host, gpu) in enumerate(places)]
+    ranks, notes = assign([Processes(f"/x/{r}.sqlite", row) for r, row in enumerate(rows)])
+    assert sharing(ranks) == [[0, 1]]
+    assert [n.code for n in notes] == ["shared-gpu"]

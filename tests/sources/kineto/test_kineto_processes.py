@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kineto_files import event, kernel, rows, source
 
 DEVICES = [{"id": 0, "name": "GPU A"}, {"id": 1, "name": "GPU B"}]
@@ -125,3 +126,19 @@ def test_several_processes_without_names(tmp_path: Path) -> None:
     found = source(tmp_path, events)
     assert found.processes().select("pid", "rank").rows() == [(100, None), (200, None)]
     assert [(r["proc"], r["name"]) for r in rows(found, "ops")] == [(0, "a"), (0, "b"), (1, "c")]
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "shared"),
+    [
+        ("NVIDIA H200", 132, False),
+        ("NVIDIA H200", 32, True),  # a quarter by MPS
+        ("NVIDIA H200 MIG 1g.18gb", 16, False),  # a GPU of its own
+        ("GPU A", 8, False),
+        ("NVIDIA H200", None, False),
+    ],
+)
+def test_a_part_of_a_gpu_is_shared(tmp_path: Path, name: str, units: int | None, shared: bool) -> None:
+    devices = [{"id": 0, "name": name, "numSms": units}]
+    (row,) = source(tmp_path, [kernel("k", 1, device=0)], deviceProperties=devices).processes().to_dicts()
+    assert row["gpu_id"] == (0 if shared else None)

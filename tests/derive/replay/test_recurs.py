@@ -1,0 +1,85 @@
+"""A replayed step recurs: its length is that of the last of many such steps, simulated one after the other.
+
+The reference is a loop over launches: the host goes from one to the next, and a kernel starts when its launch has
+returned and the kernel before it is over. Nothing else takes time, so the figures are equal.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fake import Row, call, make, nvtx, op
+from stepscope.derive.graph.critical_path import walk
+from stepscope.derive.replay.change import Change
+from stepscope.derive.replay.replay import Replay
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.intervals import Spans
+
+STEPS = 24
+#: The step that is looked at: the host and the GPU have found their pace by then.
+MIDDLE = STEPS // 2
+
+
+@dataclass(frozen=True)
+class Loop:
+    """By launch of a step: host time before it, of its call, and of its kernel; does the step end with a wait?."""
+
+    gap: list[int]
+    call: list[int]
+    kernel: list[int]
+    waits: bool = False
+
+    def played(self) -> tuple[dict[str, list[Row]], list[int]]:
+        """What a profiler would record of many steps, and when each step was over on the GPU."""
+        rows: dict[str, list[Row]] = {"ops": [], "calls": [], "ranges": []}
+        host = gpu = number = 0
+        over = []
+        for n in range(STEPS):
+            begun = host
+            for gap, takes, kernel in zip(self.gap, self.call, self.kernel, strict=True):
+                number += 1
+                rows["calls"].append(call(host + gap, host + gap + takes, id=number))
+                host += gap + takes
+                start = max(host, gpu)
+                gpu = start + kernel
+                rows["ops"].append(op(start, gpu, call=number))
+            if self.waits:
+                number += 1
+                rows["calls"].append(call(host, max(host, gpu) + 1, id=number, name="cudaDeviceSynchronize"))
+                host = max(host, gpu) + 1
+            rows["ranges"].append(nvtx(begun, host, f"step {n}"))
+            over.append(gpu)
+        return rows, over
+
+
+def loop(chance: random.Random, waits: bool) -> Loop:
+    n = chance.randint(3, 12)
+    return Loop(*([chance.randint(lo, hi) for _ in range(n)] for lo, hi in ((5, 60), (2, 9), (3, 70))), waits)
+
+
+def replayed(loop: Loop, quick: list[int]) -> tuple[int, int]:
+    """The step with no host time before these launches: by a replay, and by many steps."""
+    rows, _ = loop.played()
+    profile = make(**rows)
+    path = walk(profile, WindowSpec(index=MIDDLE), "auto")
+    per_step = len(loop.gap) + loop.waits
+    calls = [rows["calls"][MIDDLE * per_step + i] for i in quick]
+    ends = np.array([c["start_ns"] for c in calls], dtype=np.int64)
+    cut = Spans(ends - np.array([loop.gap[i] for i in quick], dtype=np.int64), ends)
+    gaps = [0 if i in quick else gap for i, gap in enumerate(loop.gap)]
+    _, over = Loop(gaps, loop.call, loop.kernel, loop.waits).played()
+    return Replay(profile, path).run(Change(host_time_cut={0: cut})), over[-1] - over[-2]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_step_is_as_long_as_the_last_of_many(seed: int, waits: bool) -> None:
+    chance = random.Random(seed)
+    drawn = loop(chance, waits)
+    quick = sorted(chance.sample(range(len(drawn.gap)), chance.randint(0, len(drawn.gap))))
+    by_replay, by_many = replayed(drawn, quick)
+    assert by_replay == by_many

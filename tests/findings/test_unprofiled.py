@@ -1,0 +1,61 @@
+"""Promises are of the step without its profiler, where steps were timed before it recorded.
+
+The profiler of these jobs is a host that is slower at everything it does between calls, on all ranks. The same job
+without it, with the fault and without, is simulated with the same seed: what taking the fault away gives there is the
+truth.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from jobs import written
+from promises.simulated import step_times
+from stepscope import api
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.programs import execute as engine
+
+SHAPE = {"schedule": "ddp", "pp": 1, "ep": 1, "dp": 2, "nodes": 1, "layers": 6, "micro_batches": 2}
+#: The host under the profiler: so many times as slow.
+PROFILER = "slow-host:factor=2"
+
+
+def middle(scenario: Scenario) -> float:
+    """The step of a job, as simulated."""
+    return statistics.median(step_times(engine.run(scenario)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        ("host-syncs:per_layer=8", "host-sync"),
+        ("tiny-kernels:split=64", "tiny-kernels"),
+        ("dataloader:stall_ms=9", "data-stall"),
+    ],
+)
+def test_what_the_profiler_costs_is_not_promised(fault: str, finding: str, tmp_path: Path) -> None:
+    def job(*faults: str) -> Scenario:
+        return Scenario(steps=4, seed=5, faults=faults, **SHAPE)
+
+    plain = middle(job(fault))
+    truth = plain - middle(job())
+    with written(job(fault, PROFILER), ("nsys",)) as (_, folder):
+        blind = promised(folder, finding)
+        manifest = {
+            "schema": "stepscope-capture/1",
+            "scenario": {"backend": "nsys", "ranks": 2, "steps": 4},
+            "captured": {"unprofiled_step_ns": [round(plain)]},
+        }
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        told = promised(folder, finding)
+    assert told == pytest.approx(truth, rel=0.1)
+    assert abs(told - truth) <= abs(blind - truth)
+
+
+def promised(folder: Path, finding: str) -> int:
+    rows = api.analyse(api.open(folder, cache=False), "diagnose").rows.to_dicts()
+    return next((row["recoverable_ns"] for row in rows if row["id"] == finding), 0)
