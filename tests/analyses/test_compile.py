@@ -20,7 +20,7 @@ from stepscope.derive.pytorch.log import parse
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.errors import BadInput, CannotAnswer
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
 
 DATA = Path(__file__).parents[1] / "data" / "compile"
 LOG, CLEAN = DATA / "torch2.13_broken.log", DATA / "torch2.13_whole.log"
@@ -377,3 +377,29 @@ def test_the_command_line_needs_a_profile_or_a_log(capsys, tmp_path):
     both = stepscope.open(trace, cache=False).compile(log=LOG)
     assert both.rows["regions"].to_list() == [7] and both.summary["log"]["graph_breaks"] == 10
     assert "reason" in stepscope.open(trace, cache=False).compile(log=LOG, by="reason").rows.columns
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [("breaks<=0", r"breaks: \d+, must be <= 0"), ("recompiles<=99,breaks>=1", None), ("breaks<0", "not a condition")],
+)
+def test_the_gate(gate, says):
+    if says is None:
+        api.analyse(None, "compile", log=LOG, gate=gate)
+        return
+    with pytest.raises(BadInput if "<0" in gate else GateFailed, match=says):
+        api.analyse(None, "compile", log=LOG, gate=gate)
+
+
+def test_a_gate_on_what_nothing_says():
+    with pytest.raises(CannotAnswer, match="--gate compiled: nothing says how many; give a profile"):
+        api.analyse(None, "compile", log=LOG, gate="compiled>=80")
+
+
+def test_the_log_beside_a_capture_is_found(tmp_path):
+    (tmp_path / "compile").mkdir()
+    (tmp_path / "compile" / "rank0.log").write_bytes(LOG.read_bytes())
+    found = api.analyse(None, "compile", log=tmp_path)
+    assert found.rows.equals(api.analyse(None, "compile", log=LOG).rows)
+    with pytest.raises(BadInput, match=r"no compile/rank0\.log in it"):
+        api.analyse(None, "compile", log=tmp_path / "compile")

@@ -103,3 +103,21 @@ def test_a_program_without_torch(torch_python, tmp_path, monkeypatch, capsys, tr
     texts = profile.ranges["name"]
     assert profile.names.gather(texts).str.starts_with("part").sum() == expected
     assert json.loads((tmp_path / "cap" / "manifest.json").read_text())["scenario"]["trigger"] == trigger
+
+
+def test_what_torch_compile_says_is_collected(torch_python, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "any.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n\n"
+        "@torch.compile(backend='eager')\ndef loss(x):\n    y = model(x)\n    torch._dynamo.graph_break()\n"
+        "    return y.square().mean()\n\n"
+        "for n in range(9):\n    loss(torch.ones(3, 4)).backward()\n    optimizer.step()\n"
+    )
+    status = run(["capture", "run", "--backend", "torch", "--quiet", "-o", "cap", "--", torch_python, "any.py"])
+    assert status == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert [f.name for f in (tmp_path / "cap" / "compile").iterdir()] == ["rank0.log"]
+    assert run(["compile", "--log", "cap", "--by", "reason", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["kind"] == "graph_break" and row["location"].endswith("any.py:8")

@@ -3,7 +3,8 @@
 A region is one run of a compiled frame, a graph one run of a compiled graph. A region with a region inside is one
 graph break: that is how torch goes on after one. A break after which nothing compiled runs leaves no trace, so `breaks`
 can be too low, never too high. `--log` takes the text that `TORCH_LOGS=graph_breaks,recompiles` wrote, which has them
-all with their reasons, also without a profile: `stepscope compile --log run.log --against before.log`.
+all with their reasons, also without a profile: `stepscope compile --log run.log --against before.log`. `capture run`
+collects it beside the capture (`compile/rank0.log`), where it is found without `--log`.
 
 GPU time is credited by the launch: in a compiled graph, in a region but in no graph (what runs at a break), or eager.
 Idle time that the host caused is split in the same way, and by compilation; the parts sum to `idle_ns`. From this alone
@@ -22,8 +23,9 @@ import numpy as np
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import QUEUE, TAIL, UNLINKED, causes
+from stepscope.derive.pytorch import compile_gate
 from stepscope.derive.pytorch.compiled import INDUCTOR, Compiled, compiled
-from stepscope.derive.pytorch.log import LOG_COLUMNS, log_result
+from stepscope.derive.pytorch.log import LOG_COLUMNS, log_beside, log_result
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.windows.choosing import windows
@@ -81,23 +83,35 @@ def compile(
     window: WindowSpec,
     *,
     by: Annotated[By | None, "one row per window, step, region, or reason in the log (without a profile)"] = None,
-    log: Annotated[Path | None, "what TORCH_LOGS=graph_breaks,recompiles wrote"] = None,
+    log: Annotated[Path | None, "what TORCH_LOGS=graph_breaks,recompiles wrote, or the folder of a capture"] = None,
     against: Annotated[Path | None, "such a log of another run, to compare with"] = None,
+    gate: Annotated[str | None, "exit 1 unless so, for CI: breaks<=0,recompiles<=2,compiled>=80"] = None,
 ) -> Result:
+    conditions = compile_gate.parse(gate) if gate is not None else []
+    result, said = _answer(profile, window, by, log, against)
+    compile_gate.require(result, conditions, said)
+    return result
+
+
+def _answer(
+    profile: Profile | None, window: WindowSpec, by: By | None, log: Path | None, against: Path | None
+) -> tuple[Result, dict[str, Any] | None]:
+    """The answer, and what the log says in sum."""
     if against is not None and log is None:
         raise BadInput("--against compares two logs", "give --log too")
+    log = log_beside(log if log is not None else profile.folders[0] if profile is not None else None, given=log)
     if by == "reason" and log is None:
         raise BadInput("--by reason takes reasons from a log", "give --log FILE")
     said = log_result(log, against) if log is not None else None
     if profile is None or by == "reason":
         if said is None:
             raise BadInput("no profile and no log given", "name a trace, or give --log FILE")
-        return said
+        return said, said.summary
     result = _ask(profile, window, by or "window")
     if said is not None:
         result.summary["log"] = said.summary
         result.notes += said.notes
-    return result
+    return result, said.summary if said is not None else None
 
 
 def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:

@@ -145,6 +145,13 @@ def emit_operators(what: str) -> Any:
     return opened
 
 
+def records_already() -> bool:
+    """Whether the program's own torch.profiler records right now: two cannot."""
+    autograd: Any = getattr(sys.modules.get("torch"), "autograd", None)
+    enabled = getattr(autograd, "_profiler_enabled", None)
+    return bool(enabled is not None and enabled())
+
+
 def torch_profiler(warm: bool, options: Mapping[str, bool]) -> Any:
     import torch
 

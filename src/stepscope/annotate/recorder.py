@@ -26,6 +26,7 @@ from stepscope.annotate.profilers import (
     nsys_start,
     nsys_stop,
     nvtx_emitter,
+    records_already,
     synchronize,
     torch_profiler,
 )
@@ -90,7 +91,7 @@ class Recorder:
         self._labelled = False
         self._began = 0
         self._file: IO[str] | None = None
-        self._spanned = False
+        self._spanned = self._said = False
         self._span: tuple[int, int] | None = None  # when it began, and the steps seen by then
 
     @property
@@ -117,7 +118,7 @@ class Recorder:
         own = self._set.backend == "torch" and self._set.warmup > 0 and self._traced  # a warm-up of the profiler's own
         if self.on and self._profiler is not None:
             self._profiler.step()  # ends one ProfilerStep#N and begins the next
-        elif ready and not self.on and not self.over:
+        elif ready and not self.on and not self.over and not self._refused():
             if self._seen >= self._set.warmup and (self._profiler is not None or not own):
                 self._start(label)
             elif own and self._seen >= self._set.warmup - 1 and self._profiler is None:
@@ -146,6 +147,14 @@ class Recorder:
         if self.on and self._profiled == self._set.steps:
             self._stop()
         return self._emit
+
+    def _refused(self) -> bool:
+        """Not while the program's own torch.profiler records: `capture run` tells why nothing was captured."""
+        refused = self._set.backend == "torch" and self._profiler is None and records_already()
+        if refused and not self._said:
+            self._said = True
+            self.log({"refused": "the program runs torch.profiler itself, and two cannot record at once"})
+        return refused
 
     def _begin_span(self) -> None:
         self._spanned = True

@@ -27,6 +27,8 @@ from stepscope.errors import BadInput, StepscopeError
 _FULL = 1_000_000
 #: What the command said, beside the capture.
 LOG = "log.txt"
+#: What torch.compile said of graph breaks and recompiles, a file per rank.
+COMPILER_LOGS = "compile"
 #: Shows what a command says while it runs.
 Show = Callable[[str], None]
 #: Makes the SQLite export of a report in a folder: (report, folder, nsys).
@@ -121,10 +123,20 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
     for path in what.files:
         path.unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
+    _drop_empty(folder / COMPILER_LOGS)
     content = _manifest(spec, backend, folder, steps, files, time.time() - began, ended)
     content["captured"]["exit_status"] = status
     manifest.write(folder, content)
     return Captured(backend, folder, tuple(files), content)
+
+
+def _drop_empty(folder: Path) -> None:
+    """Logs of torch.compile where nothing was compiled, or all went well."""
+    for file in folder.glob("*.log"):
+        if not file.stat().st_size:
+            file.unlink()
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _follow(
@@ -177,6 +189,8 @@ def _judge(
             raise BadInput(f"no space left on the device{where} ({why})", "free some, or choose another -o and TMPDIR")
         raise BadInput(f"the command failed with status {status}{where}: {why}", _hint(why))
     need = spec.warmup + spec.steps
+    if steps.ranks and steps.stopped < steps.ranks and steps.refused:
+        raise BadInput(steps.refused, "switch its profiler off, or give --backend nsys")
     if steps.ranks and steps.stopped < steps.ranks:
         raise BadInput(
             f"the command ended after {steps.done} steps, need {need} ({spec.warmup} warm-up, {spec.steps} profiled)",

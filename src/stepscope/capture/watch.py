@@ -32,6 +32,8 @@ class Steps:
     times: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
     #: by rank: [steps, ns, profiled] between two synchronizes of the device, where steps are not synchronized each
     spans: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    #: why a rank did not start its profiler
+    refused: str | None = None
     #: by rank: what the rank itself says of its environment
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: by rank: what hooks found and cost, where they found the steps
@@ -64,6 +66,8 @@ def read(folder: Path) -> Steps:
                     found.environments[rank] = record["about"]
                 elif "label" in record:
                     found.about["label"] = found.about.get("label") or record["label"]
+                elif "refused" in record:
+                    found.refused = record["refused"]
                 elif "gpus" in record:
                     found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
                 elif "span" in record:

@@ -52,10 +52,26 @@ def boot() -> None:
     """Begin to watch, in a process that `capture run` started; once."""
     if os.environ.get("STEPSCOPE_CAPTURE_HOOKS", "0") == "0" or any(isinstance(f, Watch) for f in sys.meta_path):
         return
+    guarded(_collect_compiler_log)
     if _MODULE in sys.modules:
         _install(sys.modules[_MODULE])
     else:
         sys.meta_path.insert(0, Watch(_MODULE, _install))
+
+
+def _collect_compiler_log() -> None:
+    """Have torch.compile say why it breaks graphs and recompiles, into a file of each rank; unless TORCH_LOGS is set.
+
+    torch reads the variables when it is imported. What a launcher set for itself is not what its ranks are to use.
+    """
+    folder = os.path.join(os.environ.get("STEPSCOPE_CAPTURE_OUT", "."), "compile")  # noqa: PTH118
+    ours = os.environ.get("TORCH_LOGS_OUT", "").startswith(folder)
+    if not ours and ("TORCH_LOGS" in os.environ or "TORCH_LOGS_OUT" in os.environ):
+        return
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    os.environ["TORCH_LOGS"] = "graph_breaks,recompiles"
+    os.environ["TORCH_LOGS_OUT"] = os.path.join(folder, f"rank{rank}.log")  # noqa: PTH118
 
 
 def _install(module: Any) -> None:

@@ -1,6 +1,7 @@
 """Where this rank stands on the mesh, by those who know: Megatron-LM, DeepSpeed, torch's DeviceMesh, DDP. No guesses.
 
-`(coordinate, size)` by axis, under the names that the setup label uses.
+`(coordinate, size)` by axis, under the names that the setup label uses. torchtitan, FSDP2 and accelerate's parallelism
+make a DeviceMesh; torchtitan's containers of optimizers step torch's, which the hooks take for one step together.
 """
 
 from __future__ import annotations

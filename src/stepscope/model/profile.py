@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -44,6 +45,11 @@ class Profile:
     @property
     def sources(self) -> list[SourceInfo]:
         return [s.info for s in self._sources]
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where the sources lie: a capture has more beside its profiles."""
+        return list(dict.fromkeys(s.path.parent for s in self._sources))
 
     @property
     def notes(self) -> list[Note]:

@@ -55,6 +55,18 @@ _LIMIT = re.compile(r"torch\._dynamo hit config\.(\w+) \((\d+)\)")
 _LIMIT_AT = re.compile(r"^\s*function: '(.+)' \((.+:\d+)\)")
 
 
+def log_beside(folder: Path | None, given: Path | None = None) -> Path | None:
+    """The log that `capture run` collected beside a capture, of its first rank; a file is taken as it is."""
+    if folder is None or not folder.is_dir():
+        return given
+    found = sorted((folder / "compile").glob("rank*.log"), key=lambda f: int(re.sub(r"\D", "", f.stem) or 0))
+    if not found and given is not None:
+        raise BadInput(
+            f"--log {given}: no compile/rank0.log in it", "name the file; nothing was compiled, or all went well"
+        )
+    return found[0] if found else None
+
+
 @dataclass
 class Event:
     """One message, filled in as its lines come."""
