@@ -57,6 +57,7 @@ class Methods:
         by: Literal["window", "step", "region", "reason"] | None = None,
         log: Path | None = None,
         against: Path | None = None,
+        gate: str | None = None,
         **options: Unpack[Window],
     ) -> Result:
         """What did torch.compile make of the step: regions, graph breaks, recompiles, compiled share of GPU time?"""
