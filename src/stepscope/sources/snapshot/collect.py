@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from stepscope.sources.snapshot.pickles import Fields, Items, TooMuch
+from stepscope.sources.snapshot.values import Fields, Items, TooMuch
 
 #: What the allocator records, by the names that torch has used for it; `snapshot` marks the moment of the dump.
 ACTIONS = {

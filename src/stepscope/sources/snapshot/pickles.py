@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from stepscope.errors import BadInput
+from stepscope.sources.snapshot.values import EMPTY, GONE, Fields, Items, Sink, TooMuch
 
 #: Bytes read at a time.
 _BUFFER = 1 << 22
@@ -51,53 +52,6 @@ _CALLS = {
 #: `] MEMOIZE ( GET GET … e`: a list of things that were seen before. Stacks are nearly always that.
 _SEEN_LIST = re.compile(rb"\x94\(((?>(?:h.|j....)+))e", re.DOTALL)
 _SEEN_ITEM = re.compile(rb"h(.)|j(....)", re.DOTALL)
-
-
-class Fields(dict[Any, Any]):
-    """A dict of the pickle; `at` is its place in the memo, -1 where it has none."""
-
-    __slots__ = ("at",)
-
-    def __init__(self) -> None:
-        self.at = -1
-
-
-class Items(list[Any]):
-    """A list of the pickle, likewise."""
-
-    __slots__ = ("at",)
-
-    def __init__(self) -> None:
-        self.at = -1
-
-
-class Sink(Protocol):
-    """Takes what it knows: returns what stands for it from then on, or None where it is to be kept as it is."""
-
-    def fields(self, found: Fields) -> object | None:
-        """A dict, complete."""
-        ...
-
-    def items(self, into: object, batch: list[Any]) -> object | None:
-        """A batch of items that are appended to `into`: Items, or what stands for it."""
-        ...
-
-    def seen(self, items: list[Any]) -> object | None:
-        """A whole list of things that were all seen before."""
-        ...
-
-
-class TooMuch(Exception):
-    """A sink's refusal: what there is too much of."""
-
-
-class Gone:
-    """Stands in the memo for what the sink took: it cannot be referred to again."""
-
-
-_GONE = Gone()
-#: Stands in the memo for an empty list.
-_EMPTY = Items()
 
 
 class Machine:
@@ -173,13 +127,13 @@ class Machine:
             if code == 0x68:  # BINGET
                 value = memo[buffer[at]]
                 at += 1
-                if value is _GONE:
+                if value is GONE:
                     raise self._bad("refers to an event a second time")
                 push(value)
             elif code == 0x6A:  # LONG_BINGET
                 value = memo[from_bytes(buffer[at : at + 4], "little")]
                 at += 4
-                if value is _GONE:
+                if value is GONE:
                     raise self._bad("refers to an event a second time")
                 push(value)
             elif code == 0x94:  # MEMOIZE
@@ -288,7 +242,7 @@ class Machine:
         if at == len(memo):
             memo.append(value)
         elif len(memo) < at <= len(memo) + _SKIPPED:
-            memo.extend([_GONE] * (at - len(memo)))
+            memo.extend([GONE] * (at - len(memo)))
             memo.append(value)
         else:
             raise self._bad("numbers its memo out of order")
@@ -328,10 +282,10 @@ class Machine:
                 self._forget(into, stands)
         for item in batch:
             if type(item) is Fields:
-                self._forget(item, _GONE)
+                self._forget(item, GONE)
                 for value in item.values():
-                    if type(value) is Items and value is not _EMPTY:
-                        self._forget(value, _GONE if value else _EMPTY)
+                    if type(value) is Items and value is not EMPTY:
+                        self._forget(value, GONE if value else EMPTY)
 
     def _forget(self, value: Fields | Items, stands: object) -> None:
         self._kept -= 1

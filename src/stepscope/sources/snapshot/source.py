@@ -25,7 +25,8 @@ from stepscope.model.note import Note
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
 from stepscope.sources.snapshot.collect import CODES, UNKNOWN, Collector, moment
-from stepscope.sources.snapshot.pickles import Fields, Machine
+from stepscope.sources.snapshot.pickles import Machine
+from stepscope.sources.snapshot.values import Fields
 
 _GZIP = b"\x1f\x8b"
 _SETTINGS = ("expandable_segments", "max_split_size", "garbage_collection_threshold", "roundup_power2_divisions")
