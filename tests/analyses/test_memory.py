@@ -226,6 +226,12 @@ def test_stalls_beside_another_file_of_the_same_run():
     assert causes.filter(causes["cause"] == "alloc")["total_ns"].to_list() == [130938 + 289504]
 
 
+def test_a_timeline_of_another_run_is_refused():
+    trace = api.open(DATA / "qwen3_kineto.pt.trace.json.gz", cache=False)
+    with pytest.raises(CannotAnswer, match="another time"):
+        opened("adamw_6layer").memory(by="stall", timeline=trace)
+
+
 def test_a_snapshot_after_all_was_returned(tmp_path):
     """No segment at the end: what was there is known from the events."""
     import pickle

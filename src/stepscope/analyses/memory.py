@@ -169,7 +169,7 @@ def memory(
     elif by == "time":
         table = pl.concat([time_rows(ledger) for ledger in found])
     elif by == "stall":
-        lines = [timeline_of(profile, ledger.history.rank, timeline) for ledger in found]
+        lines = [timeline_of(profile, ledger.history, timeline) for ledger in found]
         table = pl.concat([of_device(lg, stalls(lg, line)) for lg, line in zip(found, lines, strict=True)])
         idle = sum(line.total_idle for line in lines if line is not None) if any(lines) else None
     elif by == "change":

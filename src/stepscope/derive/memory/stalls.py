@@ -12,6 +12,7 @@ import polars as pl
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import ALLOC, causes
+from stepscope.derive.memory.history import History
 from stepscope.derive.memory.ledger import Ledger
 from stepscope.derive.memory.origin import NOT_RECORDED
 from stepscope.derive.rank.cuda_calls import Family, of_family
@@ -103,7 +104,7 @@ def _stacks(ledger: Ledger) -> I64:
     return ledger.history.chain if of_event is None else of_event
 
 
-def timeline_of(own: Profile, rank: int, other: Profile | None) -> Timeline | None:
+def timeline_of(own: Profile, history: History, other: Profile | None) -> Timeline | None:
     """The timeline of a rank: that of the profile itself, or of another one of the same run, on the profile's clock."""
     profile = other if other is not None else own
     if not profile.has("calls") or not profile.has("ops"):
@@ -112,8 +113,11 @@ def timeline_of(own: Profile, rank: int, other: Profile | None) -> Timeline | No
                 "--timeline: it has no GPU activity with CUDA calls", "give an nsys or torch.profiler trace"
             )
         return None
-    data = _same_rank(profile, rank)
-    shift = 0 if other is None else _shift(own, other, rank, data.rank)
+    data = _same_rank(profile, history.rank)
+    shift = 0
+    if other is not None:
+        shift = _shift(own, other, history.rank, data.rank)
+        _same_time(data, shift, history)
     rows = np.flatnonzero(of_family(data, Family.ALLOC, Family.FREE))
     start, end = (data.calls[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
     idle = np.zeros(data.calls.height, dtype=np.int64)
@@ -132,6 +136,15 @@ def _same_rank(profile: Profile, rank: int) -> RankData:
     if same or len(found) == 1:
         return same[0] if same else found[0]
     raise CannotAnswer(f"--timeline: it has no rank {rank}", "give the trace of the same rank, or name files rank<N>")
+
+
+def _same_time(data: RankData, shift: int, history: History) -> None:
+    """Refuse a trace of another time."""
+    if history.time is None or not len(history.time) or not data.calls.height:
+        return
+    start, end = data.calls["start_ns"].to_numpy().min() + shift, data.calls["end_ns"].to_numpy().max() + shift
+    if start > history.time.max() or end < history.time.min():
+        raise CannotAnswer("--timeline: it was recorded at another time", "give a trace of the same run")
 
 
 def _shift(own: Profile, other: Profile, rank: int, other_rank: int) -> int:
