@@ -34,6 +34,8 @@ torch-env: setup
 	  timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" && \
 	  timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 	    --group capture-tests && \
+	  { timeout 600 .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+	    --group capture-trainers || echo "no trainers here: their tests will be skipped"; } && \
 	  touch .venv-torch/.installed || echo "no torch here: the tests that need it will be skipped"; \
 	fi
 

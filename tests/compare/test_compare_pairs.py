@@ -72,3 +72,9 @@ def test_the_same_by_the_command_line(runs, folder, i, capfd):
     assert answer["summary"]["verdict"] == "slower"
     assert answer["summary"]["step"] == compare(runs[0][i], runs[1][i]).summary["step"]
     assert sum(r["diff_ns"] for r in answer["rows"]) == answer["summary"]["step"]["diff_ns"]
+
+
+def test_one_side_is_compiled(shared, capsys):
+    base, new = (str(shared / "traces" / "h200" / "hf" / f"hf1_{name}.sqlite") for name in ("healthy", "compiled"))
+    assert run(["compare", base, "--to", new, "--format", "json"]) == 0
+    assert "torch.compile changed from no to yes" in json.loads(capsys.readouterr().out)["summary"]["statement"]

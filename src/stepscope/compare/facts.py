@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepscope.capture import manifest
+from stepscope.derive.pytorch.compiled import INDUCTOR
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
@@ -51,6 +52,7 @@ def facts_of(profile: Profile, window: str, kind: str, graphs: str | None, recor
         "graphs": graphs,
         "window": window,
         "steps are": kind,
+        "torch.compile": _compiled(profile),
     }
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"].drop_nulls().to_list()) if s]
     if labels:
@@ -59,6 +61,14 @@ def facts_of(profile: Profile, window: str, kind: str, graphs: str | None, recor
     for key in sorted({k for s in profile.sources for k in s.facts}):
         found[key] = _listed([s.facts[key] for s in profile.sources if key in s.facts])
     return {k: v for k, v in found.items() if v}
+
+
+def _compiled(profile: Profile) -> str | None:
+    """Whether kernels of torch.compile ran, by inductor's names of them; not known without kernels."""
+    if not profile.has("ops") or not profile.ops.height:
+        return None
+    ids = profile.ops["name"].unique()  # first: reading the ops adds their names
+    return "yes" if profile.names.gather(ids).str.contains(INDUCTOR).any() else "no"
 
 
 def _world(profile: Profile) -> int:
