@@ -160,3 +160,31 @@ def test_trainers(torch_python, tmp_path, program, module):
     found = ranges(tmp_path)
     assert found[0] == "step 5"
     assert [found.count(". " + part) for part in ("data", *PARTS)] == [2, 2, 2, 1]
+
+
+OWN = """
+import torch
+calls = []
+class Runtime:
+    cudaProfilerStart = staticmethod(lambda: calls.append("start"))
+    cudaProfilerStop = staticmethod(lambda: calls.append("stop"))
+torch.cuda.cudart = lambda: Runtime
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in range(12):
+    if n == 3:
+        torch.cuda.cudart().cudaProfilerStart()
+    model(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+    if n == 6:
+        torch.cuda.cudart().cudaProfilerStop()
+print(calls)
+"""
+
+
+def test_a_trainer_that_starts_the_profiler_itself_is_left_to_it(torch_python, tmp_path):
+    """As Megatron-LM does with --profile: no second start, and the capture is known to be over."""
+    done = python(torch_python, "-c", OWN, cwd=tmp_path, **{**TORCH, "STEPSCOPE_CAPTURE_BACKEND": "nsys"})
+    assert done.stdout == "['start', 'stop']\n", done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "steps" / "rank0.jsonl").read_text().splitlines()]
+    assert lines[-1]["stopped"] and not any(line.get("profiled") for line in lines)
