@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope import questions
+from stepscope.cli.skill_files import SKILLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +22,11 @@ OWN: dict[str, tuple[str, ...]] = {
     "As nsys does": ("stats", "rules", "recipe"),
     "Conclude": ("compare", "gate", "report"),
     "Capture": ("capture",),
+    "Agents": ("skill",),
     "Data": ("simulate", "demo"),
 }
 #: The groups in the order of the help.
-ORDER = ("Look", "One rank", "All ranks", "One kernel", "As nsys does", "Conclude", "Capture", "Data")
+ORDER = ("Look", "One rank", "All ranks", "One kernel", "As nsys does", "Conclude", "Capture", "Agents", "Data")
 
 _OWN = Path(__file__).parent / "commands"
 
@@ -57,6 +59,13 @@ class Commands(click.Group):
         for title, names in grouped():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(_widest()), question(name)) for name in names])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("Agents: read the skills first (`stepscope skill list`). They are in")
+            formatter.write(f"  {SKILLS}\n")  # never wrapped: a path is to be copied
 
 
 def grouped() -> Iterator[tuple[str, list[str]]]:

@@ -1,0 +1,107 @@
+"""Skills for agents: how to capture, analyse and compare profiles with these commands."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from stepscope.cli.skill_files import SKILLS, description, files_of, names
+from stepscope.errors import BadInput
+
+#: Where Claude Code looks for the skills of a project.
+DEFAULT = ".claude/skills"
+
+DESCRIPTION = """Skills for agents: how to capture, analyse and compare profiles with these commands.
+
+A skill is a folder with a SKILL.md, in the form of agentskills.io, which many agents read. `install` copies them to
+where an agent looks: by default into .claude/skills of the project that you are in."""
+
+
+def _list() -> None:
+    for name in names():
+        click.echo(name)
+        click.echo(textwrap.fill(description(name), 100, initial_indent="  ", subsequent_indent="  "))
+    click.echo(f"\n`stepscope skill install` copies them to {DEFAULT}. They are in\n{SKILLS}")
+
+
+def _show(name: str, file: str) -> None:
+    texts = {path.relative_to(SKILLS / name).as_posix(): path for path in files_of(_known(name))}
+    if file not in texts:
+        raise BadInput(f"{name} has no file {file}", f"give one of {', '.join(texts)}")
+    click.echo(texts[file].read_text("utf-8"), nl=False)
+
+
+def _install(name: tuple[str, ...], to: str, force: bool) -> None:
+    folder = Path(to).expanduser()
+    chosen = [_known(n) for n in dict.fromkeys(name)] or list(names())
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"--to {folder}: is a file", "name a folder")
+    pairs = list(_targets(chosen, folder))
+    changed = [target for ours, target in pairs if _differs(ours, target)]
+    if changed and not force:
+        more = f" and {len(changed) - 1} more" * (len(changed) > 1)
+        hint = "--force overwrites; --to DIR installs elsewhere; nothing was written"
+        raise BadInput(f"{changed[0]}{more}: not what would be installed (edited, or of another version)", hint)
+    for ours, target in pairs:
+        same = target.is_file() and not _differs(ours, target)
+        if not same:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(ours.read_bytes())
+        click.echo(f"{'unchanged' if same else 'overwrote' if target in changed else 'wrote':9}  {target}")
+
+
+def _targets(chosen: list[str], folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Each file of the skills, and where it goes."""
+    for name in chosen:
+        for path in files_of(name):
+            yield path, folder / path.relative_to(SKILLS)
+
+
+def _differs(ours: Path, target: Path) -> bool:
+    """Whether something else is there, a folder included."""
+    if not target.exists():
+        return False
+    if not target.is_file():
+        raise BadInput(f"{target}: is not a file", "move it away, or give --to DIR")
+    return target.read_bytes() != ours.read_bytes()
+
+
+def _known(name: str) -> str:
+    if name not in names():
+        raise BadInput(f"no skill {name}", f"there are {', '.join(names())}")
+    return name
+
+
+command = click.Group("skill", help=DESCRIPTION, no_args_is_help=True)
+command.add_command(
+    click.Command("list", callback=_list, help="The skills, what each is for, and where they are."),
+)
+command.add_command(
+    click.Command(
+        "show",
+        callback=_show,
+        help="Print the SKILL.md of a skill, or another FILE of it.",
+        params=[
+            click.Argument(["name"], metavar="NAME"),
+            click.Argument(["file"], metavar="[FILE]", default="SKILL.md"),
+        ],
+    )
+)
+command.add_command(
+    click.Command(
+        "install",
+        callback=_install,
+        help="Copy skills (all, or those named) into a folder, and say what was written. Where a file was changed, "
+        "nothing is written unless --force is given.",
+        params=[
+            click.Argument(["name"], nargs=-1, metavar="[NAME...]"),
+            click.Option(
+                ["--to"], default=DEFAULT, metavar="DIR", show_default=True, help="The folder that skills go into."
+            ),
+            click.Option(["--force"], is_flag=True, help="Overwrite files that were changed."),
+        ],
+    )
+)
