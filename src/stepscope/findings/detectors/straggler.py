@@ -12,12 +12,14 @@ import polars as pl
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.peers.compute import Compared
+from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.parts import parts
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
+from stepscope.findings.evidence.shared_gpu import load_on_others
 from stepscope.findings.evidence.shown import beside, part, peer_of
 from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
@@ -75,7 +77,20 @@ def detect(case: Case) -> list[Finding]:
     slow = {r: c for r, c in stragglers.items() if c.slow_gpu}
     more = {r: c for r, c in stragglers.items() if r not in slow}
     groups = [g for g in (slow, more) if g]
-    return [_finding(case, g, _saved(case, g)) for g in groups]
+    return [_finding(case, g, _saved(case, g) + sum(_load(case, c) for c in g.values())) for g in groups]
+
+
+def _load(case: Case, compared: Compared) -> int:
+    """What a rank with more to do costs others on its GPU beyond what they wait for it: its kernels slow theirs."""
+    more = compared.slower.filter(pl.col("ns") > pl.col("like_ns"))
+    if compared.slow_gpu or not more.height:
+        return 0
+    data = next(d for d in ranks_of(case.profile) if d.rank == compared.rank)
+    too_much = dict(zip(more["name"], 1 - more["like_ns"] / more["ns"], strict=True))
+    ops = case.windows[compared.rank].ops
+    texts = case.profile.names.gather(data.name[ops])
+    excess = texts.replace_strict(too_much, default=0.0, return_dtype=pl.Float64).to_numpy()
+    return load_on_others(case, compared.rank, ops[excess > 0], excess[excess > 0])
 
 
 def _saved(case: Case, group: dict[int, Compared]) -> int:

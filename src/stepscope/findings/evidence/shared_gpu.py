@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.parts import spans_of
-from stepscope.intervals import Spans, join, subtract, union
-from stepscope.intervals.arrays import I64
+from stepscope.intervals import Spans, covered, join, subtract, union
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.ranks import sharing
 
 
@@ -50,6 +52,24 @@ def hideable(case: Case, ops: Mapping[int, I64]) -> Hideable:
         exposed += alone.length()
         free += subtract(alone, others).length()
     return Hideable(free / exposed if exposed else 1.0)
+
+
+def load_on_others(case: Case, rank: int, ops: I64, excess: F64) -> int:
+    """What ops of a rank cost the others on its GPU, which they slow: `excess` is the part of each that is too much.
+
+    While k others compute beside it, an op takes nothing from them if the GPU has room for all, and 1 / (k + 1) of the
+    time if it has none. Traces do not tell which: it is taken to be half of that.
+    """
+    computing = case.once(_computing)
+    if rank not in computing or not len(ops):
+        return 0
+    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    clock = case.once(_clock)
+    start, end = clock.at(rank, data.start[ops]), clock.at(rank, data.end[ops])
+    took = np.maximum(end - start, 1)
+    (mates,) = (ranks for ranks in sharing(case.profile.ranks) if rank in ranks)
+    beside = np.sum([covered(start, end, computing[r][0]) for r in mates if r != rank], axis=0) / took
+    return round(float((took * excess * np.where(beside > 0, 1 / (beside + 1), 0)).sum()) / 2)
 
 
 def _computing(case: Case) -> dict[int, tuple[Spans, Spans]]:
