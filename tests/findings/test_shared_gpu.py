@@ -8,7 +8,7 @@ import pytest
 from fake import Row, call, comm, make, nvtx, op
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.shared_gpu import hideable
+from stepscope.findings.evidence.shared_gpu import hideable, load_on_others
 
 #: Rank 0 communicates from 100 to 200, and computes itself until 120. Rank 1 computes from 150 to 190.
 COMPUTES = ((0, 120), (150, 190))
@@ -48,3 +48,15 @@ def test_on_a_gpu_of_its_own_all_of_it_can(gpu: tuple[int | None, int | None], h
     case = two(gpu, host)
     assert share(case) == 1.0
     assert hideable(case, {}).words == ""
+
+
+@pytest.mark.parametrize(("gpus", "cost"), [((0, 0), 5), ((0, 1), 0)])
+def test_the_load_of_a_rank_slows_the_others(gpus: tuple[int, int], cost: int) -> None:
+    """Half of rank 1's 40 ns are too much. Rank 0 computes beside them and may lose half of that: half is taken."""
+    tables: dict[str, list[Row]] = {
+        "ops": [op(0, 250, call=1), op(150, 190, call=11) | {"proc": 1}],
+        "calls": [call(0, 1, id=1), call(0, 1, id=11) | {"proc": 1}],
+        "ranges": [nvtx(0, 260, "step 0"), nvtx(0, 260, "step 0") | {"proc": 1}],
+    }
+    case = Case(make([{"proc": r, "gpu_id": g} for r, g in enumerate(gpus)], **tables), WindowSpec())
+    assert load_on_others(case, 1, np.array([0]), np.array([0.5])) == cost
