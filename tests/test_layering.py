@@ -22,7 +22,7 @@ LAYERS = (
     {"hooks"},
     {"derive"},
     {"analyses"},
-    {"findings", "compare", "verify", "nsys"},
+    {"findings", "compare", "verify", "nsys", "sql"},
     {"questions"},
     {"report"},
     {"render", "api"},

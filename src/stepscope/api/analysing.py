@@ -63,6 +63,15 @@ def analyse(
         raise
 
 
+def sql(profile: model.Profile, query: str, *, limit: int = 0, rank: Ranks | None = None) -> Result:
+    """A question of one's own, in SQL; see docs/cookbook.md. The first `limit` rows, 0 for all."""
+    from stepscope.sql.query import query as answered
+
+    if rank is not None:
+        profile = profile.view(parse_ranks(rank))
+    return _finished(answered(profile, query, limit=limit), "sql", profile, None)
+
+
 def _finished(result: Result, name: str, profile: model.Profile | None, top: int | None) -> Result:
     """The result with the scope that only the front end knows, and as many rows as were asked for."""
     result = result if top is None else result.largest(top)

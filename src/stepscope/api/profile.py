@@ -17,6 +17,7 @@ from stepscope.model.result import Result
 
 if TYPE_CHECKING:
     from stepscope.api.comparing import Given
+    from stepscope.api.options import Ranks
 
 T = TypeVar("T")
 
@@ -55,6 +56,15 @@ class Profile(model.Profile, Methods):
         from stepscope.api.comparing import gate
 
         return gate(base, self, **options)
+
+    def sql(self, query: str, *, limit: int = 0, rank: Ranks | None = None) -> Result:
+        """A question of your own, in SQL: `p.sql("SELECT name, sum(dur_ns) AS ns FROM ops GROUP BY name").rows`.
+
+        Only SELECT (WITH), EXPLAIN and DESCRIBE pass. `limit`: how many rows at most, 0 for all. See docs/cookbook.md.
+        """
+        from stepscope.api.analysing import sql
+
+        return sql(self, query, limit=limit, rank=rank)
 
     @cached_property
     def unprofiled_step_ns(self) -> float | None:

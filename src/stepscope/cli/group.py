@@ -22,11 +22,23 @@ OWN: dict[str, tuple[str, ...]] = {
     "As nsys does": ("stats", "rules", "recipe"),
     "Conclude": ("compare", "gate", "report"),
     "Capture": ("capture",),
+    "Your own": ("sql",),
     "Agents": ("skill",),
     "Data": ("simulate", "demo"),
 }
 #: The groups in the order of the help.
-ORDER = ("Look", "One rank", "All ranks", "One kernel", "As nsys does", "Conclude", "Capture", "Agents", "Data")
+ORDER = (
+    "Look",
+    "One rank",
+    "All ranks",
+    "One kernel",
+    "As nsys does",
+    "Conclude",
+    "Your own",
+    "Capture",
+    "Agents",
+    "Data",
+)
 
 _OWN = Path(__file__).parent / "commands"
 

@@ -1,0 +1,66 @@
+"""A question of your own, in SQL: the profile's tables, windows, exposures and meetings, read with DuckDB."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepscope.cli import output, progress
+from stepscope.cli.analysis import profile_argument
+from stepscope.errors import BadInput
+from stepscope.render import FORMATS
+
+#: So many rows are shown unless the user says otherwise: a query is easily written that has millions.
+_LIMIT = 1000
+
+
+def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
+    from stepscope import api
+
+    target = output.Target.of(given["output"], given["format"])
+    text = _text(query)
+    if not profile:
+        raise BadInput("one argument is missing", "give PROFILE..., then the query: stepscope sql PROFILE 'SELECT …'")
+    with progress.shown():
+        opened = api.open(*profile, cache=not given["no_cache"], nsys=given["nsys"], taxonomy=given["taxonomy"])
+        target.spare([*map(Path, profile), *opened.paths])
+        result = opened.sql(text, limit=given["limit"], rank=given["rank"])
+    target.write(result)
+
+
+def _text(query: str) -> str:
+    if query == "-":
+        return sys.stdin.read()
+    if "\n" not in query and query.lower().endswith(".sql") and " " not in query:
+        try:
+            return Path(query).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise BadInput(f"{query}: cannot read it", "give a file with one query, or the query itself") from None
+    return query
+
+
+command = click.Command(
+    "sql",
+    callback=_sql,
+    params=[
+        profile_argument(required=False),
+        click.Argument(["query"], metavar="QUERY"),
+        click.Option(["--limit"], type=int, default=_LIMIT, metavar="N", help="The first N rows; 0 for all."),
+        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
+        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
+        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+    ],
+    help="A question of your own, in SQL: the profile's tables, windows, exposures and meetings, read with DuckDB.\n\n"
+    "stepscope sql traces/ 'SELECT rank, count(*) AS kernels FROM ops GROUP BY rank'. QUERY is the last argument: one "
+    "statement, a file that ends in .sql, or - for standard input. `SELECT * FROM tables` and `SELECT * FROM columns` "
+    "list what there is; docs/cookbook.md has queries to start from. Only SELECT (WITH), EXPLAIN and DESCRIBE pass: "
+    "nothing is written, and no other file is read. Only tables that the query mentions are read. It needs the extra "
+    "`sql` (pip install 'stepscope[sql]').",
+    context_settings={"show_default": True},
+)

@@ -1,0 +1,118 @@
+"""A query of a profile: parsed, refused unless it only reads, and answered from the tables that it mentions.
+
+Every query gets a database of its own in memory, whose tables are the profile's frames as they lie there (Arrow's
+stream, without a copy). Files and settings are out of its reach, and its transaction cannot write: what the parser let
+through by mistake would still find nothing to harm (docs/decisions/0030-sql-reads-only.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.result import Result
+from stepscope.sql.catalogue import catalogue
+from stepscope.sql.macros import MACROS
+from stepscope.sql.statement import Query, parse, said
+from stepscope.sql.values import frame_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+#: Without files there is nothing to read, to attach, to install or to spill to.
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+}
+
+
+def query(profile: Profile, text: str, *, limit: int = 0) -> Result:
+    """The rows of a query, the first `limit` of them (0 for all); a note says where there are more."""
+    if limit < 0:
+        raise BadInput(f"--limit {limit}", "give how many rows to show; 0 for all")
+    with _database() as connection:
+        asked = parse(connection, text)
+        notes = _registered(connection, profile, asked)
+        rows = _rows(connection, asked, limit)
+    if limit and rows.height > limit:
+        rows = rows.head(limit)
+        notes.append(
+            Note(
+                "rows-left-out",
+                f"the first {limit:,} rows, and there are more: --limit 0 gives all, LIMIT and OFFSET in the query page"
+                " through them",
+            )
+        )
+    return Result(rows, notes=notes)
+
+
+@contextmanager
+def _database() -> Iterator[DuckDBPyConnection]:
+    try:
+        import duckdb
+    except ImportError:
+        raise BadInput("sql needs DuckDB", "pip install 'stepscope[sql]'") from None
+    connection = duckdb.connect(":memory:", config=_SETTINGS)
+    try:
+        yield connection
+    except duckdb.Error as error:
+        raise BadInput(f"the query: {said(error)}", "`SELECT * FROM columns` lists tables and columns") from None
+    finally:
+        connection.close()
+
+
+def _registered(connection: DuckDBPyConnection, profile: Profile, asked: Query) -> list[Note]:
+    """What the query mentions is there afterwards, and nothing can be changed any more."""
+    known = catalogue()
+    called = [macro for macro in MACROS if macro.name in asked.functions]
+    notes: list[Note] = []
+    for name in sorted(asked.tables.union(*(macro.reads for macro in called))):
+        if name not in known:
+            if name in asked.named:
+                continue
+            raise BadInput(f"no table {name}", f"there are {', '.join(known)}")
+        try:
+            frame, about = known[name].make(profile)
+        except CannotAnswer:
+            if name in asked.named:  # a WITH of that name, most likely
+                continue
+            raise
+        connection.register(name, _Stream(frame))
+        notes += about
+    for macro in called:
+        connection.execute(f"CREATE MACRO {macro.call} AS {macro.body}")
+    connection.execute("SET lock_configuration = true")
+    connection.execute("BEGIN TRANSACTION READ ONLY")
+    return list(dict.fromkeys(notes))
+
+
+class _Stream:
+    """A frame by Arrow's interface alone. DuckDB would take a Polars frame by way of pyarrow, which is not needed."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+def _rows(connection: DuckDBPyConnection, asked: Query, limit: int) -> pl.DataFrame:
+    """The rows, one more than the limit where there are more: the rest is not even computed where it need not be."""
+    connection.execute(asked.text)
+    columns = [(str(c[0]), str(c[1])) for c in connection.description or ()]
+    names = [name for name, _ in columns]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise BadInput(f"the query: two columns are called {twice}", "name one of them with AS")
+    if asked.explains:
+        plans = "\n".join(str(row[-1]) for row in connection.fetchall())
+        return pl.DataFrame({"plan": plans.splitlines()})
+    return frame_of(columns, connection.fetchmany(limit + 1) if limit else connection.fetchall())

@@ -1,0 +1,110 @@
+"""`stepscope sql` as users run it, and the method of a profile."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from stepscope.cli.main import run
+
+QUERY = (
+    "SELECT rank, count(*) AS kernels, sum(dur_ns) AS total_ns FROM ops WHERE kind = 'kernel'"
+    " GROUP BY rank ORDER BY rank"
+)
+
+
+@pytest.fixture
+def counts(job):
+    """Kernels by rank, as `info` has them."""
+    return job.profile.info().rows["kernels"].to_list()
+
+
+def test_a_table(job, counts, capsys):
+    assert run(["sql", str(job.folder), QUERY, "--no-cache"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("sql: 2 files") and f"   0      {counts[0]}" in out and " ms" in out
+
+
+def test_every_format(job, counts, capsys, tmp_path):
+    assert run(["sql", str(job.folder), QUERY, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "stepscope/1" and answer["command"] == "sql" and answer["profile"]["ranks"] == 4
+    assert [r["kernels"] for r in answer["rows"]] == counts and isinstance(answer["rows"][0]["total_ns"], int)
+    for suffix, read in ((".csv", pl.read_csv), (".parquet", pl.read_parquet)):
+        assert run(["sql", str(job.folder), QUERY, "-o", str(tmp_path / f"a{suffix}")]) == 0
+        assert read(tmp_path / f"a{suffix}")["kernels"].to_list() == counts
+    assert run(["sql", str(job.folder), QUERY, "--format", "md"]) == 0
+    assert "| rank | kernels | total_ns |" in capsys.readouterr().out
+
+
+def test_ranks_files_and_standard_input(job, counts, capsys, tmp_path, monkeypatch):
+    (tmp_path / "q.sql").write_text(QUERY)
+    assert run(["sql", str(job.folder), str(tmp_path / "q.sql"), "--rank", "1-2", "--format", "csv"]) == 0
+    assert [line.split(",")[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["1", str(counts[1])],
+        ["2", str(counts[2])],
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 7 AS seven"))
+    assert run(["sql", str(job.folder), "-", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "seven\n7\n"
+
+
+@pytest.mark.parametrize("format", ["table", "json", "csv", "md"])
+def test_the_limit_is_said_in_every_format(job, capsys, format):
+    assert run(["sql", str(job.folder), "SELECT nr FROM ops", "--limit", "2", "--format", format]) == 0
+    said = capsys.readouterr()
+    assert "the first 2 rows, and there are more" in said.out + said.err
+
+
+def test_a_thousand_rows_unless_asked_otherwise(job, capsys):
+    assert run(["sql", str(job.folder), "SELECT nr FROM ops", "--format", "csv"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1001 and "--limit 0 gives all" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["DROP TABLE ops"], 2, "DROP is refused; allowed is one statement that reads"),
+        (["SELECT * FROM counters"], 3, "no table counters"),
+        (["SELECT * FROM missing"], 2, "no table missing; there are ranks, ops"),
+        (["missing.sql"], 2, "missing.sql: cannot read it"),
+        (["SELECT 1", "--limit", "-3"], 2, "--limit -3"),
+        (["SELECT 1", "--rank", "9"], 2, "no rank 9"),
+    ],
+)
+def test_failures_are_one_line(job, capsys, arguments, status, says):
+    assert run(["sql", str(job.folder), *arguments]) == status
+    err = capsys.readouterr().err
+    assert says in err and err.count("\n") == 1
+
+
+def test_a_profile_is_needed(capsys):
+    assert run(["sql", "SELECT 1"]) == 2
+    assert "give PROFILE..., then the query" in capsys.readouterr().err
+
+
+def test_without_the_extra_it_is_named(job, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert run(["sql", str(job.folder), "SELECT 1"]) == 2
+    assert capsys.readouterr().err == "stepscope: sql needs DuckDB; pip install 'stepscope[sql]'\n"
+
+
+def test_as_a_program_it_says_nothing_else(job):
+    """DuckDB's bindings complain at exit about what is left open."""
+    for text in ("SELECT nr FROM ops", "SELECT nothing FROM ops"):
+        command = [sys.executable, "-m", "stepscope", "sql", str(job.folder), text, "--limit", "3", "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert len(done.stderr.splitlines()) == (done.returncode != 0), done.stderr
+
+
+def test_the_method(job, counts):
+    result = job.profile.sql(QUERY)
+    assert result.rows["kernels"].to_list() == counts and result.command == "sql" and result.ranks == 4
+    assert job.profile.sql("SELECT DISTINCT rank FROM ops", rank=[3]).rows.rows() == [(3,)]
+    assert job.profile.sql("SELECT nr FROM ops", limit=5).rows.height == 5
