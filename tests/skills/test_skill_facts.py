@@ -90,3 +90,17 @@ def test_checks_of_verify_are_called_so():
     source = "".join(p.read_text("utf-8") for p in (Path(stepscope.__file__).parent / "verify").glob("*.py"))
     for check in re.findall(r"^\| `([^`]+)` failed", CAPTURE, re.M):
         assert f'"{check}"' in source, check
+
+
+def test_a_job_without_stages_says_what_the_skill_looks_for(tmp_path, capsys):
+    job = ["--schedule", "ddp", "--pp", "1", "--ep", "1", "--dp", "2", "--layers", "2", "--micro-batches", "2"]
+    assert run(["simulate", *job, "-o", str(tmp_path / "ddp")]) == 0
+    profile = str(tmp_path / "ddp" / "node0.sqlite")
+    for command in (["overlap", profile, "--chunk"], ["pipeline", profile, "--by", "stage"]):
+        capsys.readouterr()
+        assert run(command) == 3
+        error = capsys.readouterr().err
+        assert any(quote in error for quote in re.findall(r'exit status 3, "([^"]+)"', ANALYZE)), error
+    assert run(["overlap", profile, "-o", str(tmp_path / "answer.json")]) == 0
+    stages = {row["stage"] for row in json.loads((tmp_path / "answer.json").read_text())["rows"]}
+    assert stages == {"(no stage)"} and "`(no stage)`" in ANALYZE
