@@ -6,6 +6,7 @@ What that prints is what the skill shows, and equals what Polars makes of the ra
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import pickle
 import re
@@ -227,6 +228,20 @@ def test_sentences_only_have_figures_that_were_printed(question):
     (printed,) = blocks(text, "text")
     shown = Counter(re.findall(r"\d+\.\d+", printed))
     assert not [figure for figure in re.findall(r"\d+\.\d+", sentence) if figure not in shown]
+
+
+def test_the_query_of_layers(tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    trace = unpacked(SHOWN, tmp_path)
+    text = section(SKILLS / "analyze-profile" / "SKILL.md", "5. What no command asks: SQL")
+    for line in "".join(blocks(text, "bash")).splitlines():
+        assert run([str(trace) if word == "PROFILE" else word for word in shlex.split(line)[1:]]) == 0
+    said = {row["layer"]: row["exposed_ns"] for row in json.loads((tmp_path / "layers.json").read_text())["rows"]}
+    raw = Raw(trace)
+    ops = of_middle(raw, pl.concat([raw.exposures(rank) for rank in raw.ranks["rank"]]))
+    layers = ops.group_by(layer=pl.col("text").str.extract(r"(layer\d+)")).agg(pl.col("exposed_ns").sum())
+    assert said == dict(layers.iter_rows())
 
 
 def test_comparing(shared, tmp_path, monkeypatch):
