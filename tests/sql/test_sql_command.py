@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from stepscope.cli.main import run
+from stepscope.render import FORMATS, render
 
 QUERY = (
     "SELECT rank, count(*) AS kernels, sum(dur_ns) AS total_ns FROM ops WHERE kind = 'kernel'"
@@ -108,3 +109,13 @@ def test_the_method(job, counts):
     assert result.rows["kernels"].to_list() == counts and result.command == "sql" and result.ranks == 4
     assert job.profile.sql("SELECT DISTINCT rank FROM ops", rank=[3]).rows.rows() == [(3,)]
     assert job.profile.sql("SELECT nr FROM ops", limit=5).rows.height == 5
+
+
+@pytest.mark.parametrize("name", ["start_ns", "file", "dur_ns", "x_pct", "x_bytes", "tp_rank", "depth", "change_pct"])
+@pytest.mark.parametrize("value", ["1", "1.5", "'a'", "NULL", "true", "[1, 2]", "{'a': 1}", "DATE '2026-01-02'"])
+def test_columns_are_called_as_the_user_likes(job, name, value):
+    """Whatever name and type, every format has a form for it."""
+    text = f"SELECT {value} AS {name}, 200000000000 AS x_start_ns, 'p' AS path, 'r' AS range, 2 AS tp_size"
+    result = job.profile.sql(text)
+    for format in FORMATS:
+        assert render(result, format)

@@ -98,16 +98,21 @@ def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
 
 def _base(rows: pl.DataFrame) -> int:
     """A second to count points in time from, where clocks are so far on that the digits of interest drown."""
-    least = [rows[name].min() for name in rows.columns if name.endswith(INSTANTS)]
+    least = [rows[name].min() for name in rows.columns if _instant(rows, name)]
     first = min((t for t in least if isinstance(t, int)), default=0)
     return first // 1_000_000_000 * 1_000_000_000 if first >= _FAR_NS else 0
+
+
+def _instant(rows: pl.DataFrame, name: str) -> bool:
+    """By name and type: in a query of SQL the name is the user's."""
+    return name.endswith(INSTANTS) and rows.schema[name].is_numeric()
 
 
 def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
     columns = []
     names = rows.columns
     skip = set()
-    tree = {"depth", "path", "range"} <= set(names)
+    tree = {"depth", "path", "range"} <= set(names) and rows.schema["depth"].is_integer()
     for name in names:
         if name in skip:
             continue
@@ -120,15 +125,15 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
             cells = [MISSING if a is None else f"{a}/{show('', b)}" for a, b in pairs]
             columns.append(layout.Column(axis, cells, number=True))
             continue
-        if name == "file":
+        if name == "file" and rows.schema[name] == pl.String:
             values = file_names(values)
-        elif base and name.endswith(INSTANTS):
+        elif base and _instant(rows, name):
             values = [None if v is None else v - base for v in values]
         number = rows.schema[name].is_numeric() or rows[name].null_count() == rows.height
         cells = [show(name, v) for v in values]
         if tree and name == "range":
             # Rows are in the tree's order: indented texts say what paths would, which are long.
-            cells = ["  " * depth + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
+            cells = ["  " * (depth or 0) + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
         columns.append(layout.Column(header(name), cells, number))
     return [c for c in columns if not (tree and c.title in ("depth", "path"))]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ import polars as pl
 from stepscope.derive.accounting.exposure import comm_ops
 from stepscope.derive.comm.across import across
 from stepscope.derive.comm.table import table_of
-from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
+from stepscope.derive.rank.data import NO_STAGE, ranks_of
 from stepscope.derive.rank.needs import need_communication, need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
@@ -42,11 +43,12 @@ class Derived:
 class _Every:
     """Every step of every rank, and every chunk where the trainer marks them; and which the commands look at."""
 
-    spans: list[tuple[Window, bool]]
+    by_rank: dict[int, list[tuple[Window, bool]]]
     notes: list[Note]
 
-    def of(self, data: RankData) -> Iterator[tuple[Window, bool]]:
-        return ((span, chosen) for span, chosen in self.spans if span.rank == data.rank)
+    @property
+    def spans(self) -> Iterator[tuple[Window, bool]]:
+        return chain.from_iterable(self.by_rank.values())
 
 
 def _every(profile: Profile) -> _Every:
@@ -54,15 +56,15 @@ def _every(profile: Profile) -> _Every:
     specs = [(WindowSpec(index="all"), WindowSpec())]
     if any(marks_of(data).chunks is not None for data in ranks_of(profile)):
         specs.append((WindowSpec(unit="chunk", index="all"), WindowSpec(unit="chunk")))
-    spans: list[tuple[Window, bool]] = []
+    by_rank: dict[int, list[tuple[Window, bool]]] = {rank: [] for rank in profile.rank_ids()}
     notes: list[Note] = []
     for every, usual in specs:
         found, median = windows(profile, every, "step"), windows(profile, usual, "step")
         chosen = {(w.rank, w.index) for w in median.spans}
-        spans += [(w, (w.rank, w.index) in chosen) for w in found.spans]
+        for w in found.spans:
+            by_rank[w.rank].append((w, (w.rank, w.index) in chosen))
         notes += found.notes
-    spans.sort(key=lambda item: item[0].rank)
-    return _Every(spans, list(dict.fromkeys(notes)))
+    return _Every(by_rank, list(dict.fromkeys(notes)))
 
 
 _WINDOW = (
@@ -127,7 +129,7 @@ def _exposures(profile: Profile) -> Made:
     every = profile.once(_every)
     frames = []
     for data in ranks_of(profile):
-        for span, chosen in every.of(data):
+        for span, chosen in every.by_rank[data.rank]:
             comm = comm_ops(data, span)
             frame = pl.DataFrame(
                 {
