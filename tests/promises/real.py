@@ -82,16 +82,16 @@ def _twin(row: dict[str, Any]) -> str | None:
 def _real_step(row: dict[str, Any], folder: Path) -> float | None:
     """The step with the fault, without a profiler."""
     if "with_ms" in row:
-        return statistics.fmean(row["with_ms"]) * 1e6
+        return statistics.median(row["with_ms"]) * 1e6
     before = steps_before(_unpacked(row["files"], folder))
-    return statistics.fmean(before) if before else None
+    return statistics.median(before) if before else None
 
 
 def _unprofiled(row: dict[str, Any]) -> tuple[float, float | None, str] | None:
     """What taking the fault away gives without a profiler, and how far that may be off."""
     if "with_ms" not in row:
         return None
-    (a, da), (b, db) = _mean(row["with_ms"]), _mean(row["without_ms"])
+    (a, da), (b, db) = _middle(row["with_ms"]), _middle(row["without_ms"])
     pm = math.hypot(da, db) * 1e6 if da is not None and db is not None else None
     return (a - b) * 1e6, pm, "unprofiled, another machine" if row.get("elsewhere") else "unprofiled"
 
@@ -109,7 +109,7 @@ def _unrecorded(row: dict[str, Any], folder: Path) -> tuple[float, float | None,
     ]
     if not all(before):
         return None
-    (a, da), (b, db) = map(_mean, before)
+    (a, da), (b, db) = map(_middle, before)
     return a - b, math.hypot(da, db) if da is not None and db is not None else None, "before recording"
 
 
@@ -131,15 +131,15 @@ def _by_captures(row: dict[str, Any], folder: Path) -> tuple[float | None, float
     """The same as the difference of two captures by one tool; None where there are no two."""
     if (twin := _twin(row)) is None:
         return None, None
-    (a, da), (b, db) = (_mean(step_lengths(_unpacked(f, folder))) for f in (row["files"], twin))
+    (a, da), (b, db) = (_middle(step_lengths(_unpacked(f, folder))) for f in (row["files"], twin))
     return a - b, math.hypot(da, db) if da is not None and db is not None else None
 
 
-def _mean(values: list[float]) -> tuple[float, float | None]:
-    """Mean, and its standard error; of two runs half their difference; of one nothing is known."""
+def _middle(values: list[float]) -> tuple[float, float | None]:
+    """Median, as the step that `diagnose` looks at is the median one, and about its standard error; of one, unknown."""
     if len(values) < 2:
         return values[0], None
-    return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.median(values), 1.25 * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def step_lengths(paths: list[Path]) -> list[float]:
