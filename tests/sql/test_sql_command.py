@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import polars as pl
 import pytest
@@ -17,6 +19,22 @@ QUERY = (
     "SELECT rank, count(*) AS kernels, sum(dur_ns) AS total_ns FROM ops WHERE kind = 'kernel'"
     " GROUP BY rank ORDER BY rank"
 )
+
+
+#: Runs a command line, and says when its query begins.
+WAITING = """
+import signal
+import sys
+from stepscope.cli.main import run
+from stepscope.sql import query
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where whoever runs the tests is in the background
+rows = query._rows
+def begun(*given):
+    print("running", flush=True)
+    return rows(*given)
+query._rows = begun
+sys.exit(run(["sql", *sys.argv[1:]]))
+"""
 
 
 @pytest.fixture
@@ -94,6 +112,27 @@ def test_without_the_extra_it_is_named(job, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert run(["sql", str(job.folder), "SELECT 1"]) == 2
     assert capsys.readouterr().err == "stepscope: sql needs DuckDB; pip install 'stepscope[sql]'\n"
+
+
+def test_an_old_version_is_named(job, capsys, monkeypatch):
+    monkeypatch.setattr("duckdb.__version__", "1.4.2")
+    assert run(["sql", str(job.folder), "SELECT 1"]) == 2
+    assert "sql needs DuckDB 2, and 1.4.2 is installed" in capsys.readouterr().err
+
+
+def test_it_can_be_interrupted(job):
+    """A query that would take years stops at once."""
+    endless = "SELECT count(*) AS n FROM range(10000000) a(n), range(10000000) b(m) WHERE n + m = 7"
+    command = [sys.executable, "-c", WAITING, str(job.folder), endless]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None and running.stdout.readline() == "running\n"
+            time.sleep(1)
+            running.send_signal(signal.SIGINT)
+            said = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 130 and said == ("", "stepscope: interrupted\n")
 
 
 def test_as_a_program_it_says_nothing_else(job):

@@ -7,9 +7,10 @@ through by mistake would still find nothing to harm (docs/decisions/0030-sql-rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -25,6 +26,12 @@ from stepscope.sql.values import frame_of
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+T = TypeVar("T")
+
+#: How often to look whether the user wants to stop.
+_LOOK_S = 0.1
+#: What a version before this cannot do: take Arrow's streams without pyarrow.
+_LEAST = 2
 #: Without files there is nothing to read, to attach, to install or to spill to.
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -42,7 +49,7 @@ def query(profile: Profile, text: str, *, limit: int = 0) -> Result:
     with _database() as connection:
         asked = parse(connection, text)
         notes = _registered(connection, profile, asked)
-        rows = _rows(connection, asked, limit)
+        rows = _interruptible(connection, lambda: _rows(connection, asked, limit))
     if limit and rows.height > limit:
         rows = rows.head(limit)
         notes.append(
@@ -61,6 +68,10 @@ def _database() -> Iterator[DuckDBPyConnection]:
         import duckdb
     except ImportError:
         raise BadInput("sql needs DuckDB", "pip install 'stepscope[sql]'") from None
+    if int(duckdb.__version__.partition(".")[0]) < _LEAST:
+        raise BadInput(
+            f"sql needs DuckDB {_LEAST}, and {duckdb.__version__} is installed", "pip install -U 'stepscope[sql]'"
+        )
     connection = duckdb.connect(":memory:", config=_SETTINGS)
     try:
         yield connection
@@ -103,6 +114,19 @@ class _Stream:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self._frame.__arrow_c_stream__(requested_schema)
+
+
+def _interruptible(connection: DuckDBPyConnection, work: Callable[[], T]) -> T:
+    """`work` in a thread: while it computes, DuckDB does not look whether the user pressed Ctrl-C."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work)
+        try:
+            while not wait([done], timeout=_LOOK_S).done:  # a wait without an end is not woken by Ctrl-C either
+                pass
+            return done.result()
+        except BaseException:
+            connection.interrupt()
+            raise
 
 
 def _rows(connection: DuckDBPyConnection, asked: Query, limit: int) -> pl.DataFrame:
