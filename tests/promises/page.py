@@ -23,9 +23,10 @@ is what it said of jobs with a known fault, beside what taking that fault away r
 1. A pair is two jobs that differ in one thing: the fault. The faulty one is captured and diagnosed, options by default.
 2. The promise is `recoverable_ns` of the finding that names the fault, wherever it stands; 0 where none names it.
 3. The truth is the median step's length with the fault less that without it. *Unprofiled*: both were timed without a
-   profiler, which is what a user gets. *Before recording*: by steps of the two runs before the profiler recorded. *Profiled*: the
-   difference of two captures. *Another machine*: timed on another H200 than captured, which can be far off: the waits
-   of `moe host-syncs` cost 19 ms of a step on one machine and 26 on another, the calls of `moe alloc` 41 and 48.
+   profiler, which is what a user gets. *Before recording*: by steps of the runs before the profiler recorded, those of
+   both tools together. *Profiled*: the difference of two captures. *Another machine*: timed on another H200 than
+   captured, which can be far off: the waits of `moe host-syncs` cost 19 ms of a step on one machine and 26 on another,
+   the calls of `moe alloc` 41 and 48.
 4. ± is the standard error of the truth; without it, each side is a single run.
 5. The error is (promise − truth) ÷ truth: −100 % where the fault was not named, positive where too much was promised.
 6. *Inside*: the truth lies in the finding's 90 % interval, `recoverable_low_ns` to `recoverable_high_ns`. Its width is
