@@ -2,7 +2,7 @@
 
 The truth is the promise times a factor; its logarithm has a spread of each finding's own. That is estimated from the
 jobs there are, and drawn towards the spread of all findings, which counts as one job more: a finding with few jobs gets
-a wide interval. Simulated jobs together count as a few real ones: they know nothing of profilers and shared machines.
+a wide interval. Simulated jobs together count as one real one: they know nothing of profilers and shared machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE = Path(__file__).parents[2] / "src" / "stepscope" / "findings" / "calibrati
 #: Share of truths that an interval is to hold.
 COVERS = 0.90
 #: As how many jobs the spread of all findings counts, and as how many all simulated jobs of a finding do.
-PRIOR_JOBS, SIMULATED_JOBS = 1.0, 2.0
+PRIOR_JOBS, SIMULATED_JOBS = 1.0, 1.0
 #: Findings whose detectors state an interval of their own.
 BOUNDED = frozenset({"no-tensor-cores"})
 #: One promise that was kept by none of it does not make all others worthless.

@@ -86,5 +86,6 @@ def detect(case: Case) -> list[Finding]:
             figures=(barrier,),
             where=places_of(case, most_exposed({r: p for r, (p, _) in by_rank.items()})),
             covers=spans_of(case, {r: p.ops for r, (p, _) in by_rank.items()}),
+            high_ns=saved,
         )
     ]

@@ -89,6 +89,7 @@ def _bounded(case: Case) -> list[Finding]:
             stage=keys[0] if len(keys) == 1 and keys[0].startswith("stage") else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
             covers=spans_of(case, joined),
+            high_ns=saved,  # if nothing on a shared GPU is in its way
         )
     ]
 
