@@ -182,7 +182,7 @@ def test_types_are_those_of_answers():
 
 def test_rows_beyond_the_limit_are_said():
     some = query(profile_of(), "SELECT * FROM range(10) t(n)", limit=4)
-    assert some.rows["n"].to_list() == [0, 1, 2, 3] and [n.code for n in some.notes] == ["rows-left-out"]
+    assert some.rows["n"].to_list() == [0, 1, 2, 3] and [n.code for n in some.notes] == ["first-rows"]
     assert "first 4 rows" in some.notes[0]
     for limit in (10, 0):
         every = query(profile_of(), "SELECT * FROM range(10) t(n)", limit=limit)

@@ -54,7 +54,7 @@ def query(profile: Profile, text: str, *, limit: int = 0) -> Result:
         rows = rows.head(limit)
         notes.append(
             Note(
-                "rows-left-out",
+                "first-rows",
                 f"the first {limit:,} rows, and there are more: --limit 0 gives all, LIMIT and OFFSET in the query page"
                 " through them",
             )

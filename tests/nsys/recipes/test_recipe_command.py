@@ -151,7 +151,7 @@ def test_diff_refuses_what_cannot_be_compared(ask, trace, tmp_path):
 
 def test_what_is_missing_is_status_3(ask, trace):
     status, _, err = ask("osrt_sum", trace("train/eager"))
-    assert status == 3 and "--trace=osrt" in err
+    assert status == 3 and "capture run --with osrt" in err
     status, _, err = ask("gpu_metric_util_map", trace("train/eager"))
     assert status == 3 and "--gpu-metrics" in err
 

@@ -41,33 +41,33 @@ SAME_FLOPS = Threshold(
     2.0,
     "% of the operations",
     "launches of one kernel and shape that differ by more do other work: inner sizes of products come in steps",
-    ("tests/derive/kernel/test_matching.py", _NCU),
+    ("tests/derive/kernel/test_kernel_matching.py", _NCU),
 )
 SAME_TIME = Threshold(
     1.5,
     "times the duration",
     "the same work measured twice on an H200 differs by 3 %; other data (an index, a mask) by more than half",
-    ("tests/derive/kernel/test_matching.py", _NCU),
+    ("tests/derive/kernel/test_kernel_matching.py", _NCU),
 )
 OTHER_WORK = Threshold(
     2.0,
     "times the measured duration",
     "clocks and neighbours make an op of a step up to 1.5 times as long as its kernel alone; products of another inner "
     "size take 2.9 times as long",
-    ("tests/derive/kernel/test_matching.py", "h200/train/eager.sqlite"),
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/train/eager.sqlite"),
 )
 GAP = Threshold(
     1.15,
     "times the next shorter op",
     "lengths of the same work lie close to each other: on an H200 neighbours are up to 8 % apart, products of other "
     "sizes 28 % and more",
-    ("tests/derive/kernel/test_matching.py", "h200/train/eager.sqlite"),
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/train/eager.sqlite"),
 )
 SAME_LENGTH = Threshold(
     1.12,
     "times the measured duration",
     "a kernel alone and the same in the step differ by less, but for the smallest, which caches help",
-    ("tests/derive/kernel/test_matching.py", "h200/train/eager.sqlite"),
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/train/eager.sqlite"),
 )
 
 #: By name, for docs/thresholds.md.
