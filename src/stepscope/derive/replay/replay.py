@@ -57,12 +57,16 @@ class Replay:
         self._kept: dict[int, tuple[tuple[Any, ...], Runs]] = {}
         self._drawn: tuple[list[Runs], Nodes] | None = None
         self._beside: tuple[Change, int] | None = None
-        self._as_it_was: Played | None = None
 
     @cached_property
+    def _as_it_was(self) -> Played:
+        """The step without a change, replayed."""
+        return self._play(Change())
+
+    @property
     def plain(self) -> int:
         """Length of the step as it was, replayed: what changes are compared with."""
-        return self.run(Change())
+        return self._as_it_was.length
 
     @cached_property
     def _unchanged(self) -> dict[int, Runs]:
@@ -105,8 +109,6 @@ class Replay:
         sooner, too. A host that waits at the end of the step does not, whatever the change.
         """
         played = self._play(change)
-        if self._as_it_was is None:
-            self._as_it_was = self._play(Change())
         ahead = {r: round(played.ahead[r] - self._as_it_was.ahead[r]) for r in self._recurring}
         sooner = {r: ns for r, ns in ahead.items() if ns > 0}
         if max(sooner.values(), default=0) < _NOTICED * played.length:
