@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.launching import quicker
 from stepscope.findings.thresholds import ALIKE_STEPS, SLOWED_STEP, WORST_PROFILER
 
 
@@ -43,4 +44,5 @@ def profiler_cost(case: Case) -> Cost | None:
 
 
 def _quicker(case: Case, factor: float) -> Change:
-    return Change(host_time_cut={r: h.quicker(factor) for r, h in hosts(case).items()})
+    """All hosts launch so many times as fast."""
+    return quicker(case, dict.fromkeys(hosts(case), factor))
