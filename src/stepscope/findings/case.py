@@ -118,6 +118,10 @@ class Case:
         """`function` of every rank that has the step."""
         return {d.rank: function(self.profile, d, self.windows[d.rank]) for d in self._having()}
 
+    def data_of(self, rank: int) -> RankData:
+        """One rank as arrays, whether it has the step or not."""
+        return next(d for d in ranks_of(self.profile) if d.rank == rank)
+
     def _having(self) -> list[RankData]:
         return [d for d in ranks_of(self.profile) if d.rank in self.windows]
 

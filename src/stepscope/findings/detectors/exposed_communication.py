@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
@@ -95,7 +94,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
 
 def _names(case: Case, rank: int, part: Part) -> list[str]:
     """Names of the ops of a part."""
-    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    data = case.data_of(rank)
     return case.profile.names.gather(np.unique(data.name[part.ops])).to_list()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.places import places_of
@@ -65,7 +65,7 @@ def _finding(case: Case, rank: int, least: int, most: int, busy: dict[int, tuple
 
 def _busiest(case: Case, rank: int, ops: I64) -> tuple[int, int]:
     """Of the streams that ran these kernels, the one with most, and how long they take, as `streams` has it."""
-    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    data = case.data_of(rank)
     ids, at = np.unique(data.stream[ops], return_inverse=True)
     took = np.bincount(at.reshape(-1), (data.end - data.start)[ops]).astype(np.int64)
     return int(ids[np.argmax(took)]), int(took.max())

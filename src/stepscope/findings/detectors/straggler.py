@@ -12,7 +12,6 @@ import polars as pl
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.peers.compute import Compared
-from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
@@ -85,7 +84,7 @@ def _load(case: Case, compared: Compared) -> int:
     more = compared.slower.filter(pl.col("ns") > pl.col("like_ns"))
     if compared.slow_gpu or not more.height:
         return 0
-    data = next(d for d in ranks_of(case.profile) if d.rank == compared.rank)
+    data = case.data_of(compared.rank)
     too_much = dict(zip(more["name"], 1 - more["like_ns"] / more["ns"], strict=True))
     ops = case.windows[compared.rank].ops
     texts = case.profile.names.gather(data.name[ops])

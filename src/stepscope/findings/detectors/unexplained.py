@@ -16,7 +16,7 @@ import numpy as np
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.kinds import kinds
 from stepscope.derive.host.idle_causes import API, CAUSES, HOST, QUEUE, Pieces, causes
-from stepscope.derive.rank.data import COMM, RankData, ranks_of
+from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
@@ -245,7 +245,7 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
 
 def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
     """What more is known of a cause."""
-    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    data = case.data_of(rank)
     _, start, end = captures(data)
     if 2 * intersect(union(start, end), left.idle).length() > left.idle.length():
         again = int((start < (case.windows[rank].cpu_start_ns or 0)).sum()) > 0

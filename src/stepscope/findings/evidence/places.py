@@ -34,7 +34,7 @@ def places_of(case: Case, ops: list[tuple[int, int]]) -> tuple[Place, ...]:
 
 def longest_kernels(case: Case, rank: int, names: list[str]) -> tuple[Place, ...]:
     """The longest kernels of these names on a rank."""
-    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    data = case.data_of(rank)
     ops = case.windows[rank].ops
     wanted = case.profile.names.is_in(names).to_numpy()
     ops = ops[wanted[data.name[ops]]]

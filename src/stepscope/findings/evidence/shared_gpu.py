@@ -63,7 +63,7 @@ def load_on_others(case: Case, rank: int, ops: I64, excess: F64) -> int:
     computing = case.once(_computing)
     if rank not in computing or not len(ops):
         return 0
-    data = next(d for d in ranks_of(case.profile) if d.rank == rank)
+    data = case.data_of(rank)
     clock = case.once(_clock)
     start, end = clock.at(rank, data.start[ops]), clock.at(rank, data.end[ops])
     took = np.maximum(end - start, 1)
