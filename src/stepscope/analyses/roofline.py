@@ -25,9 +25,9 @@ from stepscope.derive.kernel.bound import Bound, bounds_of
 from stepscope.derive.kernel.matching import joined, matches_of, variants_of
 from stepscope.derive.kernel.measured import ratio
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
-from stepscope.derive.kernel.said import LEVEL_NAMES, origin_of, roof_notes, statement, summed_up
+from stepscope.derive.kernel.said import origin_of, roof_notes, statement, summed_up
 from stepscope.derive.kernel.stalls import MEANING, stalls
-from stepscope.derive.kernel.work import LEVELS, Level
+from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, NONE

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, ratio
+from stepscope.derive.kernel.measured import Kernels, first, ratio
 from stepscope.derive.kernel.thresholds import EXCESS
 from stepscope.derive.kernel.work import SECTOR_BYTES
 from stepscope.intervals.arrays import F64
@@ -41,10 +41,7 @@ def access(kernels: Kernels) -> Access:
         kernels.value("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"),
         kernels.value("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
     )
-    return Access(
-        np.where(np.isnan(uncoalesced), _by_sector(kernels), uncoalesced),
-        np.where(np.isnan(conflicts), counted, conflicts),
-    )
+    return Access(first(uncoalesced, _by_sector(kernels)), first(conflicts, counted))
 
 
 def pattern_of(uncoalesced_pct: float, conflicts_pct: float) -> str | None:

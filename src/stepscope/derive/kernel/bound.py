@@ -14,29 +14,29 @@ import numpy as np
 
 from stepscope.derive.kernel.measured import Kernels, measured_kernels, ratio
 from stepscope.derive.kernel.thresholds import BALANCED, BUSY, HIGH, STARTED
+from stepscope.derive.kernel.work import OF_PEAK
 from stepscope.model.profile import Profile
 
 BoundBy = Literal["bandwidth", "compute", "latency", "overhead"]
 
 COMPUTE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
-_OF_PEAK = r"\.(?:avg|sum)\.pct_of_peak_sustained_elapsed"
 #: Units that compute is made of, by the metric that says how busy each was.
 _COMPUTE_UNITS = {
-    rf"sm__pipe_tensor\w*_cycles_active{_OF_PEAK}": "tensor pipe",
-    rf"sm__pipe_fp64_cycles_active{_OF_PEAK}": "fp64 pipe",
-    rf"sm__pipe_fma\w*_cycles_active{_OF_PEAK}": "fp32 pipe",
-    rf"sm__pipe_alu_cycles_active{_OF_PEAK}": "integer and logic pipe",
-    rf"sm__inst_executed_pipe_xu{_OF_PEAK}": "special functions",
-    rf"sm__inst_executed_pipe_lsu{_OF_PEAK}": "load and store instructions",
-    rf"sm__(?:inst_executed|issue_active|inst_issued){_OF_PEAK}": "instruction issue",
+    rf"sm__pipe_tensor\w*_cycles_active{OF_PEAK}": "tensor pipe",
+    rf"sm__pipe_fp64_cycles_active{OF_PEAK}": "fp64 pipe",
+    rf"sm__pipe_fma\w*_cycles_active{OF_PEAK}": "fp32 pipe",
+    rf"sm__pipe_alu_cycles_active{OF_PEAK}": "integer and logic pipe",
+    rf"sm__inst_executed_pipe_xu{OF_PEAK}": "special functions",
+    rf"sm__inst_executed_pipe_lsu{OF_PEAK}": "load and store instructions",
+    rf"sm__(?:inst_executed|issue_active|inst_issued){OF_PEAK}": "instruction issue",
 }
 _MEMORY_UNITS = {
-    rf"(?:gpu__dram_throughput|dram__cycles_active|dram__throughput){_OF_PEAK}": "DRAM",
-    rf"lts__\w+{_OF_PEAK}": "L2",
-    rf"l1tex__m_\w+{_OF_PEAK}": "L2 to L1",
-    rf"l1tex__data_bank_\w+{_OF_PEAK}": "L1 and shared memory",
-    rf"l1tex__(?!m_|data_bank)\w+{_OF_PEAK}": "L1 and shared memory",
+    rf"(?:gpu__dram_throughput|dram__cycles_active|dram__throughput){OF_PEAK}": "DRAM",
+    rf"lts__\w+{OF_PEAK}": "L2",
+    rf"l1tex__m_\w+{OF_PEAK}": "L2 to L1",
+    rf"l1tex__data_bank_\w+{OF_PEAK}": "L1 and shared memory",
+    rf"l1tex__(?!m_|data_bank)\w+{OF_PEAK}": "L1 and shared memory",
 }
 #: Sums of other metrics, which say nothing more.
 _SUMS = r"(?:lts|l1tex)__throughput\."

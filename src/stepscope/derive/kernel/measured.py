@@ -38,11 +38,7 @@ class Kernels:
 
     def value(self, *names: str) -> F64:
         """The first of these metrics that a kernel has, NaN where it has none."""
-        found = self.unknown()
-        for name in names:
-            if name in self.metrics:
-                found = np.where(np.isnan(found), self.metrics[name], found)
-        return found
+        return first(self.unknown(), *(self.metrics[name] for name in names if name in self.metrics))
 
     def unknown(self) -> F64:
         return np.full(len(self), np.nan)
@@ -57,6 +53,14 @@ class Kernels:
         """How long each took, NaN where that is not known; nothing takes no time."""
         took = self.frame["dur_ns"].cast(pl.Float64).fill_null(np.nan).to_numpy()
         return np.where(took > 0, took, np.nan)
+
+
+def first(*values: F64) -> F64:
+    """By kernel, the first of these that is known; NaN where none is."""
+    found = values[0]
+    for other in values[1:]:
+        found = np.where(np.isnan(found), other, found)
+    return found
 
 
 def ratio(part: F64, whole: F64) -> F64:

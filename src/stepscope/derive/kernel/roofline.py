@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, measured_kernels, ratio
-from stepscope.derive.kernel.roofs import Roof, bandwidth_roof, compute_roof
-from stepscope.derive.kernel.work import LEVELS, Level, Work, bytes_of, pipe_ns, shared_ns, work_of
+from stepscope.derive.kernel.measured import Kernels, first, measured_kernels, ratio
+from stepscope.derive.kernel.roofs import DRAM_SHARE, Roof, bandwidth_roof, compute_roof
+from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level, Work, bytes_of, pipe_ns, shared_ns, work_of
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
 
@@ -23,14 +23,14 @@ _LEAST_PART = 1e-4
 
 @dataclass(frozen=True)
 class Roofline:
-    """Arrays by kernel. `limit` is the index of the nearest roof among `roofs`, -1 where none is known."""
+    """Arrays by kernel."""
 
     kernels: Kernels
     works: list[Work]
     peaks: list[Roof]
     bytes: dict[Level, F64]
     bandwidths: dict[Level, Roof]
-    #: index, among `works`, of what would take longest at its peak: the precision that a kernel is drawn by
+    #: index, among `works`, of what would take longest at its peak: the precision that a kernel is drawn by; -1 for none
     main: I64
     #: the time at the nearest roof, NaN where no roof or no work is known
     roof_ns: F64
@@ -69,16 +69,17 @@ def roofline_of(profile: Profile) -> Roofline:
     bandwidths: dict[Level, Roof] = {level: bandwidth_roof(kernels, level) for level in LEVELS}
     moved = bytes_of(kernels)
     # A report of few counters has the share of the peak alone; times the peak, that is the bytes.
-    share = kernels.value("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed") / 100
+    share = kernels.value(DRAM_SHARE) / 100
     by_share = np.round(share * bandwidths["dram"].per_second * kernels.duration_ns / 1e9)
-    moved["dram"] = np.where(np.isnan(moved["dram"]), by_share, moved["dram"])
+    moved["dram"] = first(moved["dram"], by_share)
     at_peak = [_ns(work.operations, roof.per_second) for work, roof in zip(works, peaks, strict=True)]
     at_level = [_ns(moved[level], bandwidths[level].per_second) for level in LEVELS]
     # Where operations were not counted, the share of time that a pipe was busy says the same of it.
     uncounted = np.isnan(np.array(at_peak)).all(axis=0) if works else np.ones(len(kernels), dtype=bool)
     at_pipe = {pipe: np.where(uncounted, ns, np.nan) for pipe, ns in pipe_ns(kernels).items()}
     times = np.array([*at_peak, *at_level, shared_ns(kernels), *at_pipe.values()])
-    labels = [*(work.label for work in works), "DRAM", "L2", "L1", "shared memory", *at_pipe]
+    levels = [LEVEL_NAMES[level] for level in LEVELS]
+    labels = [*(work.label for work in works), *levels, "shared memory", *at_pipe]
     # Bytes alone are no roof: a product of matrices is far from that of DRAM, and right to be.
     computing = [*at_peak, *at_pipe.values()]
     known = ~np.isnan(np.array(computing)).all(axis=0) if computing else np.zeros(len(kernels), dtype=bool)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, ratio
+from stepscope.derive.kernel.measured import Kernels, first, ratio
 from stepscope.derive.kernel.work import TENSOR_OPS, Level, Pipe, Work
 from stepscope.intervals.arrays import F64, Mask
 from stepscope.model.gpus import PRECISIONS, gpu_of
 
 _PEAK = r"\.peak_sustained"
 _SM_CLOCK = tuple(f"{unit}__cycles_elapsed.avg.per_second" for unit in ("sm", "smsp", "gpc"))
-_DRAM_RATE, _DRAM_SHARE = "dram__bytes.sum.per_second", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+_DRAM_RATE, DRAM_SHARE = "dram__bytes.sum.per_second", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
 _FMA = {"fp64": ("dfma", 2), "fp32": ("ffma", 2), "fp16": ("hfma", 4)}
 #: By level: bytes a cycle at most, and the clock of it.
 _BANDWIDTH: dict[Level, tuple[tuple[str, str], ...]] = {
@@ -60,12 +60,9 @@ def compute_roof(kernels: Kernels, work: Work) -> Roof:
 
 def bandwidth_roof(kernels: Kernels, level: Level) -> Roof:
     """Bytes a second at most, of a level of memory."""
-    found = kernels.unknown()
-    for peak, clock in _BANDWIDTH[level]:
-        found = np.where(np.isnan(found), kernels.value(peak) * kernels.value(clock), found)
+    found = first(*(kernels.value(peak) * kernels.value(clock) for peak, clock in _BANDWIDTH[level]))
     if level == "dram":  # a rate and the share of the peak that it is say the peak
-        stated = 100 * ratio(kernels.value(_DRAM_RATE), kernels.value(_DRAM_SHARE))
-        found = np.where(np.isnan(found), stated, found)
+        found = first(found, 100 * ratio(kernels.value(_DRAM_RATE), kernels.value(DRAM_SHARE)))
     return _or_table(kernels, found, _table_bandwidth if level == "dram" else lambda name: np.nan)
 
 
@@ -87,7 +84,7 @@ def _vector_peak(kernels: Kernels, precision: str) -> F64:
     stem = f"sass_thread_inst_executed_op_{name}_pred_on"
     derived = kernels.value(f"derived__sm__{stem}_x{operations}")
     peaks = kernels.value(f"sm__{stem}.sum.peak_sustained", f"smsp__{stem}.sum.peak_sustained")
-    return np.where(np.isnan(derived), operations * peaks, derived)
+    return first(derived, operations * peaks)
 
 
 def _largest(kernels: Kernels, peaks: list[F64]) -> F64:

@@ -11,7 +11,7 @@ from stepscope.derive.kernel.bound import Bound
 from stepscope.derive.kernel.matching import Matches, matches_of, on_gpu, variants_of
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
 from stepscope.derive.kernel.roofs import Roof, sm_clock
-from stepscope.derive.kernel.work import LEVELS, Level
+from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
@@ -20,7 +20,6 @@ from stepscope.model.profile import Profile
 from stepscope.model.statement import percent, several
 from stepscope.model.units import about
 
-LEVEL_NAMES: dict[Level, str] = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 #: Names of ambiguous kernels that a note lists.
 _MOST_NAMES = 4
 

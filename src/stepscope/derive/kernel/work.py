@@ -13,12 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, ratio
+from stepscope.derive.kernel.measured import Kernels, first, ratio
 from stepscope.intervals.arrays import F64
 
 Pipe = Literal["tensor", "vector"]
 Level = Literal["dram", "l2", "l1"]
-LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
+LEVEL_NAMES: dict[Level, str] = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+LEVELS = tuple(LEVEL_NAMES)
 SECTOR_BYTES = 32
 
 #: `sm__ops_path_tensor_src_bf16_dst_fp32.sum`, `sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum`
@@ -28,10 +29,13 @@ TENSOR_OPS = (
 )
 _VECTOR = r"smsp?__sass_thread_inst_executed_op_(?P<type>[dfh])(?P<op>add|mul|fma)_pred_on\.sum"
 _PER_CYCLE = r"\.per_cycle_elapsed"
+OF_PEAK = r"\.(?:avg|sum)\.pct_of_peak_sustained_elapsed"
 _PRECISION = {"d": "fp64", "f": "fp32", "h": "fp16"}
 #: Operations of an instruction of a thread.
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
 _PAIRS = {"h": 2}
+#: Kinds of tensor counters, from the one that says most at once: over all instructions, with and without sparsity.
+_COUNTERS = ((True, True), (True, False), (False, True), (False, False))
 
 
 @dataclass(frozen=True)
@@ -60,29 +64,19 @@ def _tensor(kernels: Kernels) -> list[Work]:
         kind = (match["op"] is None, match["sparsity"] is None)
         by_kind = found.setdefault(match["src"], {})
         by_kind[kind] = by_kind[kind] + values if kind in by_kind else values
-    return [Work(src, "tensor", _first(kernels, by_kind)) for src, by_kind in found.items()]
-
-
-def _first(kernels: Kernels, by_kind: dict[tuple[bool, bool], F64]) -> F64:
-    """The count by the kind of counter that says most at once, of each kernel."""
-    total = kernels.unknown()
-    for kind in ((True, True), (True, False), (False, True), (False, False)):
-        if kind in by_kind:
-            total = np.where(np.isnan(total), by_kind[kind], total)
-    return total
+    return [Work(src, "tensor", first(*(by[kind] for kind in _COUNTERS if kind in by))) for src, by in found.items()]
 
 
 def _vector(kernels: Kernels) -> list[Work]:
     cycles = kernels.value("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg")
     clock = kernels.value("smsp__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")
-    cycles = np.where(np.isnan(cycles), clock * kernels.duration_ns / 1e9, cycles)
+    cycles = first(cycles, clock * kernels.duration_ns / 1e9)
     counts: dict[tuple[str, str], F64] = {}
     for match, values in kernels.named(_VECTOR).items():
         counts[match["type"], match["op"]] = values
     for match, rate in kernels.named(_VECTOR + _PER_CYCLE).items():
         key = match["type"], match["op"]
-        counted = counts.get(key, kernels.unknown())
-        counts[key] = np.where(np.isnan(counted), np.round(rate * cycles), counted)
+        counts[key] = first(counts.get(key, kernels.unknown()), np.round(rate * cycles))
     works = []
     for letter, precision in _PRECISION.items():
         parts = [_OPERATIONS[op] * _PAIRS.get(letter, 1) * v for (t, op), v in counts.items() if t == letter]
@@ -94,17 +88,21 @@ def _vector(kernels: Kernels) -> list[Work]:
 def bytes_of(kernels: Kernels) -> dict[Level, F64]:
     """Bytes that a kernel moved at each level: from and to DRAM, from L2 to the SMs, from L1 to registers."""
     seconds = kernels.duration_ns / 1e9
-    read, written = kernels.value("dram__bytes_read.sum"), kernels.value("dram__bytes_write.sum")
-    dram = kernels.value("dram__bytes.sum")
-    dram = np.where(np.isnan(dram), read + written, dram)
-    dram = np.where(np.isnan(dram), kernels.value("dram__bytes.sum.per_second") * seconds, dram)
-    l2 = kernels.value("derived__lts__lts2xbar_bytes.sum", "lts__lts2xbar_bytes.sum")
-    l2 = np.where(np.isnan(l2), kernels.value("derived__lts__lts2xbar_bytes.sum.per_second") * seconds, l2)
-    l2 = np.where(np.isnan(l2), kernels.value("lts__t_bytes.sum"), l2)
-    l2 = np.where(np.isnan(l2), SECTOR_BYTES * kernels.value("lts__t_sectors.sum"), l2)
-    l1 = kernels.value("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum", "l1tex__t_bytes.sum")
-    rate = kernels.value("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second")
-    l1 = np.where(np.isnan(l1), rate * seconds, l1)
+    dram = first(
+        kernels.value("dram__bytes.sum"),
+        kernels.value("dram__bytes_read.sum") + kernels.value("dram__bytes_write.sum"),
+        kernels.value("dram__bytes.sum.per_second") * seconds,
+    )
+    l2 = first(
+        kernels.value("derived__lts__lts2xbar_bytes.sum", "lts__lts2xbar_bytes.sum"),
+        kernels.value("derived__lts__lts2xbar_bytes.sum.per_second") * seconds,
+        kernels.value("lts__t_bytes.sum"),
+        SECTOR_BYTES * kernels.value("lts__t_sectors.sum"),
+    )
+    l1 = first(
+        kernels.value("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum", "l1tex__t_bytes.sum"),
+        kernels.value("derived__l1tex__lsu_writeback_bytes_mem_lgds.sum.per_second") * seconds,
+    )
     return {"dram": np.round(dram), "l2": np.round(l2), "l1": np.round(l1)}
 
 
@@ -115,12 +113,11 @@ def shared_ns(kernels: Kernels) -> F64:
     return 1e9 * ratio(wavefronts, cycles)
 
 
-_OF_PEAK = r"\.(?:avg|sum)\.pct_of_peak_sustained_elapsed"
 #: How busy a pipe was: time at its peak also where operations were not counted.
 _PIPES = {
-    "tensor pipe": rf"sm__pipe_tensor_cycles_active{_OF_PEAK}",
-    "fp64 pipe": rf"sm__pipe_fp64_cycles_active{_OF_PEAK}",
-    "fp32 pipe": rf"sm__pipe_fma_cycles_active{_OF_PEAK}",
+    "tensor pipe": rf"sm__pipe_tensor_cycles_active{OF_PEAK}",
+    "fp64 pipe": rf"sm__pipe_fp64_cycles_active{OF_PEAK}",
+    "fp32 pipe": rf"sm__pipe_fma_cycles_active{OF_PEAK}",
 }
 
 
