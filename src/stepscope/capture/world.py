@@ -7,13 +7,14 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from stepscope.capture.plan import Plan
+from stepscope.capture.plan import AXES, Plan
 from stepscope.capture.size import show_size
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
 from stepscope.errors import BadInput
 
-AXES = ("pp", "cp", "ep", "tp")
+#: Axes whose sizes the options always say; dp may be left out.
+SAID = tuple(axis for axis in AXES if axis != "dp")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Asked:
         mesh = {**{a: n for a, n in self.axes.items() if n > 1}, **({"dp": self.dp} if self.dp else {})}
         if self.world is not None:
             return f"--world {self.world}"
-        return "·".join(mesh) + " = " + "·".join(map(str, mesh.values()))
+        return _product(mesh)
 
 
 def fit(spec: Spec, asked: Asked, made: Plan | None, job: Allocation | None) -> tuple[Spec, Allocation | None]:
@@ -90,11 +91,16 @@ def _nodes(asked: Asked, need: int | None, per_node: int, given: bool, job: Allo
     return have
 
 
+def _product(mesh: Mapping[str, int]) -> str:
+    """`pp·ep = 2·8`."""
+    return "·".join(mesh) + " = " + "·".join(map(str, mesh.values()))
+
+
 def _why(asked: Asked, made: Plan | None) -> str:
     if made is None:
         return asked.text
-    mesh = {a: getattr(made, a) for a in ("pp", "dp", "cp", "ep", "tp") if getattr(made, a) > 1}
-    return "·".join(mesh) + " = " + "·".join(map(str, mesh.values())) if mesh else "the plan"
+    mesh = {a: getattr(made, a) for a in AXES if getattr(made, a) > 1}
+    return _product(mesh) if mesh else "the plan"
 
 
 def _advice(need: int, nodes: int) -> str:
@@ -106,7 +112,7 @@ def _advice(need: int, nodes: int) -> str:
 def lines(spec: Spec, made: Plan | None, job: Allocation | None) -> list[str]:
     """The plan, to read before anything starts."""
     nodes = job.nodes if job is not None else 1
-    mesh = "" if made is None else ": " + " ".join(f"{a}={getattr(made, a)}" for a in ("pp", "dp", "cp", "ep", "tp"))
+    mesh = "" if made is None else ": " + " ".join(f"{a}={getattr(made, a)}" for a in AXES)
     where = f"{nodes} of SLURM job {job.job}" if job is not None else "this one"
     on_each = f", {spec.nproc} ranks on each" if spec.nproc else ""
     steps = f"{spec.warmup} warm-up, {spec.steps} profiled" if spec.by_steps else f"--trigger {spec.trigger}"

@@ -115,7 +115,7 @@ def _check_preset(given: dict[str, Any], chosen: tuple[str, ...]) -> None:
 
 def _run(command: tuple[str, ...], **given: Any) -> None:
     spec, made = _spec(given, command)
-    axes = {axis: given[axis] for axis in world.AXES}
+    axes = {axis: given[axis] for axis in world.SAID}
     asked = world.Asked(axes, given["dp"], given["world"], given["nodes"] if _given("nodes") else None)
     job = slurm.allocation()
     if job is not None:
