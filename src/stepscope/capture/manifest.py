@@ -184,7 +184,12 @@ def unprofiled_step(content: Mapping[str, Any]) -> float | None:
 
 def of(paths: Iterable[Path]) -> dict[str, Any] | None:
     """The manifest that `capture run` left beside the first of these files that has one."""
-    found = (read(folder) for folder in dict.fromkeys(p.parent for p in paths))
+    return first(p.parent for p in paths)
+
+
+def first(folders: Iterable[Path]) -> dict[str, Any] | None:
+    """The manifest of the first of these folders that has one."""
+    found = (read(folder) for folder in dict.fromkeys(folders))
     return next((content for content in found if content is not None), None)
 
 

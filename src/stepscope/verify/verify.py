@@ -56,23 +56,21 @@ class Expected:
 
 def expected_of(folders: list[Path], **known: Any) -> Expected:
     """From the manifests beside the files; what is given counts more."""
-    for folder in dict.fromkeys(folders):
-        found = manifest.read(folder)
-        if found is None:
-            continue
-        scenario, captured = found["scenario"], found["captured"]
-        given = {
-            "ranks": scenario.get("ranks"),
-            "steps": scenario.get("steps"),
-            "traced": scenario.get("traced"),
-            "gpu": bool(scenario.get("machine", {}).get("gpus")),
-            "times": captured.get("step_ns"),
-            "spans": captured.get("spans"),
-            "wants": scenario.get("with") or [],
-            "environments": captured.get("environments") or {},
-        }
-        return Expected(**{**given, **known})
-    return Expected(**known)
+    found = manifest.first(folders)
+    if found is None:
+        return Expected(**known)
+    scenario, captured = found["scenario"], found["captured"]
+    given = {
+        "ranks": scenario.get("ranks"),
+        "steps": scenario.get("steps"),
+        "traced": scenario.get("traced"),
+        "gpu": bool(scenario.get("machine", {}).get("gpus")),
+        "times": captured.get("step_ns"),
+        "spans": captured.get("spans"),
+        "wants": scenario.get("with") or [],
+        "environments": captured.get("environments") or {},
+    }
+    return Expected(**{**given, **known})
 
 
 def verify(profile: Profile, files: list[Path], expected: Expected | None = None) -> Result:
