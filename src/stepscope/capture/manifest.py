@@ -145,7 +145,7 @@ def read(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         content = msgspec.json.decode(file.read_bytes())
-        _flat(content)
+        flat(content)
     except (OSError, ValueError, RecursionError):
         raise BadInput(f"{file}: cannot be read", "remove it, or capture again") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
@@ -195,14 +195,15 @@ def first(folders: Iterable[Path]) -> dict[str, Any] | None:
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """What differs between two scenarios: (key, in a, in b). Times, sizes and files are no part of a scenario."""
-    left, right = _flat(a.get("scenario", {})), _flat(b.get("scenario", {}))
+    left, right = flat(a.get("scenario", {})), flat(b.get("scenario", {}))
     return [(k, left.get(k), right.get(k)) for k in sorted(left.keys() | right.keys()) if left.get(k) != right.get(k)]
 
 
-def _flat(value: Any, at: str = "") -> dict[str, Any]:
+def flat(value: Any, at: str = "") -> dict[str, Any]:
+    """What lies within, by dotted names."""
     if not isinstance(value, dict):
         return {at: value}
-    return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{at}.{key}" if at else str(key)).items()}
+    return {k: v for key, inner in value.items() for k, v in flat(inner, f"{at}.{key}" if at else str(key)).items()}
 
 
 def _ask(argv: list[str]) -> str | None:

@@ -25,7 +25,7 @@ _NSYS: Mapping[str, tuple[str, ...]] = {
     "pytorch": (),
 }
 #: Keywords of torch.profiler.profile by want; what it always records needs none.
-_TORCH: Mapping[str, tuple[str, ...]] = {
+TORCH: Mapping[str, tuple[str, ...]] = {
     "stacks": ("with_stack",),
     "shapes": ("record_shapes",),
     "memory": ("profile_memory",),
@@ -78,7 +78,7 @@ def traces(wants: tuple[str, ...], trace: str) -> str:
 
 def torch_options(wants: tuple[str, ...], more: Mapping[str, bool]) -> dict[str, bool]:
     """Keywords of torch.profiler.profile."""
-    return {**{key: True for want in wants for key in _TORCH.get(want, ())}, **more}
+    return {**{key: True for want in wants for key in TORCH.get(want, ())}, **more}
 
 
 def refuse(wants: tuple[str, ...], backends: tuple[str, ...], nsys: Nsys | None, by_steps: bool) -> None:
@@ -97,7 +97,7 @@ def recorded(wants: tuple[str, ...], backend: str, nsys: Nsys | None, by_steps: 
 def _reason(want: str, backend: str, nsys: Nsys | None, by_steps: bool) -> tuple[str, str] | None:
     """Why not, and what to do."""
     if backend == "torch":
-        return None if want in _TORCH else ("torch.profiler cannot record it", "give --backend nsys")
+        return None if want in TORCH else ("torch.profiler cannot record it", "give --backend nsys")
     if want in ("pytorch", "shapes"):
         why = "torch writes these ranges, and only where steps start the profiler"
         return None if by_steps else (why, "leave --trigger out, or give --nsys-args=--pytorch=autograd-shapes-nvtx")

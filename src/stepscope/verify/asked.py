@@ -7,8 +7,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from stepscope.capture import manifest
+from stepscope.capture.wants import TORCH
+from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
+from stepscope.sources.nsys.sqlite import address
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
 #: Tables of an nsys export that hold what was wanted; one of them with a row is enough.
@@ -22,8 +26,6 @@ _TABLES = {
 }
 #: Ends of the texts of ranges that torch writes for its operators.
 _RANGES = {"pytorch": "%, op_id = %", "shapes": "%, sizes = %"}
-#: What torch.profiler says of its own options.
-_TRACED = {"stacks": "with_stack", "shapes": "record_shapes", "memory": "profile_memory"}
 
 
 def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
@@ -33,7 +35,9 @@ def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
         return Check(name, SKIPPED, "", "nothing beyond the usual", "")
     found = _in_exports([f for f in files if f.suffix == ".sqlite"], wants)
     traced = ",".join(s.facts.get("traced", "") for s in profile.sources)
-    found |= {want: found.get(want, False) or option in traced for want, option in _TRACED.items() if want in wants}
+    for want in wants:
+        if options := TORCH.get(want):  # what torch.profiler says of its own
+            found[want] = found.get(want, False) or all(option in traced for option in options)
     if any(s.format == "kineto" for s in profile.sources) and "pytorch" in wants:
         found["pytorch"] = True
     missing = [want for want in wants if found.get(want) is False]
@@ -49,7 +53,7 @@ def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
 def _in_exports(files: list[Path], wants: list[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for file in files:
-        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with suppress(sqlite3.Error, BadInput), closing(sqlite3.connect(address(file), uri=True)) as db:
             tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
             for want in wants:
                 there = any(_rows(db, t) for t in _TABLES.get(want, ()) if t in tables)
@@ -88,9 +92,10 @@ def parity(ranks: dict[str, dict[str, Any]]) -> Check:
     name = "one environment"
     if len(ranks) < 2:
         return Check(name, SKIPPED, "", "fewer than two ranks say what they ran in", "")
-    flat = {int(rank): _flat(said) for rank, said in ranks.items()}
-    keys = sorted({k for said in flat.values() for k in said})
-    differ = {k: {rank: said.get(k) for rank, said in flat.items()} for k in keys}
+    own = ("label", "host", "gpus")  # what every rank has of its own
+    things = {int(r): manifest.flat({k: v for k, v in said.items() if k not in own}) for r, said in ranks.items()}
+    keys = sorted({k for said in things.values() for k in said})
+    differ = {k: {rank: said.get(k) for rank, said in things.items()} for k in keys}
     differ = {k: by for k, by in differ.items() if len(set(map(str, by.values()))) > 1}
     if not differ:
         return Check(name, OK, "", f"{len(keys)} things alike on {len(ranks)} ranks", "the same on every rank")
@@ -100,10 +105,3 @@ def parity(ranks: dict[str, dict[str, Any]]) -> Check:
     more = f" (and {len(differ) - 1} more: {', '.join(list(differ)[1:4])})" if len(differ) > 1 else ""
     found = f"{key} is {by[odd[0]]} on ranks {ranks_text(odd)}, {usual} elsewhere{more}"
     return Check(name, WARNING, ranks_text(odd), found, "the same on every rank", "compare ranks with this in mind")
-
-
-def _flat(said: dict[str, Any]) -> dict[str, Any]:
-    """Without what every rank has of its own."""
-    own = ("label", "host", "gpus")
-    plain = {k: v for k, v in said.items() if k not in own and not isinstance(v, dict)}
-    return plain | {f"{k}.{n}": v for k, inner in said.items() if isinstance(inner, dict) for n, v in inner.items()}

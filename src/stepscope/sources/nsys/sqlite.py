@@ -39,7 +39,7 @@ class SqliteTables:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unread: dict[tuple[str, str], int] = {}
-        self._uri = _uri(path)
+        self._uri = address(path)
         self._columns: dict[str, frozenset[str]] = {}
         # Tables only: nsys writes no views, and a view can be endless.
         self._names = frozenset(
@@ -200,7 +200,7 @@ class SqliteTables:
             ) from error
 
 
-def _uri(path: Path) -> str:
+def address(path: Path) -> str:
     """The read-only address of the file; BadInput where its header says that it cannot be read whole."""
     try:
         size = path.stat().st_size
