@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.intervals.arrays import NONE
-from stepscope.model.nesting import Nesting, nest
+from stepscope.model.nesting import Nesting, nearest, nest
 
 Interval = tuple[int, int, int]  # group, start, end
 
@@ -59,6 +59,18 @@ def test_depth_counts_the_parents(items: list[Interval]) -> None:
             depth, above = depth + 1, brute_parent(items, above)
         expected.append(depth)
     assert build(items).depth().tolist() == expected
+
+
+@given(intervals(), st.data())
+def test_nearest_climbs_the_parents(items: list[Interval], data: st.DataObject) -> None:
+    marked = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
+    parent = build(items).parent
+    expected = []
+    for row in range(len(items)):
+        while row != NONE and not marked[row]:
+            row = int(parent[row])
+        expected.append(row)
+    assert nearest(np.array(marked, dtype=bool), parent).tolist() == expected
 
 
 @given(intervals(), st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 22)), max_size=20))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,22 @@ def depths(parent: I64) -> I64:
         above[live] = above[up]
         live = live[above[live] != NONE]
     return depth
+
+
+def nearest(marked: Mask, parent: I64) -> I64:
+    """Of each the nearest marked one among itself and its ancestors; NONE where there is none.
+
+    Steps double from round to round: `up` is the ancestor that has not been looked at yet.
+    """
+    found: I64 = np.where(marked, np.arange(len(marked)), NONE)
+    up = parent.copy()
+    live = np.flatnonzero((found == NONE) & (up != NONE))
+    while len(live):
+        above = up[live]
+        found[live] = found[above]
+        up[live] = np.where(found[live] == NONE, up[above], NONE)
+        live = live[(found[live] == NONE) & (up[live] != NONE)]
+    return found
 
 
 def nest(group: I64, start: I64, end: I64) -> Nesting:

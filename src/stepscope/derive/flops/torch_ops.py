@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I64, NONE, Mask
-from stepscope.model.nesting import Nesting, nest
+from stepscope.intervals.arrays import NONE, Mask
+from stepscope.model.nesting import Nesting, nearest, nest
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import TORCH_OP
 
@@ -52,21 +52,10 @@ def torch_ops(profile: Profile, data: RankData) -> TorchOps:
     nesting = nest(tid, start, end)
     node = frame["node"].to_numpy()
     recorded = (frame["sequence"].is_not_null() & ~frame["node"]).to_numpy()
-    backward = climb(nesting.parent, node) != NONE
-    nearest = climb(nesting.parent, node | recorded)
-    again = backward & (nearest != NONE) & recorded[np.maximum(nearest, 0)] if len(node) else backward
+    backward = nearest(node, nesting.parent) != NONE
+    closest = nearest(node | recorded, nesting.parent)
+    again = backward & (closest != NONE) & recorded[np.maximum(closest, 0)] if len(node) else backward
     return TorchOps(frame, nesting, backward, again)
-
-
-def climb(parent: I64, wanted: Mask) -> I64:
-    """From each row to the first, itself included, that is wanted; NONE where there is none."""
-    at = np.arange(len(parent), dtype=np.int64)
-    live = np.flatnonzero(~wanted)
-    while len(live):
-        at[live] = parent[at[live]]
-        live = live[at[live] != NONE]
-        live = live[~wanted[at[live]]]
-    return at
 
 
 def _host_ops(profile: Profile, data: RankData) -> pl.DataFrame:

@@ -13,10 +13,10 @@ import polars as pl
 from stepscope.derive.flops.count import Arguments, Unclear
 from stepscope.derive.flops.ops import count, is_work
 from stepscope.derive.flops.precision import precision_of
-from stepscope.derive.flops.torch_ops import climb, torch_ops
+from stepscope.derive.flops.torch_ops import torch_ops
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, NONE, Mask, take
-from stepscope.model.nesting import nest
+from stepscope.model.nesting import nearest, nest
 from stepscope.model.profile import Profile
 
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
@@ -109,7 +109,7 @@ def _innermost(parent: I64, counted: Mask) -> Mask:
     """Counted ops that hold no other one: `aten::linear` is told by the `aten::addmm` in it, whose types are those that
     were computed with."""
     rows = np.flatnonzero(counted)
-    above = climb(parent, counted)
+    above = nearest(counted, parent)
     around = take(above, parent[rows], NONE)
     found = counted.copy()
     found[around[around != NONE]] = False

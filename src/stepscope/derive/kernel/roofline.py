@@ -30,7 +30,7 @@ class Roofline:
     peaks: list[Roof]
     bytes: dict[Level, F64]
     bandwidths: dict[Level, Roof]
-    #: index, among `works`, of what would take longest at its peak: the precision that a kernel is drawn by; -1 for none
+    #: index, among `works`, of what takes longest at its peak: the precision that a kernel is drawn by; -1 for none
     main: I64
     #: the time at the nearest roof, NaN where no roof or no work is known
     roof_ns: F64

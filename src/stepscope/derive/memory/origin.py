@@ -15,7 +15,7 @@ from stepscope.derive.memory.history import History
 from stepscope.derive.memory.rules import MULTIPLIES, TRAITS, WRAPPERS, Trait
 from stepscope.derive.pytorch.frames import is_user, relative
 from stepscope.intervals.arrays import I64, NONE, Mask, take
-from stepscope.model.nesting import nest
+from stepscope.model.nesting import nearest, nest
 from stepscope.model.profile import Profile
 
 #: What stands for a frame where there is none of Python.
@@ -128,13 +128,14 @@ def _of_host(profile: Profile, history: History) -> Origins:
     of_event = forest.enclosing(history.tid, history.time)
 
     def matching(pattern: str) -> Mask:
-        found: Mask = _nearest(distinct.str.contains(pattern).to_numpy()[at], forest.parent) != NONE
+        found: Mask = nearest(distinct.str.contains(pattern).to_numpy()[at], forest.parent) != NONE
         return found
 
-    row = _nearest(user, forest.parent)
-    row = np.where(row == NONE, _nearest(python, forest.parent), row)
+    framed = nearest(python, forest.parent)
+    row = nearest(user, forest.parent)
+    row = np.where(row == NONE, framed, row)
     row = np.where(row == NONE, np.arange(len(row)), row)
-    asker = _nearest(python & ~distinct.str.contains(WRAPPERS).to_numpy()[at], forest.parent)
+    asker = nearest(python & ~distinct.str.contains(WRAPPERS).to_numpy()[at], forest.parent)
 
     def traited(trait: Trait) -> Mask:
         found = matching(trait.pattern)
@@ -143,22 +144,5 @@ def _of_host(profile: Profile, history: History) -> Origins:
         return found
 
     traits = tuple(map(traited, TRAITS))
-    inside = _nearest(python, forest.parent) != NONE
     frame = _texts(distinct.gather(at), row, NO_FRAME)
-    return Origins(traits, inside, matching(MULTIPLIES), matching(_EMPTY_CACHE), frame, of_event)
-
-
-def _nearest(marked: Mask, parent: I64) -> I64:
-    """Of each record the nearest marked one among itself and its ancestors; NONE where there is none.
-
-    Steps double from round to round: `up` is the ancestor that has not been looked at yet.
-    """
-    found = np.where(marked, np.arange(len(marked)), NONE)
-    up = parent.copy()
-    live = np.flatnonzero((found == NONE) & (up != NONE))
-    while len(live):
-        above = up[live]
-        found[live] = found[above]
-        up[live] = np.where(found[live] == NONE, up[above], NONE)
-        live = live[(found[live] == NONE) & (up[live] != NONE)]
-    return found
+    return Origins(traits, framed != NONE, matching(MULTIPLIES), matching(_EMPTY_CACHE), frame, of_event)
