@@ -69,13 +69,13 @@ class Profile(model.Profile, Methods):
     @cached_property
     def unprofiled_step_ns(self) -> float | None:
         """Length of a step before recording began: `capture run` notes it in its manifest."""
-        from stepscope.capture import manifest
+        from stepscope.capture import manifest, step_times
 
         try:
             content = manifest.of(self.paths)
         except BadInput:  # some other file of that name: `capture verify` says what is wrong with it
             return None
-        return manifest.unprofiled_step(content) if content else None
+        return step_times.unprofiled(content) if content else None
 
     @property
     def paths(self) -> list[Path]:

@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median
 from typing import Annotated, Any
 
 import msgspec
@@ -161,25 +160,6 @@ def _told(error: msgspec.ValidationError) -> str:
     """`scenario.ranks: Expected int, got str`."""
     what, _, where = str(error).partition(" - at ")
     return f"{where.strip('`').removeprefix('$.') or 'it'}: {what}"
-
-
-def unprofiled_step(content: Mapping[str, Any]) -> float | None:
-    """Length of a step without the profiler, ns: the median of those timed apart, else of those before recording began.
-
-    Where steps run into each other, spans of several count. Else the first two settle, and in the last before it
-    records, torch.profiler warms up. None where too few are left.
-    """
-    if apart := content["captured"].get("unprofiled_step_ns"):
-        return float(median(apart))
-    spans = (content["captured"].get("spans") or {}).values()
-    if between := [ns / steps for mine in spans for steps, ns, profiled in mine if not profiled and steps]:
-        return float(median(between))
-    times = content["captured"].get("step_ns") or {}
-    plain = [[ns for ns, profiled in steps if not profiled] for steps in times.values()]
-    steps = [fmean(each) for each in zip(*plain, strict=False)][2:]
-    if content["scenario"].get("backend") == "torch":
-        steps = steps[:-1]
-    return float(median(steps)) if steps else None
 
 
 def of(paths: Iterable[Path]) -> dict[str, Any] | None:

@@ -85,30 +85,6 @@ def read(folder: Path) -> Steps:
     return found
 
 
-def slowdown(
-    times: dict[str, list[tuple[int, bool]]], spans: dict[str, list[tuple[int, int, bool]]] | None = None
-) -> float | None:
-    """Profiled steps against unprofiled ones after the first two, as a ratio of medians; None where too few.
-
-    Where steps run into each other, the time of one says little: spans of several count, where there are any.
-    """
-    if spans:
-        per = {
-            p: [ns / n for mine in spans.values() for n, ns, profiled in mine if profiled is p] for p in (False, True)
-        }
-        return _median(per[True]) / max(1.0, _median(per[False])) if per[True] and per[False] else None
-    plain = [ns for mine in times.values() for ns, profiled in mine[2:] if not profiled]
-    under = [ns for mine in times.values() for ns, profiled in mine if profiled]
-    if not plain or not under:
-        return None
-    return _median(under) / max(1.0, _median(plain))
-
-
-def _median(values: list[int] | list[float]) -> float:
-    ordered, n = sorted(values), len(values)
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-
-
 def reason(log: Path) -> str:
     """The line of a log that says most about a failure."""
     try:

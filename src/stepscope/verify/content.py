@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stepscope.capture import watch
+from stepscope.capture import step_times
 from stepscope.capture.size import show_size
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import NONE
@@ -59,17 +59,10 @@ def size(files: list[Path], most: int) -> Check:
     return Check("size", FAILED if largest > most else OK, "", found, f"at most {show_size(most)}", fix)
 
 
-def slowdown(
-    times: dict[str, list[tuple[int, bool]]] | None,
-    plain_ns: float | None,
-    spans: dict[str, list[tuple[int, int, bool]]] | None = None,
-) -> Check:
-    """The profiled steps against unprofiled ones: of the same run, or of another."""
+def slowdown(profiled_ns: float | None, unprofiled_ns: float | None) -> Check:
+    """The recorded steps against unprofiled ones: of the same run, or of another."""
     expected = f"below {_SLOWER:g} times an unprofiled step"
-    ratio = watch.slowdown(times, spans) if times else None
-    if times and plain_ns:
-        under = sorted(ns for mine in times.values() for ns, profiled in mine if profiled)
-        ratio = under[len(under) // 2] / plain_ns if under else None
+    ratio = step_times.slowdown(profiled_ns, unprofiled_ns)
     if ratio is None:
         why = "no times of unprofiled steps after the first two (a manifest of capture run has them)"
         return Check("slowdown", SKIPPED, "", why, expected)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepscope.capture import manifest
+from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import GateFailed
@@ -42,12 +42,9 @@ class Expected:
     max_size: int = parse_size("200MB")
     #: False where the machine had no GPU: the capture is of the host
     gpu: bool = True
-    #: unprofiled and profiled steps, by rank: [ns, profiled]
-    times: dict[str, list[tuple[int, bool]]] | None = None
-    #: nanoseconds of an unprofiled step of another run
-    plain_ns: float | None = None
-    #: by rank: steps, ns and whether profiled, between two synchronizes
-    spans: dict[str, list[tuple[int, int, bool]]] | None = None
+    #: lengths of a recorded step and of an unprofiled one, of the same run or of another
+    profiled_ns: float | None = None
+    unprofiled_ns: float | None = None
     #: what `--with` asked of this profiler
     wants: list[str] = field(default_factory=list)
     #: by rank: versions and variables, as the rank itself said
@@ -65,8 +62,8 @@ def expected_of(folders: list[Path], **known: Any) -> Expected:
         "steps": scenario.get("steps"),
         "traced": scenario.get("traced"),
         "gpu": bool(scenario.get("machine", {}).get("gpus")),
-        "times": captured.get("step_ns"),
-        "spans": captured.get("spans"),
+        "profiled_ns": step_times.profiled(found),
+        "unprofiled_ns": step_times.unprofiled(found),
         "wants": scenario.get("with") or [],
         "environments": captured.get("environments") or {},
     }
@@ -92,7 +89,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         whole.warnings(profile),
         content.clock(ranks),
         content.size(files, want.max_size),
-        content.slowdown(want.times, want.plain_ns, want.spans),
+        content.slowdown(want.profiled_ns, want.unprofiled_ns),
         asked.arrived(profile, files, want.wants),
         asked.payloads(profile),
         asked.parity(want.environments),

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from stepscope.capture import watch
+from stepscope.capture import step_times
 from stepscope.capture.run import Captured
 from stepscope.capture.size import show_size
 from stepscope.errors import GateFailed
@@ -43,7 +43,7 @@ def _parts(one: Captured, verified: Result | GateFailed | None) -> list[str]:
         said.append(f"{steps} on {len(times)} rank{'s' * (len(times) != 1)}")
     else:
         said.append(f"--trigger {scenario['trigger']}")
-    slower = watch.slowdown(times, captured["spans"])
+    slower = step_times.slowdown(step_times.profiled(one.manifest), step_times.unprofiled(one.manifest))
     if slower is not None:
         said.append(f"{slower:.2f} times an unprofiled step")
     said.append(f"{show_size(sum(f['bytes'] for f in captured['files']))}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stepscope import api, questions
-from stepscope.capture import manifest
+from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
 from stepscope.cli import progress
 from stepscope.cli.analysis import profile_argument
@@ -34,18 +34,17 @@ def check(
     folders = [Path(p) for p in paths if Path(p).is_dir()] + [p.parent for p in profile.paths]
     given = {k: v for k, v in known.items() if v is not None}
     if against is not None:
-        given["plain_ns"] = _plain(against)
+        given["unprofiled_ns"] = _unprofiled(against)
     return verify(profile, profile.paths, expected_of(folders, max_size=parse_size(max_size), **given))
 
 
-def _plain(folder: Path) -> float:
+def _unprofiled(folder: Path) -> float:
     """The median unprofiled step of another run."""
     other = manifest.read(folder)
-    times = (other or {}).get("captured", {}).get("step_ns", {})
-    plain = sorted(ns for mine in times.values() for ns, profiled in mine[2:] if not profiled)
-    if not plain:
+    found = step_times.unprofiled(other) if other else None
+    if found is None:
         raise BadInput(f"--against {folder}: no times of unprofiled steps in it", "name a folder of capture run")
-    return float(plain[len(plain) // 2])
+    return found
 
 
 def _verify(profile: tuple[str, ...], **given: Any) -> None:

@@ -1,0 +1,50 @@
+"""Lengths of steps with the profiler and without, from manifests drawn by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.capture.step_times import profiled, slowdown, unprofiled
+
+
+def manifest(backend: str = "nsys", **captured: Any) -> dict[str, Any]:
+    return {"scenario": {"backend": backend}, "captured": captured}
+
+
+def steps(*plain: int, recorded: tuple[int, ...] = ()) -> list[tuple[int, bool]]:
+    return [(ns, False) for ns in plain] + [(ns, True) for ns in recorded]
+
+
+def test_the_first_two_settle() -> None:
+    content = manifest(step_ns={"0": steps(900, 500, 100, 120, 110, recorded=(150, 170))})
+    assert unprofiled(content) == 110
+    assert profiled(content) == 160
+
+
+def test_torch_warms_up_in_the_last() -> None:
+    content = manifest("torch", step_ns={"0": steps(900, 500, 100, 120, 400, recorded=(150,))})
+    assert unprofiled(content) == 110
+    assert unprofiled(manifest("torch", step_ns={"0": steps(900, 500, 400)})) is None
+
+
+def test_a_step_is_the_mean_of_its_ranks() -> None:
+    ranks = {"0": steps(9, 9, 100, recorded=(200,)), "1": steps(9, 9, 300, recorded=(500,))}
+    content = manifest(step_ns=ranks)
+    assert (unprofiled(content), profiled(content)) == (200, 350)
+
+
+def test_spans_count_more_than_single_steps() -> None:
+    spans = {"0": [(2, 200, False), (4, 480, False), (1, 330, True)]}
+    content = manifest(step_ns={"0": steps(1, 1, 1, recorded=(1,))}, spans=spans)
+    assert (unprofiled(content), profiled(content)) == (110, 330)
+
+
+def test_steps_timed_apart_count_most() -> None:
+    content = manifest(unprofiled_step_ns=[80, 90, 85], step_ns={"0": steps(9, 9, 100, recorded=(170,))})
+    assert slowdown(profiled(content), unprofiled(content)) == 2
+
+
+def test_nothing_timed() -> None:
+    assert unprofiled(manifest()) is None
+    assert profiled(manifest()) is None
+    assert slowdown(None, 5.0) is None
