@@ -46,7 +46,8 @@ ANSWERS = """
 | `schema`, `command` | the version of this contract, and the question |
 | `profile` | the files with format and versions, and the number of ranks |
 | `window` | per rank: label, index, count, and the window on host and GPU; empty where the question has none |
-| `rows` | one object per row, with the columns below; all of them, unless `--top` says how many |
+| `rows` | one object per row, with the columns below; all of them, unless `--top` or `--limit` says how many |
+| `rows_total` | how many rows there are; where `rows` has fewer, the note `rows-not-shown` says how to get the others |
 | `summary` | figures over all rows: totals, percentiles, verdicts; `statement` is the sentence that closes the answer |
 | `notes` | what was inferred, cut, skipped or not attributable, with counts |
 | `note_details` | the same with `code`, `severity`, `origin` and `ranks`: [notes.md](notes.md) |
@@ -323,7 +324,10 @@ def methods_pyi() -> str:
         '    """What every question takes."""',
         "",
         "    rank: Ranks | None",
+        "    sort: str | None",
         "    top: int | None",
+        "    limit: int | None",
+        "    offset: int",
         "",
         "class Window(Common, total=False):",
         '    """What every question about a window takes."""',

@@ -188,3 +188,46 @@ def test_whole_capture_equals_traceinsight(shared: Path, name: str):
     share = 100.0 * rows["comm_hidden_ns"] / (rows["comm_hidden_ns"] + rows["comm_exposed_ns"])
     column = next(c for c in golden.columns if "overlap" in c)
     assert share.to_list() == pytest.approx(golden.sort("rank")[column].to_list(), abs=0.006)
+
+
+def _ranks(*exposed: tuple[int, int]) -> Any:
+    """Ranks with one all-to-all of 100 ns in each stage, of which so many ns have no compute beside them."""
+    tables: dict[str, list[Any]] = {"ops": [], "calls": [], "ranges": []}
+    for rank, bare in enumerate(exposed):
+        of: dict[str, Any] = {"proc": rank}
+        for k, ns in enumerate(bare):
+            at = 1000 * (k + 1)
+            tables["calls"] += [call(10 * k, 10 * k + 1, 2 * k + 1) | of, call(10 * k + 2, 10 * k + 3, 2 * k + 2) | of]
+            tables["ops"] += [comm(at, at + 100, call=2 * k + 1, **of), op(at + ns, at + 100, call=2 * k + 2, **of)]
+            tables["ranges"] += [nvtx(10 * k, 10 * k + 9, f"layer00.stage{2 * k + 2}_f", **of)]
+    return make(**tables)
+
+
+def test_over_ranks_by_hand():
+    """Three ranks expose 10, 50 and 30 of 100 ns in stage 2, and 5, 5 and 0 in stage 4: sums, medians, the worst."""
+    answer = overlap(_ranks((10, 5), (50, 5), (30, 0)), WHOLE, across=True)
+    two, four = answer.rows.to_dicts()
+    assert (two["stage"], two["ranks"], two["n"], two["comm_ns"], two["exposed_ns"]) == ("stage2_f", 3, 3, 300, 90)
+    assert (two["overlap_pct"], two["exposed_median_ns"], two["overlap_median_pct"]) == (70.0, 30, 70.0)
+    assert (two["worst_rank"], two["worst_exposed_ns"], two["worst_overlap_pct"]) == (1, 50, 50.0)
+    assert (four["exposed_median_ns"], four["worst_rank"]) == (5, 0)  # of equals the first
+    assert overlap(_ranks((10, 5), (50, 5)), WHOLE, across=True).rows["exposed_median_ns"].to_list() == [30, 5]
+
+
+@pytest.mark.parametrize("by", ["stage", "range", "stream", "purpose", "op"])
+def test_rows_over_ranks_sum_up_those_of_ranks(by: Any):
+    profile = _ranks((10, 5), (50, 5), (30, 0))
+    each, over = overlap(profile, WHOLE, by=by).rows, overlap(profile, WHOLE, by=by, across=True).rows
+    for row in over.iter_rows(named=True):
+        mine = each.filter(pl.col(by) == row[by])
+        assert [row[c] for c in ("n", "comm_ns", "exposed_ns")] == [
+            mine[c].sum() for c in ("n", "comm_ns", "exposed_ns")
+        ]
+        assert row["worst_exposed_ns"] == mine["exposed_ns"].max()
+        assert mine.filter(pl.col("rank") == row["worst_rank"])["exposed_ns"].item() == row["worst_exposed_ns"]
+
+
+def test_a_stage_of_barriers_has_no_worst_rank():
+    p = make(ops=[op(0, 10, call=1), comm(10, 30, stream=7, call=2)], calls=[call(1, 2, 1), call(3, 4, 2)])
+    row = overlap(p, WHOLE, across=True).rows.row(0, named=True)
+    assert (row["ranks"], row["barrier_ns"], row["worst_rank"], row["overlap_pct"]) == (1, 20, None, None)

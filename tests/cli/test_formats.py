@@ -18,7 +18,8 @@ def test_json_follows_the_contract(stepscope, command):
     ran = stepscope(command, "x.sqlite", "--format", "json")
     assert (ran.status, ran.err) == (0, "")
     answer = json.loads(ran.out)
-    assert list(answer) == ["schema", "command", "profile", "window", "rows", "summary", "notes", "note_details"]
+    keys = ["schema", "command", "profile", "window", "rows", "rows_total", "summary", "notes", "note_details"]
+    assert list(answer) == keys and answer["rows_total"] == len(answer["rows"])
     assert (answer["schema"], answer["command"]) == ("stepscope/1", command)
     source = {"file": "fake.sqlite", "format": "nsys-sqlite", "tool": "2025.3.1", "schema": "3.20.3"}
     assert answer["profile"] == {"sources": [source], "ranks": 2, "world": None}
@@ -53,6 +54,15 @@ def test_csv_and_parquet_hold_the_same_bare_numbers(stepscope, tmp_path: Path):
     frame = pl.read_parquet(tmp_path / "w.parquet")
     assert frame.columns == list(rows[0])
     assert frame["gpu_start_ns"].to_list() == [7_000_000, 7_000_000]
+
+
+def test_a_page_of_rows_says_which_it_is(stepscope):
+    ran = stepscope("window", "x", "--sort", "rank", "--limit", "1", "--format", "csv")
+    assert [row["rank"] for row in csv.DictReader(io.StringIO(ran.out))] == ["1"]
+    assert ran.err.splitlines()[-1] == "note: rows 1-1 of 2; --offset 1 for the next"
+    last = stepscope("window", "x", "--sort", "rank", "--limit", "1", "--offset", "1")
+    assert "rows 2-2 of 2\n" in last.out
+    assert stepscope("window", "x", "--sort", "nowhere").err.startswith("stepscope: --sort nowhere: no column")
 
 
 def test_markdown_is_one_table(stepscope):

@@ -14,12 +14,12 @@ import polars as pl
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.accounting.named_window import about_window
+from stepscope.derive.comm.outside import outside_notes
 from stepscope.derive.rank.data import COMPUTE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
-from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import covered, gaps, union
 from stepscope.intervals.arrays import I64, NONE

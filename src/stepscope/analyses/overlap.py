@@ -14,13 +14,13 @@ import polars as pl
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.accounting.named_window import about_window
+from stepscope.derive.comm.outside import outside_notes
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.rank.data import NO_STAGE, STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
-from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import subtract, union
 from stepscope.model.kernel_names import shorten
@@ -44,6 +44,20 @@ _FIGURES = (
     Col("overlap_max_pct", "the best hidden single op"),
     Col("barrier_ns", "communication in order with compute on its own stream"),
 )
+#: Of a stage over all ranks: sums, the median rank, and the one that exposes most.
+_OVER_RANKS = (
+    Col("ranks", "ranks that have such communication"),
+    Col("n", "communication ops of all of them, barriers not counted"),
+    Col("comm_ns", "sum of their durations"),
+    Col("exposed_ns", "sum of the parts not covered by compute"),
+    Col("overlap_pct", "100·(1 − exposed/comm) of the sums; null without communication"),
+    Col("exposed_median_ns", "median of the ranks' exposed time"),
+    Col("overlap_median_pct", "median of the ranks' overlap"),
+    Col("worst_rank", "the rank that exposes most; of equals the first"),
+    Col("worst_exposed_ns", "exposed time of that rank"),
+    Col("worst_overlap_pct", "overlap of that rank"),
+    Col("barrier_ns", "communication in order with compute on its own stream, sum over ranks"),
+)
 _KEY_DOC = {
     "stage": "stage of the trainer's labels, or (no stage)",
     "range": "range that launched it",
@@ -53,12 +67,18 @@ _KEY_DOC = {
 }
 
 
-def _columns(by: str) -> tuple[Col, ...]:
-    return (Col("rank", "rank of the process"), Col("pid", "process id on its host"), Col(by, _KEY_DOC[by]), *_FIGURES)
+def _columns(by: str, across: bool = False) -> tuple[Col, ...]:
+    key = Col(by, _KEY_DOC[by])
+    if across:
+        return (key, *_OVER_RANKS)
+    return (Col("rank", "rank of the process"), Col("pid", "process id on its host"), key, *_FIGURES)
 
 
 COLUMNS = _columns("stage")
-VARIANTS = {f"by={by}": _columns(by) for by in ("range", "stream", "purpose", "op")}
+VARIANTS = {
+    **{f"by={by}": _columns(by) for by in ("range", "stream", "purpose", "op")},
+    "across": _columns("stage", across=True),
+}
 
 
 def overlap(
@@ -67,6 +87,7 @@ def overlap(
     *,
     by: Annotated[By, "what a row is"] = "stage",
     stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
+    across: Annotated[bool, "a row over all ranks: sums, the median rank, and the one that exposes most"] = False,
 ) -> Result:
     check_pattern("stage", stage)
     need_communication(profile)
@@ -80,7 +101,7 @@ def overlap(
             who = {"rank": data.rank, "pid": data.pid}
             table += [{**who, by: k, **_figures(comm, (keys == k).to_numpy())} for k in _ordered(keys)]
             totals.append({**who, "index": span.index, **_figures(comm, np.ones(len(comm.ops), dtype=bool))})
-    result = rows(_columns(by), table)
+    result = rows(_columns(by, across), _over_ranks(table, by) if across else table)
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
         notes.append(
@@ -132,6 +153,32 @@ def _keys(profile: Profile, data: RankData, comm: CommOps, by: By, stage: str) -
     if by == "purpose":
         return purpose_of(profile, data, comm.ops)
     return profile.names.gather(data.name[comm.ops])
+
+
+def _over_ranks(table: list[dict[str, Any]], by: By) -> pl.DataFrame:
+    """One row per key, in the order of the keys."""
+    if not table:
+        return pl.DataFrame(schema={c.name: pl.Null for c in _columns(by, across=True)})
+    asked = pl.col("n") > 0  # a rank with barriers only exposes nothing, and hides nothing
+    worst = pl.col("exposed_ns").filter(asked).arg_max()  # the first of equals: ranks are in order
+    frame = pl.DataFrame(table, infer_schema_length=None).with_columns(last=pl.col(by).cast(pl.String) == NO_STAGE)
+    return (
+        frame.sort("rank", maintain_order=True)
+        .group_by("last", by)
+        .agg(
+            pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),
+            *(pl.col(c).sum() for c in ("n", "comm_ns", "exposed_ns", "barrier_ns")),
+            pl.col("exposed_ns").filter(asked).median().round().cast(pl.Int64).alias("exposed_median_ns"),
+            pl.col("overlap_pct").median().alias("overlap_median_pct"),
+            *(pl.col(c).filter(asked).get(worst).alias(f"worst_{c}") for c in ("rank", "exposed_ns", "overlap_pct")),
+        )
+        .with_columns(
+            pl.when(pl.col("comm_ns") > 0)
+            .then(100.0 * (1.0 - pl.col("exposed_ns") / pl.col("comm_ns")))
+            .alias("overlap_pct")
+        )
+        .sort("last", by)
+    )
 
 
 def _ordered(keys: pl.Series) -> list[Any]:

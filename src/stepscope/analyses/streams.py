@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from stepscope.derive.accounting.named_window import about_window
+from stepscope.derive.comm.outside import outside_notes
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of, unanimous
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.streams import streams_of
 from stepscope.derive.windows.choosing import windows
-from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64

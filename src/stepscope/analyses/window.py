@@ -8,8 +8,8 @@ of the step before it to its own end. Where the trainer marks chunks, the median
 
 from __future__ import annotations
 
+from stepscope.derive.comm.outside import outside_notes
 from stepscope.derive.windows.choosing import windows
-from stepscope.derive.windows.outside import outside_notes
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows

@@ -10,7 +10,6 @@ from stepscope.api.options import (
     WINDOW_KEYWORDS,
     Ranks,
     check,
-    check_top,
     keywords,
     parse_ranks,
     takes_profile,
@@ -21,14 +20,24 @@ from stepscope.model import profile as model
 from stepscope.model.note import folded
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Result
+from stepscope.model.showing import Showing
 
 
 def analyse(
-    profile: model.Profile | None, name: str, *, rank: Ranks | None = None, top: int | None = None, **options: Any
+    profile: model.Profile | None,
+    name: str,
+    *,
+    rank: Ranks | None = None,
+    sort: str | None = None,
+    top: int | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    **options: Any,
 ) -> Result:
     """Ask `profile` the question `name`; `options` are those of the command line, with underscores.
 
-    `top` keeps the rows that matter most, so many of them; without it there are all.
+    `sort` orders the rows by columns, `top` keeps so many that matter most (of sorted rows, the first), and `limit`
+    and `offset` take a page of them. A note says which rows are left out.
 
     Without a profile, only what can do without one: `analyse(None, "compile", log="run.log")`.
     """
@@ -39,7 +48,7 @@ def analyse(
     unknown = [k for k in options if k not in valid]
     if unknown:
         raise TypeError(f"{name}: no option {unknown[0]!r}; it has {', '.join(valid)}")
-    check_top(top)
+    shown = Showing(sort, top, limit, offset)
     for option in analysis.options:
         if option.name in options:
             check(option, options[option.name])
@@ -56,10 +65,10 @@ def analyse(
         chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
         asked.append(window_spec(**chosen))
     try:
-        return _finished(analysis.function(*asked, **options), name, profile, top)
+        return _finished(analysis.function(*asked, **options), name, profile, shown)
     except GateFailed as failed:
         if failed.result is not None:
-            failed.result = _finished(failed.result, name, profile, top)
+            failed.result = _finished(failed.result, name, profile, shown)
         raise
 
 
@@ -69,12 +78,12 @@ def sql(profile: model.Profile, query: str, *, limit: int = 0, rank: Ranks | Non
 
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
-    return _finished(answered(profile, query, limit=limit), "sql", profile, None)
+    return _finished(answered(profile, query, limit=limit), "sql", profile, Showing())
 
 
-def _finished(result: Result, name: str, profile: model.Profile | None, top: int | None) -> Result:
-    """The result with the scope that only the front end knows, and as many rows as were asked for."""
-    result = result if top is None else result.largest(top)
+def _finished(result: Result, name: str, profile: model.Profile | None, shown: Showing) -> Result:
+    """The result with the scope that only the front end knows, and the rows that were asked for."""
+    result = shown.of(result)
     result.command = name
     if profile is None:
         return result

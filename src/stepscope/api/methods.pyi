@@ -10,7 +10,10 @@ class Common(TypedDict, total=False):
     """What every question takes."""
 
     rank: Ranks | None
+    sort: str | None
     top: int | None
+    limit: int | None
+    offset: int
 
 class Window(Common, total=False):
     """What every question about a window takes."""
@@ -207,6 +210,7 @@ class Methods:
         *,
         by: Literal["stage", "range", "stream", "purpose", "op"] = "stage",
         stage: str = "stage([1-5])_([fbw])",
+        across: bool = False,
         **options: Unpack[Window],
     ) -> Result:
         """Is communication hidden behind compute, and which stage exposes it?"""

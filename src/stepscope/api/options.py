@@ -14,8 +14,10 @@ from stepscope.model.profile import Profile
 
 #: Keywords that choose the window of a windowed analysis.
 WINDOW_KEYWORDS = ("step", "chunk", "anchor", "index", "match", "period", "whole", "start", "end")
+#: Keywords that choose rows of the answer, and their order.
+ROW_KEYWORDS = ("sort", "top", "limit", "offset")
 #: Keywords that every analysis has; no analysis may use them for options of its own.
-RESERVED = (*WINDOW_KEYWORDS, "rank", "top")
+RESERVED = (*WINDOW_KEYWORDS, "rank", *ROW_KEYWORDS)
 
 Ranks = str | int | Iterable[int]
 
@@ -23,7 +25,7 @@ Ranks = str | int | Iterable[int]
 def keywords(analysis: questions.Analysis) -> tuple[str, ...]:
     """Every keyword that the method of this analysis takes."""
     own = tuple(o.name for o in analysis.options)
-    return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank", "top")
+    return (*own, *(WINDOW_KEYWORDS if analysis.windowed else ()), "rank", *ROW_KEYWORDS)
 
 
 def parse_ranks(text: Ranks) -> list[int]:
@@ -85,9 +87,3 @@ def check(option: questions.Option, value: Any) -> None:
     if allowed is not None and value not in allowed and value != option.default:
         flag = "--" + option.name.replace("_", "-")
         raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
-
-
-def check_top(top: int | None) -> None:
-    """Refuse a number of rows that cannot be."""
-    if top is not None and top < 0:
-        raise BadInput(f"--top {top}", "give how many rows to show; 0 for all")

@@ -131,12 +131,16 @@ def worker_options() -> list[click.Option]:
 def _common_options() -> list[click.Option]:
     return [
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(["--sort"], metavar="COLUMNS", help="Rows by these columns: exposed_ns, or rank,dur_ns:asc."),
         click.Option(
             ["--top"],
             type=int,
             metavar="N",
-            help="The N rows that matter most, 0 for all. Default: 10 of a long list in a table or Markdown, else all.",
+            help="The N rows that matter most, or come first with --sort; 0 for all. Default: 10 of a long list in a "
+            "table or Markdown, else all.",
         ),
+        click.Option(["--limit"], type=int, metavar="N", help="A page: N rows in their order, 0 for all."),
+        click.Option(["--offset"], type=int, default=0, metavar="N", help="From which row on; the first is 0."),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stepscope.errors import BadInput
 from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
 
@@ -23,6 +24,8 @@ class Col:
 
 #: People who read a list of more than LONG rows see the SHOWN that matter most.
 SHOWN, LONG = 10, 15
+#: The code of the note that says that rows are left out (`showing`).
+ROWS_NOT_SHOWN = "rows-not-shown"
 #: Rows of a tree, of a path and of steps are read in their order, also where some are left out.
 _IN_ORDER = frozenset({"depth", "order", "index"})
 
@@ -45,9 +48,32 @@ class Result:
     #: ranks of the job, where the sources say
     world: int | None = None
     ranked_by: str | None = None
-    #: What the user asked for: how many rows, 0 for all; and how many that left out.
+    #: What the user asked for: how many rows, 0 for all.
     top: int | None = None
-    left_out: int = 0
+    #: how many rows there are, of which some may be left out
+    total: int = -1
+    #: `51-100 of 812; --offset 100 for the next`: which rows they are, where the user asked for a page
+    page: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.total < 0:
+            self.total = self.rows.height
+
+    def sorted(self, by: str) -> Result:
+        """Rows by columns: `exposed_ns`, `rank,exposed_ns`, `dur_ns:asc`. Numbers largest first, texts from A to Z."""
+        columns, descending = [], []
+        for part in by.split(","):
+            name, _, way = part.strip().partition(":")
+            if name not in self.rows.columns:
+                raise BadInput(f"--sort {by}: no column {name!r}", f"there are {', '.join(self.rows.columns)}")
+            if way not in ("", "asc", "desc"):
+                raise BadInput(f"--sort {by}: {way!r} is not a direction", "write COLUMN:asc or COLUMN:desc")
+            if self.rows.schema[name].is_nested():
+                raise BadInput(f"--sort {by}: {name} holds lists, which have no order", "name another column")
+            columns.append(name)
+            descending.append(way == "desc" if way else self.rows.schema[name].is_numeric())
+        rows = self.rows.sort(columns, descending=descending, nulls_last=True, maintain_order=True)
+        return replace(self, rows=rows, ranked_by=None if self.ranked_by is None else "")
 
     def largest(self, top: int) -> Result:
         """The `top` rows that matter most, 0 for all; the others are counted."""
@@ -58,7 +84,19 @@ class Result:
             values = self.rows[self.ranked_by].cast(pl.Float64).fill_null(-np.inf).to_numpy()
             order = np.argsort(-values, kind="stable")
         kept = np.sort(order[:top]) if _IN_ORDER & set(self.rows.columns) else order[:top]
-        return replace(self, rows=self.rows[kept], top=top, left_out=self.rows.height - top)
+        return replace(self, rows=self.rows[kept], top=top)
+
+    def paged(self, limit: int, offset: int) -> Result:
+        """The `limit` rows (0 for all) from row `offset` on, and which of how many they are."""
+        count = self.rows.height
+        rows = self.rows.slice(offset, limit or None)
+        last = offset + rows.height
+        if rows.height:
+            next_page = f"; --offset {last} for the next" if last < count else ""
+            said = f"{offset + 1:,}-{last:,} of {count:,}{next_page}"
+        else:
+            said = f"from {offset + 1:,} on: none, there are {count:,}"
+        return replace(self, rows=rows, top=self.top or 0, page=said if rows.height < count else None)
 
     def for_people(self) -> Result:
         """What a table or Markdown shows: of a long list the rows that matter, unless the user said how many."""
@@ -68,7 +106,15 @@ class Result:
     @property
     def more(self) -> str | None:
         """The line under a list of which not all is shown."""
-        return f"… and {self.left_out:,} more (--top 0 shows all)" if self.left_out else None
+        if self.page is not None:
+            return f"rows {self.page}"
+        left_out = self.total - self.rows.height
+        return f"… and {left_out:,} more (--top 0 shows all)" if left_out else None
+
+    @property
+    def notes_below(self) -> list[Note]:
+        """The notes, but for what `more` says."""
+        return [n for n in self.notes if getattr(n, "code", "") != ROWS_NOT_SHOWN]
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{n}</li>" for n in self.notes)

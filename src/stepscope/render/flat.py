@@ -39,8 +39,8 @@ def to_markdown(result: Result) -> bytes:
         out += ["", shown.more]
     if figures := {k: v for k, v in result.summary.items() if k != STATEMENT}:
         out += ["", *(f"- {_cell(k)}: {_cell(v)}" for k, v in figures.items())]
-    if result.notes:
-        out += ["", *(f"- note: {_cell(n)}" for n in result.notes)]
+    if result.notes_below:
+        out += ["", *(f"- note: {_cell(n)}" for n in result.notes_below)]
     if said := result.summary.get(STATEMENT):
         out += ["", f"**{_cell(said)}**"]
     return ("\n".join(out) + "\n").encode()

@@ -25,6 +25,7 @@ def to_json(result: Result) -> bytes:
         },
         "window": result.window,
         "rows": result.rows.to_dicts(),
+        "rows_total": result.total,
         "summary": result.summary,
         "notes": list(map(str, result.notes)),
         "note_details": [n.data() for n in result.notes],

@@ -46,9 +46,9 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
         out += ["", *summary]
     if result.summary.get(PLOT):
         out += ["", *_drawn(result, width)]
-    if result.notes:
+    if result.notes_below:
         out.append("")
-    for note in result.notes:
+    for note in result.notes_below:
         first, *rest = wrapped(f"note: {note}", width, indent=6)
         out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
     if said := result.summary.get(STATEMENT):

@@ -68,3 +68,42 @@ def test_only_the_step_of_the_chunk_counts():
     assert "40 ns of the step's 50 ns" in last
     (first,) = said(make(**tables), "overlap", index=0)
     assert "30 ns of the step's 40 ns" in first
+
+
+def test_what_lies_outside_is_named_by_what_it_serves():
+    """A pipeline's transfer of 40 ns before the chunk, and 7 ns of which nobody knows what they serve."""
+    profile = make(
+        ops=[comm(0, 40, call=1), op(50, 90, call=2), comm(60, 80, call=3), comm(100, 107, call=4)],
+        calls=[call(k * 10, k * 10 + 1, k) for k in range(1, 5)],
+        ranges=[
+            nvtx(0, 50, "step 0"),
+            nvtx(9, 12, "pipeline send/recv"),
+            nvtx(15, 35, "forward chunk 0 (phase0) backward chunk 0 (phase1)"),
+        ],
+    )
+    (note,) = said(profile, "overlap")
+    assert (
+        "47 ns of the step's 67 ns of communication (70 %, all ranks) lie outside it: pp_p2p 40 ns, others 7 ns" in note
+    )
+
+
+def test_a_range_that_the_user_chose_leaves_out_the_rest_of_its_step():
+    profile = job()
+    notes = api.analyse(profile, "overlap", anchor="^forward chunk 1").notes
+    (note,) = [n for n in notes if n.code == "communication-outside-window"]
+    assert note.startswith("the window is a range: 80 ns of the step's 100 ns")
+    assert "communication-outside-window" not in {n.code for n in api.analyse(profile, "overlap", anchor="^step").notes}
+
+
+def test_chunks_of_several_steps_are_held_against_all_of_them():
+    """Both chunks of both steps: the optimizers' 50 ns each lie outside."""
+    tables: dict[str, list[Row]] = {"ops": [], "calls": [], "ranges": []}
+    for k, at in enumerate((0, 1000)):
+        tables["calls"] += [call(at + 5, at + 6, 2 * k + 1), call(at + 20, at + 21, 2 * k + 2)]
+        tables["ops"] += [comm(at + 10, at + 40, call=2 * k + 1), comm(at + 100, at + 150, call=2 * k + 2)]
+        tables["ranges"] += [
+            nvtx(at, at + 30, f"step {k}"),
+            nvtx(at + 2, at + 9, f"forward chunk {k} backward chunk 0"),
+        ]
+    (note,) = said(make(**tables), "overlap", chunk=True, index="all")
+    assert "100 ns of the step's 160 ns" in note
