@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.derive.pipelines.two_stages import TwoStage, against
+from stepscope.derive.pipelines.overlap_score import against
+from stepscope.derive.pipelines.two_stages import TwoStage
 from stepscope.statistics import (
     PAIRS,
     RUNS,
@@ -158,7 +159,9 @@ def pipeline(periods: np.ndarray) -> TwoStage:
     """A run whose chunks have these periods."""
     periods = np.round(1000 * periods).astype(np.int64)
     columns = dict.fromkeys(("stage0_ns", "stage1_ns", "hidden_ns"), np.full(len(periods), 1000))
-    return TwoStage(pl.DataFrame({"period_ns": periods, **columns, "overlap_score": np.ones(len(periods))}))
+    unknown = dict.fromkeys(("decode_ns", "mesh_idle_ns", "tokens"), np.full(len(periods), None, dtype=object))
+    chunks = {"period_ns": periods, **columns, "overlap_score": np.ones(len(periods)), **unknown}
+    return TwoStage(pl.DataFrame(chunks))
 
 
 @pytest.mark.parametrize(("kind", "n"), [("with memory", 20), ("normal", 2), ("normal", 3), ("skewed", 20)])

@@ -26,10 +26,11 @@ def write(path: Path, lines: list[Line | str]) -> Path:
 
 def chunk(k: int, emit: float, a: float = 2.0, decode: float = 1.0, b: float = 4.0) -> list[Line]:
     """A chunk that spends a + decode in the first stage and b in the second; the leader's clock is far off."""
+    far = 10**15 + 20_000_000 * k
     return [
         {"k": k, "rank": 0, "tA0": 10 * k, "tA1": 10 * k + a, "tSend": 10 * k + a, "unit": "ms"},
         {"k": k, "rank": 0, "tRecv_ms": 10 * k + 7, "tDecode_ms": 10 * k + 7 + decode, "tEmit_us": 1000 * emit},
-        {"k": k, "rank": 4, "role": "leader", "tB0_ns": 10**15 + k, "tB1_ns": 10**15 + k + round(b * 1e6)},
+        {"k": k, "rank": 4, "role": "leader", "tB0_ns": far, "tB1_ns": far + round(b * 1e6)},
     ]
 
 

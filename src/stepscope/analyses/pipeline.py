@@ -1,10 +1,11 @@
 """Do the pipeline's stages overlap, and how large is its bubble?
 
-A two-stage pipeline, from a log of timestamps (JSON lines, see below) or from ranges `pp:stage0:*` and `pp:stage1:*`:
-one row per chunk, `--by k`. A period near max(stage0, stage1) is overlapped, one near their sum serialized; the run's
-`overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below that. `--against LOG` is another run, for
-example with another queue depth. `--by block`: the share of each block timer of the log; where timers synchronize, they
-say where time goes and nothing about throughput.
+A two-stage pipeline, from a log of timestamps (JSON lines, see below; `stepscope.annotate.items` writes them) or from
+ranges `pp:stage0:*` and `pp:stage1:*`: one row per chunk, `--by k`. Ranges that launched GPU work are as long as that
+work, unless `--host-time` is given. A period near max(stage0, stage1) is overlapped, and the longer stage gates it; one
+near their sum is serialized. The run's `overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below
+that. `--against LOG` is another run, for example with other queue depths. `--by block`: the share of each block timer
+of the log; where timers synchronize, they say where time goes and nothing about throughput.
 
 A pipeline of micro-batches, from a profile with setup labels (`pp=R/S`) and labelled chunks: `--by rank`: the bubble,
 which is the time of the step with neither compute nor communication other than the pipeline's, beside the ideal of the
@@ -13,7 +14,8 @@ micro-batch. `--by stage`: like-for-like chunks of all stages, which should take
 
 A log is one JSON object per line: `{"k": 7, "rank": 0, "tA0_ms": 81.2, "tA1_ms": 83.0, "tEmit_ms": 90.1}` with any of
 tA0, tA1, tSend, tRecv, tDecode, tEmit (rank 0) and tB0, tB1 (mesh leader); the unit is the suffix (ns, us, ms, s) or
-`"unit"`; block timers are `{"block": "attention", "ms": 1.2, "synchronized": true}`.
+`"unit"`; `"tokens"` says how many a chunk has, `"queue_depth_in"` and `"queue_depth_out"` (or `"queue_depth"`) how deep
+the queues are; block timers are `{"block": "attention", "ms": 1.2, "synchronized": true}`.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from typing import Annotated, Any, Literal
 import polars as pl
 
 from stepscope.derive.accounting.named_window import about_window
-from stepscope.derive.pipelines import two_stages as _twostage
+from stepscope.derive.pipelines import overlap_score
+from stepscope.derive.pipelines.block_timers import BLOCKS, blocks
 from stepscope.derive.pipelines.chunks import CHUNKS, Work
 from stepscope.derive.pipelines.chunks import works as works_of
 from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
+from stepscope.derive.pipelines.two_stages import COLUMNS as TWO_STAGE_COLUMNS
+from stepscope.derive.pipelines.two_stages import has_two_stages, two_stages
 from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.derive.windows.choosing import settled
 from stepscope.derive.windows.spec import WindowSpec
@@ -36,7 +41,7 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.result import Col, Result, rows
-from stepscope.model.statement import STATEMENT, percent, several, time_of
+from stepscope.model.statement import STATEMENT, percent, time_of
 from stepscope.model.units import about
 
 _WHO = (
@@ -49,9 +54,9 @@ _BUBBLE = (
     Col("bubble_pct", "the same as a share"),
 )
 ACROSS = True
-COLUMNS = _twostage.COLUMNS
+COLUMNS = TWO_STAGE_COLUMNS
 VARIANTS = {
-    "by=block": _twostage.BLOCKS,
+    "by=block": BLOCKS,
     "by=rank": (
         *_WHO,
         Col("step_ns", "GPU time from the first op of the step to the end of its last"),
@@ -100,6 +105,7 @@ def pipeline(
     warmup: Annotated[int, "two stages: chunks at the beginning that do not count"] = 0,
     gate: Annotated[float | None, "two stages: exit 1 where the overlap score is below this"] = None,
     against: Annotated[Profile | None, "two stages: a log (or profile) of another run"] = None,
+    host_time: Annotated[bool, "two stages: as long as their ranges on the host, whatever the GPU did"] = False,
     schedule: Annotated[Schedule | None, "the pipeline's schedule; by default from its labels"] = None,
     micro_batches: Annotated[int | None, "micro-batches of a step; by default from labels"] = None,
     stages: Annotated[int | None, "stages of the pipeline; by default from setup labels"] = None,
@@ -108,41 +114,35 @@ def pipeline(
         raise BadInput(f"--warmup {warmup}: negative", "give 0 or more")
     timed = profile.has("timers")
     if by is None:
-        by = "k" if _twostage.has_two_stages(profile) else "block" if timed else "rank"
+        by = "k" if has_two_stages(profile) else "block" if timed else "rank"
     if by == "block":
         return _blocks(profile)
     if by == "k":
-        return _two_stages(profile, warmup, gate, against, timed)
+        return _two_stages(profile, warmup, gate, against, timed, host_time)
     if gate is not None or against is not None:
         raise BadInput("--gate and --against are for two-stage pipelines", "give a log of timestamps, and --by k")
     return _micro_batches(profile, window, by, schedule, micro_batches, stages)
 
 
-def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Profile | None, timed: bool) -> Result:
-    if not _twostage.has_two_stages(profile):
+def _two_stages(
+    profile: Profile, warmup: int, gate: float | None, against: Profile | None, timed: bool, host_time: bool
+) -> Result:
+    if not has_two_stages(profile):
         raise CannotAnswer(
             "no two-stage pipeline: neither a log of timestamps nor ranges pp:stage0:* and pp:stage1:*",
-            "annotate the stages so, or log tA0, tA1, …; `--by rank` measures a pipeline of micro-batches",
+            "mark them with stepscope.annotate.items, which logs them too (docs/capture.md); `--by rank` measures a "
+            "pipeline of micro-batches",
         )
-    found = _twostage.two_stages(profile)
-    summary = _twostage.figures(found, warmup)
-    summary["verdict"] = _twostage.verdict(summary)
-    score = f"overlap score {summary['overlap_score']:.2f} over {several(summary['chunks'], 'chunk')}"
-    summary[STATEMENT] = f"{summary['verdict'][0].upper()}{summary['verdict'][1:]}; {score}."
+    found = two_stages(profile, host_time)
+    summary = overlap_score.figures(found, warmup)
+    summary["verdict"] = overlap_score.verdict(summary)
+    summary[STATEMENT] = overlap_score.statement(summary)
     notes = list(found.notes)
-    if any(s.format != "pipeline-log" for s in profile.sources):
-        notes.append(
-            Note(
-                "stages-on-host",
-                "stages are host ranges: a stage that only launches work ends before the GPU has done it",
-                severity="warning",
-            )
-        )
     threshold = 0.30 if gate is None else gate
     summary |= {"gate": threshold, "pass": summary["overlap_score"] >= threshold}
     if against is not None:
-        other = _twostage.two_stages(against)
-        summary |= _twostage.against(found, other, warmup)
+        other = two_stages(against, host_time)
+        summary |= overlap_score.against(found, other, warmup)
         notes += [note.of("against") for note in other.notes]
         notes.append(
             Note(
@@ -152,7 +152,7 @@ def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Prof
             )
         )
     if timed:
-        table = _twostage.blocks(profile)
+        table = blocks(profile)
         summary["blocks"] = table.to_dicts()
         notes += _block_notes(table)
     result = Result(found.chunks, summary=summary, notes=notes, ranked_by="period_ns")
@@ -167,7 +167,7 @@ def _two_stages(profile: Profile, warmup: int, gate: float | None, against: Prof
 def _blocks(profile: Profile) -> Result:
     if not profile.has("timers"):
         raise CannotAnswer("no block timers", 'log lines such as {"block": "attention", "ms": 1.2}')
-    table = _twostage.blocks(profile)
+    table = blocks(profile)
     total = {"total_ns": int(table["total_ns"].sum()), "attribution_only": bool(table["synchronized"].any())}
     top = table.row(0, named=True)
     took = f"{about(top['total_ns'])}, {percent(top['total_ns'], total['total_ns'])} of the time in timers"

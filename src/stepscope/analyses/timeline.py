@@ -145,7 +145,7 @@ def _ranges(data: RankData, spans: list[Window]) -> pl.DataFrame:
     last = np.full(data.ranges.height, np.iinfo(np.int64).min)
     count = np.zeros(data.ranges.height, np.int64)
     if data.ranges.height:
-        for live, level in _upwards(_parents(data), data.enclosing(ops)):
+        for live, level in _upwards(data.parents, data.enclosing(ops)):
             np.minimum.at(first, level, data.start[ops[live]])
             np.maximum.at(last, level, data.end[ops[live]])
             np.add.at(count, level, 1)
@@ -189,16 +189,11 @@ def _host_span(spans: list[Window]) -> tuple[int, int]:
     return min(starts), max(ends)
 
 
-def _parents(data: RankData) -> I64:
-    parents: I64 = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
-    return parents
-
-
 def _depth(data: RankData, rows: I64) -> I64:
     """Number of the rank's own ranges around each of these ranges."""
     depth = np.zeros(len(rows), np.int64)
     if len(rows):
-        parent = _parents(data)
+        parent = data.parents
         is_own = np.zeros(data.ranges.height, dtype=bool)
         is_own[data.own_ranges] = True
         for live, level in _upwards(parent, parent[rows]):

@@ -222,6 +222,7 @@ class Methods:
         warmup: int = 0,
         gate: float | None = None,
         against: Profile | None = None,
+        host_time: bool = False,
         schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipev"] | None = None,
         micro_batches: int | None = None,
         stages: int | None = None,

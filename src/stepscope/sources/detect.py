@@ -64,6 +64,11 @@ def kind_of(path: Path) -> Kind | None:
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None
 
 
+def is_pipeline_log(path: Path) -> bool:
+    """Whether a file of JSON lines begins as a log of items does, whatever it is called."""
+    return looks_like_log(_head(path))
+
+
 def is_parquet_export(path: Path) -> bool:
     """Whether the directory is one that `nsys export --type parquetdir` wrote: StringIds is in every export."""
     try:

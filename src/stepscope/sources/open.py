@@ -12,7 +12,15 @@ from pathlib import Path
 from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model.source import Source
-from stepscope.sources.detect import KINDS, Kind, is_parquet_export, kind_of, named_like_profile, refusal
+from stepscope.sources.detect import (
+    KINDS,
+    Kind,
+    is_parquet_export,
+    is_pipeline_log,
+    kind_of,
+    named_like_profile,
+    refusal,
+)
 
 #: Given a path and a function that opens it, a source: a cache decides here whether opening is needed at all.
 Wrap = Callable[[Path, Callable[[], Source]], Source]
@@ -127,7 +135,7 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
             raise refusal(entry)
     if not found:
         raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
-    found = _without_twins(_without_snapshots(found))
+    found = _without_twins(_without_logs(_without_snapshots(found)))
     _refuse_mixture(directory, found)
     return found
 
@@ -157,7 +165,7 @@ def _kind_among_others(entry: Path) -> Kind | None:
         if named_like_profile(entry):
             raise
         return None
-    if kind == "pipeline-log":  # any program may leave JSON lines beside its traces: such a log is given by name
+    if kind == "pipeline-log" and not is_pipeline_log(entry):  # any program may leave JSON lines
         return None
     if kind == "kineto" and not named_like_profile(entry):
         from stepscope.sources.kineto import looks_like_kineto
@@ -169,6 +177,11 @@ def _kind_among_others(entry: Path) -> Kind | None:
 def _without_snapshots(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
     """Without the snapshots that lie beside traces: of the same ranks, which would be there twice. Else all."""
     return [(path, kind) for path, kind in found if kind != "snapshot"] or found
+
+
+def _without_logs(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+    """Without the logs of items that lie beside profiles, whose ranges tell the same. Else all."""
+    return [(path, kind) for path, kind in found if kind != "pipeline-log"] or found
 
 
 def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:

@@ -21,7 +21,7 @@ from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, gaps, union
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
@@ -114,7 +114,7 @@ def work_of(profile: Profile, data: RankData, span: Window) -> Work:
     free = gaps(union(data.start[busy], data.end[busy]).clip(lo, hi), lo, hi)
     setup = parse_setup(data.setup) if data.setup else None
     stage, stages = setup.axes.get("pp", (None, None)) if setup else (None, None)
-    chunks = _chunks(profile, data, span, free, comm[piped])
+    chunks = _chunks(data, span, free, comm[piped])
     chunks = chunks.with_columns(
         pl.lit(data.rank, pl.Int64).alias("rank"),
         pl.lit(data.pid, pl.Int64).alias("pid"),
@@ -124,9 +124,9 @@ def work_of(profile: Profile, data: RankData, span: Window) -> Work:
     return Work(data.rank, data.pid, stage, stages, lo, hi, free, chunks, int(piped.sum()))
 
 
-def _chunks(profile: Profile, data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFrame:
+def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFrame:
     """The chunks that the rank's ranges name, with where their ops ran."""
-    rows = _labelled(profile, data)
+    rows = data.outermost_named(LABEL)
     table: list[dict[str, Any]] = []
     if len(rows):
         wanted = np.zeros(data.ranges.height, dtype=bool)
@@ -146,20 +146,6 @@ def _chunks(profile: Profile, data: RankData, span: Window, free: Spans, piped: 
     bubble = covered(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), free)
     label = data.text_of(frame["row"].to_numpy())
     return _numbered(frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label")))
-
-
-def _labelled(profile: Profile, data: RankData) -> I64:
-    """Ranges that name a chunk, in order of the host; of such ranges within each other, the outermost."""
-    if data.ranges.height == 0:
-        return np.empty(0, np.int64)
-    names = profile.names
-    ids = data.ranges["name"].to_numpy()
-    named = names.str.contains(LABEL).to_numpy()[ids]
-    named[np.setdiff1d(np.arange(len(ids)), data.own_ranges)] = False
-    rows = np.flatnonzero(named).astype(np.int64)
-    parent = data.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
-    outermost: I64 = rows[data.ancestors_until(parent[rows], named) == NONE]
-    return outermost
 
 
 def _figures(data: RankData, ops: I64) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class RankRanges(RankTables):
         live = np.flatnonzero(at != NONE)
         while len(live):
             live = live[~wanted[at[live]]]
-            at[live] = self._parent[at[live]]
+            at[live] = self.parents[at[live]]
             live = live[at[live] != NONE]
         return at
 
@@ -85,6 +85,13 @@ class RankRanges(RankTables):
         """By row of `ranges`: own ones whose text matches."""
         by_name = self.profile.names.str.contains(pattern).to_numpy()
         return by_name[self._name_id] & self._is_own
+
+    def outermost_named(self, pattern: str) -> I64:
+        """Rows of own ranges whose text matches, in order; of such ranges within each other, the outermost."""
+        named = self.own_ranges_named(pattern)
+        rows = np.flatnonzero(named).astype(np.int64)
+        outermost: I64 = rows[self.ancestors_until(self.parents[rows], named) == NONE]
+        return outermost
 
     def text_of(self, ranges: I64) -> pl.Series:
         """Texts of ranges, null for NONE."""
@@ -101,7 +108,7 @@ class RankRanges(RankTables):
         rows = self.own_ranges
         index = np.full(self.ranges.height + 1, NONE, dtype=np.int64)  # the last is for NONE
         index[rows] = np.arange(len(rows))
-        return index[self.ancestors_until(self._parent[rows], self._is_own)]
+        return index[self.ancestors_until(self.parents[rows], self._is_own)]
 
     @cached_property
     def _nestings(self) -> tuple[Nesting, Nesting, I64]:
@@ -124,7 +131,8 @@ class RankRanges(RankTables):
         return self.ranges["name"].to_numpy()
 
     @cached_property
-    def _parent(self) -> I64:
+    def parents(self) -> I64:
+        """Row of the range around each range, NONE where there is none."""
         return self.ranges["parent"].cast(pl.Int64).fill_null(NONE).to_numpy()
 
 

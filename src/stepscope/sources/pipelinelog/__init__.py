@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stepscope.sources.pipelinelog.source import PipelineLog
 
 #: Any of these in the first line, and no trace events, makes a file of JSON lines such a log.
-_TELLING = ("k", "block", "unit", "queue_depth")
+_TELLING = ("k", "block", "unit", "queue_depth", "queue_depth_in", "queue_depth_out")
 
 
 def open_pipelinelog(path: Path | str) -> PipelineLog:

@@ -1,6 +1,6 @@
 """The form of a log of pipeline timestamps: one JSON object per line.
 
-    {"unit": "ms", "queue_depth": 2}                                   defaults for the lines below it
+    {"unit": "ms", "queue_depth_in": 2, "queue_depth_out": 1}          defaults for the lines below it
     {"k": 7, "rank": 0, "tA0": 81.2, "tA1": 83.0, "tSend": 83.1}       any of the fields, in any number of lines
     {"k": 7, "rank": 4, "role": "leader", "tB0_us": 83150, "tB1_us": 85920}
     {"block": "attention", "ms": 1.25, "synchronized": true, "k": 7}   a block timer: ns, us, ms or s
@@ -8,7 +8,8 @@
 The times of a chunk `k` are tA0, tA1, tSend, tRecv, tDecode, tEmit of one process and tB0, tB1 of one process. Their
 unit is the suffix (`_ns`, `_us`, `_ms`, `_s`), else `unit` of the line or of an earlier line without `k`; there is no
 default. The process is `rank`; without it `role` (`leader` for the second stage's); without either, the times of the
-first stage are rank 0's, and those of the second stage the leader's. Other fields are ignored.
+first stage are rank 0's, and those of the second stage the leader's. `tokens` are those of the chunk, or of every chunk
+below a line without `k`; `queue_depth` is that of both queues. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ LEADER = "leader"
 _FARTHEST = 1 << 62
 _SCALE = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _UNITS = "ns, us, ms or s"
+#: The field that says how deep a queue is → which queues.
+_DEPTHS = {"queue_depth": ("in", "out"), "queue_depth_in": ("in",), "queue_depth_out": ("out",)}
+#: Fields that hold for the lines below, where a line is of no chunk.
+_DEFAULTS = ("unit", "rank", "role", "tokens")
 _FIELDS = {
     f"{name}{suffix}": (name, suffix[1:]) for name in (*FIRST, *SECOND) for suffix in ("", "_ns", "_us", "_ms", "_s")
 }
@@ -55,7 +60,9 @@ class Log:
 
     stamps: dict[tuple[Process, int, str], int] = field(default_factory=dict)
     timers: list[Timer] = field(default_factory=list)
-    queue_depth: int | None = None
+    #: by `in` and `out` of the second stage
+    depths: dict[str, int] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -80,8 +87,9 @@ def parse(lines: Iterable[str], name: str) -> Log:
         if not isinstance(record, dict):
             raise BadInput(f"{name}:{number}: not an object", "write one JSON object per line")
         _add(log, {**defaults, **record}, f"{name}:{number}")
+        _add_tokens(log, record, defaults, f"{name}:{number}")
         if "k" not in record and "block" not in record:
-            defaults |= {key: record[key] for key in ("unit", "rank", "role") if key in record}
+            defaults |= {key: record[key] for key in _DEFAULTS if key in record}
     if broken is not None:
         log.notes.append(
             Note(
@@ -92,11 +100,9 @@ def parse(lines: Iterable[str], name: str) -> Log:
 
 
 def _add(log: Log, record: dict[str, Any], where: str) -> None:
-    if record.get("queue_depth") is not None:
-        depth = _integer(record["queue_depth"], "queue_depth", where)
-        if log.queue_depth not in (None, depth):
-            raise BadInput(f"{where}: queue_depth {depth} after {log.queue_depth}", "write one log per run")
-        log.queue_depth = depth
+    for key, queues in _DEPTHS.items():
+        if record.get(key) is not None:
+            _add_depth(log, _integer(record[key], key, where), key, queues, where)
     k = _integer(record["k"], "k", where) if record.get("k") is not None else None
     process = _process(record, where)
     if record.get("block") is not None:
@@ -111,6 +117,23 @@ def _add(log: Log, record: dict[str, Any], where: str) -> None:
         if (who, k, stamp) in log.stamps:
             raise BadInput(f"{where}: {stamp} of chunk {k} again", "write each time once; one log per run")
         log.stamps[who, k, stamp] = _ns(value, unit or record.get("unit"), key, where)
+
+
+def _add_depth(log: Log, depth: int, key: str, queues: tuple[str, ...], where: str) -> None:
+    for queue in queues:
+        if log.depths.setdefault(queue, depth) != depth:
+            raise BadInput(f"{where}: {key} {depth} after {log.depths[queue]}", "write one log per run")
+
+
+def _add_tokens(log: Log, record: dict[str, Any], defaults: dict[str, Any], where: str) -> None:
+    """What a line of a chunk says itself goes before the default."""
+    if record.get("k") is None or not any(key in _FIELDS for key in record):
+        return
+    k = int(record["k"])
+    if record.get("tokens") is not None:
+        log.tokens[k] = _integer(record["tokens"], "tokens", where)
+    elif defaults.get("tokens") is not None:
+        log.tokens.setdefault(k, _integer(defaults["tokens"], "tokens", where))
 
 
 def _process(record: dict[str, Any], where: str) -> Process | None:

@@ -2,7 +2,8 @@
 
 Ranges are named as a program that annotates itself would name them, so that a log and a profile are one question:
 `pp:stage0:A k=7` is [tA0, tA1), `pp:stage0:decode k=7` [tRecv, tDecode), `pp:stage1:B k=7` [tB0, tB1); the marks
-`pp:send k=7` and `pp:emit k=7` are moments, and `pp:queue_depth=2` says how deep the queue between the stages was.
+`pp:send k=7` and `pp:emit k=7` are moments (` tokens=512` behind them where they are told), and `pp:queue_depth_in=2`
+and `pp:queue_depth_out=1` say how deep the queues between the stages were.
 """
 
 from __future__ import annotations
@@ -70,13 +71,14 @@ class PipelineLog:
                 for t in times
                 if (who, k, t) in log.stamps
             }
+            chunk = f"k={k} tokens={log.tokens[k]}" if k in log.tokens else f"k={k}"
             for text, first, last in _INTERVALS:
                 if first in of and last in of and of[first] <= of[last]:
-                    rows.append(self._range(who, f"{text} k={k}", of[first], of[last]))
+                    rows.append(self._range(who, f"{text} {chunk}", of[first], of[last]))
                 else:
                     half += (first in of) != (last in of)
                     backward += first in of and last in of
-            rows += [self._range(who, f"{text} k={k}", of[t], of[t], "mark") for text, t in _MOMENTS if t in of]
+            rows += [self._range(who, f"{text} {chunk}", of[t], of[t], "mark") for text, t in _MOMENTS if t in of]
         if half:
             self.quality.note(
                 Note(
@@ -95,10 +97,8 @@ class PipelineLog:
                     origin="import",
                 )
             )
-        if log.queue_depth is not None and rows:
-            rows.append(
-                {**rows[0], "name": f"pp:queue_depth={log.queue_depth}", "kind": "mark", "end_ns": rows[0]["start_ns"]}
-            )
+        at = {**rows[0], "kind": "mark", "end_ns": rows[0]["start_ns"]} if rows else {}
+        rows += [{**at, "name": f"pp:queue_depth_{queue}={depth}"} for queue, depth in log.depths.items() if at]
         return _table(rows, "ranges")
 
     def _range(self, who: Process, text: str, start: int, end: int, kind: str = "startend") -> dict[str, Any]:
