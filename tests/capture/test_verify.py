@@ -164,9 +164,12 @@ def test_what_was_asked_for_arrived(shared, tmp_path, capsys):
         return verified(capsys, str(tmp_path), "--max-size", "1GB")[1]["asked for"]
 
     assert asked()["status"] == "skipped"
-    assert asked("memory", "gpu-metrics", "cpu", "osrt", "pytorch", "shapes")["status"] == "ok"
+    assert asked("memory", "gpu-metrics", "cpu", "osrt", "pytorch", "shapes", "python-sampling")["status"] == "ok"
     lacking = asked("memory", "network")
     assert lacking["status"] == "failed" and lacking["found"] == "memory" and "network did not arrive" in lacking["fix"]
+    (tmp_path / "node0.sqlite").unlink()
+    (tmp_path / "node0.sqlite").symlink_to(rich.with_name("hf1_healthy.sqlite"))
+    assert "python-sampling did not arrive" in asked("python-sampling")["fix"]
 
 
 def test_ranks_in_another_environment(healthy, tmp_path, capsys):

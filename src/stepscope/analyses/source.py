@@ -2,12 +2,14 @@
 
 Rows are credited to the innermost frame of the user's code around the launch: not torch, not the standard library
 (`--full`: any frame). `op` is the outermost torch op there, or the autograd node. Backward kernels are credited to the
-Python line that ran the forward op, by autograd's sequence numbers (torch.profiler only; nsys has none), and marked
-`backward`. Kineto records the line where a function begins, nsys the line that made the call.
+Python line that ran the forward op, by autograd's sequence numbers (of nsys with `capture run --with pytorch`), and
+marked `backward`. Kineto records the line where a function begins, nsys the line that made the call.
 
 Needs stacks: `capture run --with stacks`; by hand `torch.profiler.profile(with_stack=True)`, or `nsys profile
---cudabacktrace=kernel --python-backtrace=cuda`. Ops without one are rows too, `(no frame)`. `--stacks FILE` writes
-collapsed stacks for flame graph tools, weighted by GPU nanoseconds.
+--cudabacktrace=kernel --python-backtrace=cuda`. nsys takes no stack of some launches: their frame is what the Python
+stacks before and after share, `model.py(30-34): forward`, and `inferred_ns` says how much of a row is credited so. Ops
+without any are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame graph tools, weighted by GPU
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.derive.pytorch import nsys_stacks as _chains
-from stepscope.derive.pytorch import torch_stacks as _callers
 from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
+from stepscope.derive.pytorch.nsys_stacks import NsysStacks
+from stepscope.derive.pytorch.torch_ops import torch_ops
+from stepscope.derive.pytorch.torch_stacks import Stacks
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
@@ -34,6 +37,7 @@ from stepscope.model.capturing import capture_with
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import TORCH_OP
 from stepscope.model.result import Col, Result
 
 NO_FRAME = "(no frame)"
@@ -42,6 +46,7 @@ _FIGURES = (
     Col("n", "GPU ops"),
     Col("total_ns", "sum of their durations"),
     Col("share_pct", "total as a share of the window"),
+    Col("inferred_ns", "part of it whose frame is inferred from stacks taken near the launch (nsys)"),
 )
 _KEYS = {
     "function": Col("function", "innermost frame of the user's code: `file(line): function`"),
@@ -84,7 +89,7 @@ def source(
     kind = _evidence(profile, by, stacks is not None)
     chosen = windows(profile, window)
     tables, flames, totals = [], [], []
-    bare = 0
+    bare = inferred = 0
     for data in ranks_of(profile):
         callers = _nsys(profile, data) if kind == "nsys" else _kineto(profile, data)
         for span in chosen.of(data.rank):
@@ -98,23 +103,28 @@ def source(
             flames.append(frame.with_columns(who[0]))
             totals.append(_total(span, frame, found))
             bare += int((found.frame.is_null() & found.op.is_null()).sum())
+            inferred += int(found.inferred.sum())
     columns = [c.name for c in (COLUMNS if by == "site" else VARIANTS[f"by={by}"])]
     if stacks is not None:
         _write(profile, pl.concat(flames), stacks)
     table = pl.concat(tables).select(columns) if tables else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    notes = [*chosen.notes, *graph_notes(profile)]
-    if bare:
-        ops = sum(t["n"] for t in totals)
-        why = " (nsys takes none of calls shorter than its threshold: `--cudabacktrace=kernel:0`)" * (kind == "nsys")
-        notes.append(
-            Note(
-                "no-call-stack",
-                f"{bare} of {ops} GPU ops have no call stack{why}",
-                severity="warning",
-                origin="recording",
-            )
-        )
+    notes = [*chosen.notes, *graph_notes(profile), *_said(kind, sum(t["n"] for t in totals), bare, inferred)]
     return Result(table, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
+
+
+def _said(kind: str, ops: int, bare: int, inferred: int) -> list[Note]:
+    """How many frames are inferred, and how many ops have none."""
+    notes = []
+    if inferred:
+        text = (
+            f"{inferred} of {ops} GPU ops have no Python stack of their own: credited by those taken before and after"
+        )
+        notes.append(Note("stack-inferred", text, origin="analysis"))
+    if bare:
+        why = " (nsys takes none of calls shorter than its threshold: `--cudabacktrace=kernel:0`)" * (kind == "nsys")
+        text = f"{bare} of {ops} GPU ops have no call stack{why}"
+        notes.append(Note("no-call-stack", text, severity="warning", origin="recording"))
+    return notes
 
 
 def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsys"]:
@@ -122,24 +132,30 @@ def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsy
     if profile.has("stacks"):
         return "nsys"
     kinds = set(profile.host["kind"].unique().to_list()) if profile.has("host") else set()
-    if "python" in kinds or (kinds & {"cpu_op", "compile"} and by in ("op", "kernel") and not stacks):
+    if "python" in kinds:
         return "kineto"
+    ranges = profile.has("ranges") and _torch_ranges(profile.ranges, profile)
+    if by in ("op", "kernel") and not stacks and (ranges or kinds & {"cpu_op", "compile"}):
+        return "kineto" if kinds & {"cpu_op", "compile"} else "nsys"
     raise CannotAnswer(
         "the profile has no call stacks, so nothing says which code launched a kernel",
-        capture_with("stacks") + ("; `--by op` can be answered" if kinds & {"cpu_op", "compile"} else ""),
+        capture_with("stacks") + ("; `--by op` can be answered" if ranges or kinds & {"cpu_op", "compile"} else ""),
     )
 
 
+def _torch_ranges(ranges: pl.DataFrame, profile: Profile) -> bool:
+    return bool(profile.names.str.contains(TORCH_OP).gather(ranges["name"]).any())
+
+
 def _nsys(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
-    stacks, calls = (_of_rank(profile, table, data.rank) for table in ("stacks", "calls"))
-    names = profile.names
-    return lambda ops, full, whole: _chains.callers(names, data, stacks, calls, ops, full, whole)
+    stacks, calls, samples = (_of_rank(profile, table, data.rank) for table in ("stacks", "calls", "samples"))
+    return NsysStacks(profile.names, data, stacks, calls, samples, torch_ops(profile, data)).callers
 
 
 def _kineto(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
     host = _of_rank(profile, "host", data.rank)
     external = _of_rank(profile, "ops", data.rank)["external_id"].fill_null(NONE).to_numpy()
-    known = _callers.Stacks(profile.names, data, host)
+    known = Stacks(profile.names, data, host)
     return lambda ops, full, whole: known.callers(ops, external[ops], full, whole)
 
 
@@ -171,12 +187,13 @@ def _ops(profile: Profile, data: RankData, span: Window, found: Callers, full: b
     function = found.frame.fill_null(NO_FRAME)
     columns: dict[str, Any] = {
         "function": function,
-        "line": function.str.extract(r"^(.*?\(\d+\)):").fill_null(function),
+        "line": function.str.extract(r"^(.*?\([\d-]+\)):").fill_null(function),
         "module": found.module,
         "op": found.op,
         "phase": pl.Series(PHASES).gather(found.phase),
         "kernel": kernel if full else short_names(kernel),
         "ns": length,
+        "inferred": np.where(found.inferred, length, 0),
     }
     frame = pl.DataFrame([pl.Series(name, values) for name, values in columns.items()])
     return frame if found.stack is None else frame.with_columns(stack=found.stack)
@@ -184,12 +201,16 @@ def _ops(profile: Profile, data: RankData, span: Window, found: Callers, full: b
 
 def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
     if by == "function":  # the same function, whichever of its lines
-        frame = frame.with_columns(pl.col("function").str.replace(r"\(\d+\): ", ": "))
+        frame = frame.with_columns(pl.col("function").str.replace(r"\([\d?-]+\): ", ": "))
     keys = list(_BY[by])
     share = 100.0 * pl.col("total_ns") / window_ns if window_ns else pl.lit(None, dtype=pl.Float64)
     return (
         frame.group_by(keys)
-        .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("ns").sum().alias("total_ns"))
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("ns").sum().alias("total_ns"),
+            pl.col("inferred").sum().alias("inferred_ns"),
+        )
         .with_columns(share.alias("share_pct"))
         .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))], nulls_last=True)
     )
@@ -207,6 +228,7 @@ def _total(span: Window, frame: pl.DataFrame, found: Callers) -> dict[str, Any]:
         "credited_ns": framed,
         "credited_pct": 100.0 * framed / total if total else None,
         "by_forward_ns": int(frame.filter(pl.Series(found.credited))["ns"].sum()),
+        "inferred_ns": int(frame["inferred"].sum()),
     }
 
 

@@ -24,6 +24,8 @@ HOST_KIND = pl.Enum(["osrt", "cpu_op", "python", "gil", "compile", "gc", "mpi", 
 _SEGMENT_ACTIONS = ("segment_alloc", "segment_free", "segment_map", "segment_unmap")
 ALLOC_ACTION = pl.Enum(["alloc", "free_requested", "free", *_SEGMENT_ACTIONS, "oom", "snapshot", "unknown"])
 BLOCK_STATE = pl.Enum(["allocated", "pending", "free"])
+SAMPLE_KIND = pl.Enum(["native", "python"])
+OFF_CPU_STATE = pl.Enum(["waiting", "runnable", "unknown"])
 
 Dtype = pl.DataType | type[pl.DataType]
 

@@ -16,10 +16,12 @@ from stepscope.model.columns import (
     COPY_KIND,
     HOST_KIND,
     MEM_KIND,
+    OFF_CPU_STATE,
     OP_KIND,
     RANGE_KIND,
     RECORD_KIND,
     ROLE,
+    SAMPLE_KIND,
     SYNC_KIND,
     Column,
     Dtype,
@@ -277,10 +279,15 @@ RECORDS = Table(
 
 STACKS = Table(
     "stacks",
-    "Call stacks, frame by frame: of CUDA calls (nsys: `--cudabacktrace`, `--python-backtrace=cuda`), of allocations.",
+    "Call stacks, frame by frame: of CUDA calls (nsys: `--cudabacktrace`, `--python-backtrace=cuda`), of Python "
+    "samples (`--python-sampling`), of allocations.",
     (
         _RANK,
-        Column("chain", pl.Int64, "which stack, as `calls` and `allocations` refer to it; negative for nsys's Python"),
+        Column(
+            "chain",
+            pl.Int64,
+            "which stack, as `calls`, `samples` and `allocations` refer to it; negative for nsys's Python",
+        ),
         Column("depth", pl.Int32, "place in it: 0 is the innermost frame"),
         _id("name", "function or symbol"),
         _id("file", "Python file, or the module (library) of a symbol", nullable=True),
@@ -415,9 +422,38 @@ BLOCKS = Table(
     keys=("device", "address"),
 )
 
+SAMPLES = Table(
+    "samples",
+    "What threads ran when the profiler looked: the C++ function by CPU sampling, the Python one by Python sampling.",
+    (
+        _RANK,
+        _TID,
+        Column("start_ns", pl.Int64, "time of the sample"),
+        Column("kind", SAMPLE_KIND, "native (`--sample`) or python (`--python-sampling`)"),
+        _id("name", "the innermost function"),
+        _id("file", "its module (library), or its Python file", nullable=True),
+        Column("line", pl.Int32, "line in the Python file; null for native samples", nullable=True),
+        _detail("chain", pl.Int64, "the whole stack of a Python sample: `chain` of `stacks`"),
+    ),
+    keys=("start_ns",),
+)
+
+OFF_CPU = Table(
+    "off_cpu",
+    "Stretches in which a thread was on no CPU, by the scheduler's own events.",
+    (
+        _RANK,
+        _TID,
+        _START,
+        _END,
+        Column("state", OFF_CPU_STATE, "waiting (for something), runnable (another had the CPU), unknown"),
+        _id("reason", "what it waited for, where the system says: `Mutex`, `DelayExecution`", nullable=True),
+    ),
+)
+
 _ALL = (
     OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS, MEASURED, METRICS, ADVICE, ALLOCATIONS,
-    BLOCKS,
+    BLOCKS, SAMPLES, OFF_CPU,
 )  # fmt: skip
 TABLES: dict[str, Table] = {t.name: t for t in _ALL}
 

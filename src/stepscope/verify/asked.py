@@ -26,6 +26,8 @@ _TABLES = {
 }
 #: Ends of the texts of ranges that torch writes for its operators.
 _RANGES = {"pytorch": "%, op_id = %", "shapes": "%, sizes = %"}
+#: How the payload of a mark that nsys writes for a sample begins: without one, the sample has no stack.
+_PAYLOADS = {"python-sampling": '{"Python Periodic Sampling":%'}
 
 
 def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
@@ -58,22 +60,27 @@ def _in_exports(files: list[Path], wants: list[str]) -> dict[str, bool]:
             for want in wants:
                 there = any(_rows(db, t) for t in _TABLES.get(want, ()) if t in tables)
                 if want in _RANGES:
-                    there = _rows(db, "NVTX_EVENTS", _RANGES[want]) if "NVTX_EVENTS" in tables else False
+                    there = "NVTX_EVENTS" in tables and _texts(db, "text", _RANGES[want])
+                elif want in _PAYLOADS:
+                    there = "NVTX_EVENTS" in tables and _texts(db, "jsonText", _PAYLOADS[want])
                 elif want not in _TABLES:
                     continue
                 found[want] = found.get(want, False) or there
     return found
 
 
-def _rows(db: sqlite3.Connection, table: str, text: str | None = None) -> bool:
-    """Whether there is any, of that text where one is given."""
-    if text is None:
-        return db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
-    query = (
-        "SELECT 1 FROM NVTX_EVENTS WHERE text LIKE ? UNION ALL SELECT 1 FROM NVTX_EVENTS "
-        "JOIN StringIds ON StringIds.id = textId WHERE value LIKE ? LIMIT 1"
-    )
-    return db.execute(query, (text, text)).fetchone() is not None
+def _rows(db: sqlite3.Connection, table: str) -> bool:
+    return db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+
+def _texts(db: sqlite3.Connection, column: str, text: str) -> bool:
+    """Whether any NVTX record has such a text, its own or a registered one."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(NVTX_EVENTS)")}
+    queries = {
+        column: f"SELECT 1 FROM NVTX_EVENTS WHERE {column} LIKE ? LIMIT 1",
+        f"{column}Id": f"SELECT 1 FROM NVTX_EVENTS JOIN StringIds s ON s.id = {column}Id WHERE s.value LIKE ? LIMIT 1",
+    }
+    return any(db.execute(query, (text,)).fetchone() for name, query in queries.items() if name in columns)
 
 
 def payloads(profile: Profile) -> Check:

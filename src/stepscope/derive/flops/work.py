@@ -13,7 +13,7 @@ import polars as pl
 from stepscope.derive.flops.count import Arguments, Unclear
 from stepscope.derive.flops.ops import count, is_work
 from stepscope.derive.flops.precision import precision_of
-from stepscope.derive.flops.torch_ops import torch_ops
+from stepscope.derive.pytorch.torch_ops import torch_ops
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, NONE, Mask, take
 from stepscope.model.nesting import nearest, nest

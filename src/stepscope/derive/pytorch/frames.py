@@ -48,6 +48,7 @@ class Callers:
     phase: I64
     credited: Mask  # backward, by the forward op that made it
     stack: pl.Series | None  # all frames, outermost first, joined by `;`
+    inferred: Mask  # the frame is of stacks that were taken near the launch, not at it
 
 
 def relative(files: pl.Series) -> pl.Series:

@@ -110,6 +110,7 @@ class Stacks:
             phase,
             linked,
             _stack(names, frames, there) if stacks else None,
+            np.zeros(len(ops), dtype=bool),
         )
 
     def _phase(self, op: I64, frame: I64) -> I64:

@@ -21,7 +21,8 @@ from stepscope.sources.nsys.meta import note_diagnostics, source_info
 from stepscope.sources.nsys.processes import find_processes
 from stepscope.sources.nsys.ranges import read_ranges
 from stepscope.sources.nsys.records import read_calls, read_host, read_ops
-from stepscope.sources.nsys.stacks import has_stacks, read_stacks
+from stepscope.sources.nsys.samples import SAMPLED, SCHEDULED, read_off_cpu, read_samples
+from stepscope.sources.nsys.stacks import has_python_samples, has_stacks, read_stacks
 from stepscope.sources.nsys.syncs import read_syncs
 from stepscope.sources.nsys.tables import Tables
 
@@ -39,6 +40,8 @@ _READERS: dict[str, tuple[tuple[str, ...], Reader]] = {
     "syncs": ((mapping.SYNC.table, mapping.RECORD.table), read_syncs),
     "counters": ((GPU_METRICS, NIC_METRICS), read_counters),
     "host": (tuple(event.table for event in mapping.HOST), read_host),
+    "samples": ((SAMPLED,), read_samples),
+    "off_cpu": ((SCHEDULED,), read_off_cpu),
 }
 #: An nsys export has at least one of these.
 _KNOWN = {"StringIds", "TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "META_DATA_EXPORT", "EXPORT_META_DATA"}
@@ -71,9 +74,11 @@ class NsysSource:
     @cached_property
     def _tables(self) -> frozenset[str]:
         there = {name for name, (needs, _) in _READERS.items() if any(map(self._export.tables.has, needs))}
+        self.processes()  # domains are known by process
         there |= {"comms"} if has_comms(self._export) else set()
         there |= {"records"} if has_extras(self._export) else set()
         there |= {"stacks"} if has_stacks(self._export) else set()
+        there |= {"samples"} if has_python_samples(self._export) else set()
         return frozenset(there)
 
     def read(self, table: str, part: Part = "core") -> Chunk:

@@ -1,7 +1,8 @@
-"""Call stacks taken at CUDA calls: native ones in a table of their own, Python's as marks in an NVTX domain.
+"""Call stacks: native ones of CUDA calls in a table of their own, Python's as marks in NVTX domains.
 
 `--cudabacktrace` fills CUDA_CALLCHAINS, which calls refer to by `callchainId`. `--python-backtrace=cuda` writes a mark
 per call, of the call's thread and start, whose payload (exported as JSON, with ids of the string table) has the frames.
+`--python-sampling` writes such marks of every Python thread at a fixed rate.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stepscope.sources.nsys.strings import Names
 from stepscope.sources.nsys.tables import decode, field
 
 CHAINS = "CUDA_CALLCHAINS"
-_DOMAIN = "Python Backtrace"
+_BACKTRACE, _SAMPLING = "Python Backtrace", "Python Periodic Sampling"
 _AT = ["proc", "tid", "start_ns"]
 _FRAMES = {"chain": field("id"), "depth": field("stackDepth"), "name": field("symbol"), "file": field("module")}
 
@@ -37,8 +38,19 @@ def read_stacks(export: Export, part: Part) -> Chunk:
 
 def python_chains(export: Export) -> pl.DataFrame:
     """The Python stack of each call that has one: `proc`, `tid`, `start_ns` of the call, and `python_chain`."""
-    marks = _marks(export)
+    marks = _marks(export).filter(~pl.col("sampled"))
     return marks.select(*_AT, "python_chain").unique(_AT, keep="first", maintain_order=True)
+
+
+def python_samples(export: Export, names: Names) -> pl.DataFrame:
+    """Python samples with their innermost frame: `proc`, `tid`, `start_ns`, `name`, `file`, `line`, `chain`."""
+    marks = _marks(export).filter("sampled").select(*_AT, chain="python_chain")
+    innermost = _python(export, names).filter(pl.col("depth") == 0).drop("depth")
+    return marks.join(innermost, on=["proc", "chain"], how="left", maintain_order="left")
+
+
+def has_python_samples(export: Export) -> bool:
+    return bool(_domains(export, _SAMPLING))
 
 
 def _native(export: Export, names: Names) -> pl.DataFrame:
@@ -54,9 +66,14 @@ def _native(export: Export, names: Names) -> pl.DataFrame:
 
 
 def _python_domains(export: Export) -> list[int]:
+    return sorted({*_domains(export, _BACKTRACE), *_domains(export, _SAMPLING)})
+
+
+def _domains(export: Export, name: str) -> set[int]:
+    """Numbers of the domains whose name begins so; none where the export has no payloads."""
     if not {"jsonText", "jsonTextId"} & export.tables.columns(NVTX.table):
-        return []
-    return sorted({number for (_, number), text in domains(export).items() if text.startswith(_DOMAIN)})
+        return set()
+    return {number for (_, number), text in domains(export).items() if text.startswith(name)}
 
 
 def _marks(export: Export) -> pl.DataFrame:
@@ -65,12 +82,13 @@ def _marks(export: Export) -> pl.DataFrame:
     columns = ("start_ns", "tid", "domain_id", "json", "json_id")
     marks = read_events(export, NVTX, columns if wanted else (), only=("eventType", (MARK,) if wanted else ()))
     if not wanted or marks.height == 0:
-        schema = {"proc": pl.Int32, "tid": pl.Int32, "start_ns": pl.Int64, "text": pl.String, "python_chain": pl.Int64}
-        return pl.DataFrame(schema=schema)
+        times = {"proc": pl.Int32, "tid": pl.Int32, "start_ns": pl.Int64}
+        return pl.DataFrame(schema={**times, "text": pl.String, "sampled": pl.Boolean, "python_chain": pl.Int64})
     marks = marks.filter(pl.col("domain_id").is_in(wanted))
     raw = zip(marks["json"], marks["json_id"], strict=True)
     text = [decode(own) if own else export.strings.get(key) if key is not None else None for own, key in raw]
-    marks = marks.with_columns(text=pl.Series(text, dtype=pl.String)).drop_nulls("text")
+    sampled = pl.col("domain_id").is_in(sorted(_domains(export, _SAMPLING)))
+    marks = marks.with_columns(text=pl.Series(text, dtype=pl.String), sampled=sampled).drop_nulls("text")
     # Sorted, so that both tables that use the numbers number alike.
     return marks.with_columns(python_chain=-pl.col("text").rank("dense").cast(pl.Int64))
 

@@ -1,0 +1,68 @@
+"""What torch's own ranges say of a launch: the op, the pass, and for a backward node the forward op that made it."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.pytorch.torch_ops import TorchOps
+from stepscope.intervals.arrays import I64, NONE, Mask, take
+
+
+class Passes:
+    """The ops of one rank, and how its passes hang together."""
+
+    def __init__(self, torch: TorchOps) -> None:
+        self._torch = torch
+        frame = torch.frame
+        self._node = frame["node"].to_numpy()
+        parent = torch.nesting.parent
+        # From each op to the outermost around it, and from a backward op to its outermost node.
+        self._root = _top(parent, np.ones(len(parent), dtype=bool))
+        self._top_node = _top(parent, self._node)
+        self._maker = _makers(torch)
+
+    def of(self, tid: I64, at: I64) -> tuple[I64, I64, I64]:
+        """Rows of torch's ops: the outermost around each moment, its backward node, and that node's forward op."""
+        innermost = self._torch.nesting.enclosing(tid, at)
+        node = take(self._top_node, innermost, NONE)
+        return take(self._root, innermost, NONE), node, take(self._maker, node, NONE)
+
+    def makes(self, rows: I64) -> Mask:
+        """Whether each op was run with gradients recorded: a backward node came of it, or could."""
+        recorded = (self._torch.frame["sequence"].is_not_null() & ~self._torch.frame["node"]).to_numpy()
+        return take(recorded, rows, False)
+
+    def text(self, root: I64, node: I64) -> pl.Series:
+        rows = pl.Series(np.where(node != NONE, node, root)).replace(NONE, None)
+        return self._torch.frame["name"].gather(rows).str.replace(r"^.*evaluate_function: ", "")
+
+
+def _top(parent: I64, wanted: Mask) -> I64:
+    """From each row to the outermost around it, itself included, that is wanted; NONE where there is none."""
+    best = np.where(wanted, np.arange(len(parent)), NONE)
+    at = parent.copy()
+    live = np.flatnonzero(at != NONE)
+    while len(live):
+        best[live] = np.where(wanted[at[live]], at[live], best[live])
+        at[live] = parent[at[live]]
+        live = live[at[live] != NONE]
+    return best
+
+
+def _makers(torch: TorchOps) -> I64:
+    """Per row that is an outermost node, the forward op with its sequence number: the latest before it.
+
+    An op that makes no node shares its number with the next one that does. Numbers are counted per thread: where ops of
+    several threads have a node's number, there is no link.
+    """
+    frame = torch.frame.select(pl.int_range(pl.len()).alias("row"), "tid", "start_ns", "sequence", "node")
+    frame = frame.with_columns(top=pl.Series(_top(torch.nesting.parent, torch.frame["node"].to_numpy())))
+    known = frame.drop_nulls("sequence").sort("start_ns")
+    forward = known.filter(~pl.col("node") & ~pl.Series(torch.backward).gather(known["row"]))
+    asked = known.filter("node").select("top", "sequence", "start_ns")
+    alone = forward.filter(pl.col("tid").n_unique().over("sequence") == 1).select("sequence", "start_ns", maker="row")
+    linked = asked.join_asof(alone, on="start_ns", by="sequence", check_sortedness=False).drop_nulls("maker")
+    makers = np.full(torch.frame.height, NONE, dtype=np.int64)
+    makers[linked["top"].to_numpy()] = linked["maker"].to_numpy()
+    return makers
