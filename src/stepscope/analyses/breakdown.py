@@ -22,7 +22,7 @@ from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, percent, time_of
 from stepscope.model.units import about
 
@@ -64,10 +64,10 @@ def breakdown(
                 continue
             parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
             split.append(_row(span, parts))
-            table += tree_rows(profile, data, span, parts) if tree else split[-1:]
+            table += [{**row, **span.key()} for row in tree_rows(profile, data, span, parts)] if tree else split[-1:]
     columns = TREE_COLUMNS if tree else VARIANTS["by=step"] if by == "step" else COLUMNS
     return Result(
-        rows(columns, table),
+        chosen.table(columns, table),
         chosen.rows(),
         summary={
             **_summary([] if tree else split),
@@ -80,7 +80,7 @@ def breakdown(
 
 
 def _row(span: Window, parts: Partition) -> dict[str, Any]:
-    return {"rank": span.rank, "pid": span.pid, "index": span.index, "label": span.label, **_figures(parts)}
+    return {"rank": span.rank, "pid": span.pid, **span.key(), **_figures(parts)}
 
 
 def _figures(parts: Partition) -> dict[str, Any]:

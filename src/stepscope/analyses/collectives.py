@@ -79,14 +79,17 @@ def collectives(
     table = table_of(found)
     shown, spans = inside(profile, window, found, table)
     summary = _summary(found, shown, peak_gbps, f"the {unit_of(w['kind'] for w in spans)}")
+    every = window.index == "all"
     if by == "collective":
-        return Result(rows(COLUMNS, shown), spans, summary, found.notes, ranked_by="wait_ns")
-    columns = VARIANTS[f"by={by}"]
-    return Result(rows(columns, _grouped(shown, by, peak_gbps)), spans, summary, found.notes, ranked_by="wait_ns")
+        answer = rows(COLUMNS, shown, windows=every)
+    else:
+        answer = rows(VARIANTS[f"by={by}"], _grouped(shown, by, peak_gbps, every), windows=every)
+    return Result(answer, spans, summary, found.notes, ranked_by="wait_ns")
 
 
-def _grouped(table: pl.DataFrame, by: By, peak: float | None) -> pl.DataFrame:
-    keys = [c.name for c in _BY[by]]
+def _grouped(table: pl.DataFrame, by: By, peak: float | None, each_window: bool) -> pl.DataFrame:
+    """Rows by group, operation or size; where all windows were asked for, of each of them."""
+    keys = [*(["index", "window", "label"] if each_window else []), *(c.name for c in _BY[by])]
     size = pl.when(pl.col("bytes") > 0).then(2 ** pl.col("bytes").log(2).floor().cast(pl.Int64)).otherwise("bytes")
     bus = pl.col("busbw_gbps")
 

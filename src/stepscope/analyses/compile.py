@@ -37,7 +37,7 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
@@ -133,12 +133,13 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             marks = found[data.rank]
-            table += _regions(data, span, marks) if by == "region" else [_row(profile, data, span, marks, named)]
+            part = _regions(data, span, marks) if by == "region" else [_row(profile, data, span, marks, named)]
+            table += [{**row, **span.key()} for row in part]
     columns = COLUMNS if by == "window" else VARIANTS[f"by={by}"]
     summary = {} if by == "region" else _summary(table)
     notes = [*chosen.notes, *notes, *graph_notes(profile)]
     ranked = {"region": "host_ns", "step": "idle_ns"}.get(by)
-    return Result(rows(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
+    return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
 
 
 def _by_name(profile: Profile, found: dict[int, Compiled]) -> bool:
@@ -183,7 +184,7 @@ def _host_span(data: RankData, span: Window) -> tuple[int, int]:
 
 def _row(profile: Profile, data: RankData, span: Window, marks: Compiled, named: bool) -> dict[str, Any]:
     row: dict[str, Any] = {c.name: None for c in _FIGURES}
-    row |= {"rank": data.rank, "pid": data.pid, "index": span.index, "label": span.label}
+    row |= {"rank": data.rank, "pid": data.pid}
     lo, hi = _host_span(data, span)
     if not named:
         mine = marks.regions.begun(lo, hi)

@@ -36,7 +36,7 @@ from stepscope.model.capturing import capture_with
 from stepscope.model.kernel_names import short_names, shorten
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 
 BUSY = "busy"
 _NOTHING = Waits(*(np.empty(0, np.int64) for _ in range(5)))
@@ -119,10 +119,11 @@ def concurrency(
                 part = _ops(profile, data, found, span)
             else:
                 part = (_stream_rows if by == "stream" else _exposed_rows)(profile, data, found, span, busy)
-            table += [{"rank": data.rank, "pid": data.pid, **r, **_share(r, span)} for r in part]
+            who = {"rank": data.rank, "pid": data.pid, **span.key()}
+            table += [{**who, **r, **_share(r, span)} for r in part]
     if by in ("stream", "exposed", "op"):
         notes += _event_notes(profile, missing)
-    shown = rows(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table)
+    shown = chosen.table(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table)
     ranked = {"pair": "together_ns", "op": "stalled_ns"}.get(by, "total_ns")
     return Result(shown, chosen.rows(), {"together": summary}, notes, ranked_by=ranked)
 

@@ -24,7 +24,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import covered, gaps, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, sum_over
 from stepscope.model.units import about
 
@@ -55,14 +55,16 @@ def exposed(
     need_communication(profile)
     chosen = windows(profile, window, "chunk")
     frames = [
-        _rows(profile, data, comm_ops(data, span), stage) for data in ranks_of(profile) for span in chosen.of(data.rank)
+        span.named(_rows(profile, data, comm_ops(data, span), stage))
+        for data in ranks_of(profile)
+        for span in chosen.of(data.rank)
     ]
     table = pl.concat(frames).sort(
         ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
     )
     said = _statement(about_window(chosen.spans), table)
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
-    return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes, ranked_by="exposed_ns")
+    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes, ranked_by="exposed_ns")
 
 
 def _statement(where: str, table: pl.DataFrame) -> str:

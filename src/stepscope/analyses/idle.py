@@ -80,9 +80,9 @@ def idle(
                 by_cause.append(totals[-1])
             else:
                 frame = _totals(frame, by, span.gpu_ns)
-            frames.append(frame)
-    columns = [c.name for c in (VARIANTS[f"by={by}"] if by != "gap" else COLUMNS)]
-    table = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+            frames.append(span.named(frame))
+    columns = VARIANTS[f"by={by}"] if by != "gap" else COLUMNS
+    table = chosen.table(columns, pl.concat(frames) if frames else [])
     summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
     summary[STATEMENT] = _statement(chosen, totals)
     notes = [*chosen.notes, *graph_notes(profile)]

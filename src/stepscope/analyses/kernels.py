@@ -89,14 +89,13 @@ def kernels(
             ops = span.ops[_wanted(data, span.ops, stage, range)]
             frame = names.of(data, ops, _lengths(data, span, ops)).hstack(_roofs(profile, data, ops))
             table = _table(frame, by, span.gpu_ns)
-            frames.append(table.select(*_who(data), pl.all()))
+            frames.append(span.named(table.select(*_who(data), pl.all())))
             totals.append(_total(span, frame))
             looked_at.append((data, ops))
     if (stage is not None or range is not None) and not any(t["n"] for t in totals):
         asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
         raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
-    columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS["by=family"])]
-    result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    result = chosen.table(COLUMNS if by == "name" else VARIANTS["by=family"], pl.concat(frames) if frames else [])
     notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at)]
     return Result(result, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 

@@ -99,7 +99,7 @@ def launches(
                 table = pl.DataFrame(queue.slices(span) if by == "time" else queue.rows(span, by == "stream"))
             if table.height:
                 who = pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
-                frames.append(table.select(*who, pl.all()))
+                frames.append(span.named(table.select(*who, pl.all())))
             if found := verdict(data, span):
                 verdicts.append(found)
     summary = {
@@ -107,8 +107,8 @@ def launches(
         "parts": [p for _, p in verdicts],
         STATEMENT: _statement(chosen, [v for v, _ in verdicts], [p for _, p in verdicts]),
     }
-    columns = [c.name for c in (COLUMNS if by == "name" else VARIANTS[f"by={by}"])]
-    result = pl.concat(frames).select(columns) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    columns = COLUMNS if by == "name" else VARIANTS[f"by={by}"]
+    result = chosen.table(columns, pl.concat(frames) if frames else [])
     ranked = {"name": "call_ns", "time": ""}.get(by, "blocked_ns")
     return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)], ranked_by=ranked)
 

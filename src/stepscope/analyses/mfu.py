@@ -39,7 +39,7 @@ from stepscope.model.gpus import Precision
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, listed
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
@@ -122,7 +122,7 @@ def mfu(
     notes = [*chosen.notes, *graph_notes(profile), *notes_of(found)]
     if joined(profile) and found:
         notes += match_notes(profile, [(each.data, each.span.ops) for each in found])
-    return Result(rows(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
+    return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
 
 
 def _declared(
@@ -154,8 +154,6 @@ def _per_window(each: Utilization) -> list[dict[str, Any]]:
     return [
         {
             **_who(each),
-            "index": each.span.index,
-            "label": each.span.label,
             "window_ns": each.span.gpu_ns,
             "model_flops": each.model_flops,
             "hardware_flops": each.hardware_flops,
@@ -186,7 +184,7 @@ _ROWS = {"rank": _per_window, "step": _per_window, "stage": _per_stage, "term": 
 
 
 def _who(each: Utilization) -> dict[str, Any]:
-    return {"rank": each.span.rank, "pid": each.span.pid}
+    return {"rank": each.span.rank, "pid": each.span.pid, **each.span.key()}
 
 
 def _summary(found: Sequence[Utilization]) -> dict[str, Any]:

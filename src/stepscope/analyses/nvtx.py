@@ -86,7 +86,7 @@ def nvtx(
     for data in ranks_of(profile):
         tree, texts = _texts(profile, forest(data), fold)
         place, places[data.rank] = tree.places(texts)
-        frames += [_instances(data, tree, texts, place, span) for span in chosen.of(data.rank)]
+        frames += [span.named(_instances(data, tree, texts, place, span)) for span in chosen.of(data.rank)]
     table = pl.concat(frames)
     if by == "path" or flame is not None:
         paths = _by_path(table, places)
@@ -95,12 +95,12 @@ def nvtx(
     shown = _by_name(table) if by == "name" else paths
     if by == "path" and depth is not None:
         shown = shown.filter(pl.col("depth") < depth)
-    columns = [c.name for c in (COLUMNS if by == "path" else VARIANTS["by=name"])]
+    columns = COLUMNS if by == "path" else VARIANTS["by=name"]
     summary: dict[str, Any] = {"ranges": int((table["n"] > 0).sum())}
     if flame is not None:
         summary["flame"] = str(flame)
     notes = [*chosen.notes, *graph_notes(profile)]
-    return Result(shown.select(columns), chosen.rows(), summary, notes, ranked_by="host_ns")
+    return Result(chosen.table(columns, shown), chosen.rows(), summary, notes, ranked_by="host_ns")
 
 
 def _texts(profile: Profile, tree: Forest, fold: bool) -> tuple[Forest, pl.Series]:
@@ -172,11 +172,11 @@ def _outside(data: RankData, ops: I64, start: I64, end: I64, outside: Mask) -> p
 def _by_path(table: pl.DataFrame, places: dict[int, Places]) -> pl.DataFrame:
     """A row per place, depth first, the longest child first; what no range launched comes last."""
     found = _summed(table, ["rank", "pid", "depth", "place", "range"])
-    return pl.concat([_in_order(mine, places[mine["rank"][0]]) for mine in found.partition_by("rank")])
+    return pl.concat([_in_order(mine, places[mine["rank"][0]]) for mine in found.partition_by("rank", "index")])
 
 
 def _in_order(found: pl.DataFrame, places: Places) -> pl.DataFrame:
-    """Rows of one rank, with their paths."""
+    """Rows of one window, with their paths."""
     place = found["place"].to_numpy()
     weight = np.zeros(len(places.parent) + 1, dtype=np.int64)  # places out of the window weigh nothing
     weight[place] = found["host_ns"].to_numpy()
@@ -190,7 +190,8 @@ def _by_name(table: pl.DataFrame) -> pl.DataFrame:
     flat = table.with_columns(pl.when("outermost").then(pl.col(c)).otherwise(0).alias(c) for c in inner)
     found = _summed(flat, ["rank", "pid", "range"], longest=table)
     last = (pl.col("range") == NO_RANGE).alias("last")
-    return found.with_columns(last).sort(["rank", "last", "host_ns", "range"], descending=[False, False, True, False])
+    order = {"rank": False, "index": False, "last": False, "host_ns": True, "range": False}
+    return found.with_columns(last).sort(list(order), descending=list(order.values()))
 
 
 def _summed(table: pl.DataFrame, keys: list[str], longest: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -199,12 +200,12 @@ def _summed(table: pl.DataFrame, keys: list[str], longest: pl.DataFrame | None =
     lengths = (longest if longest is not None else table)["host_ns"].alias("length")
     return (
         table.with_columns(lengths)
-        .group_by(keys, maintain_order=True)
+        .group_by(*keys, "window", "index", "label", maintain_order=True)
         .agg(
             n.alias("n"),
             *(pl.col(c).sum() for c in _SUMS),
             pl.when(n > 0).then((length.sum() / n).round(0)).cast(pl.Int64).alias("mean_ns"),
             pl.when(n > 0).then(length.max()).alias("max_ns"),
         )
-        .sort("rank", maintain_order=True)
+        .sort("rank", "index", maintain_order=True)
     )

@@ -28,7 +28,7 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, most_in, percent, sum_over, time_of
 from stepscope.model.units import about
 
@@ -99,9 +99,9 @@ def overlap(
             comm = comm_ops(data, span)
             keys = _keys(profile, data, comm, by, stage)
             who = {"rank": data.rank, "pid": data.pid}
-            table += [{**who, by: k, **_figures(comm, (keys == k).to_numpy())} for k in _ordered(keys)]
+            table += [{**who, **span.key(), by: k, **_figures(comm, (keys == k).to_numpy())} for k in _ordered(keys)]
             totals.append({**who, "index": span.index, **_figures(comm, np.ones(len(comm.ops), dtype=bool))})
-    result = rows(_columns(by, across), _over_ranks(table, by) if across else table)
+    result = chosen.table(_columns(by, across), _over_ranks(table, by, chosen.all) if across else table)
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
         notes.append(
@@ -155,17 +155,19 @@ def _keys(profile: Profile, data: RankData, comm: CommOps, by: By, stage: str) -
     return profile.names.gather(data.name[comm.ops])
 
 
-def _over_ranks(table: list[dict[str, Any]], by: By) -> pl.DataFrame:
-    """One row per key, in the order of the keys."""
+def _over_ranks(table: list[dict[str, Any]], by: By, each_window: bool) -> pl.DataFrame | list[dict[str, Any]]:
+    """One row per key, in the order of the keys; where all windows were asked for, per index and key."""
     if not table:
-        return pl.DataFrame(schema={c.name: pl.Null for c in _columns(by, across=True)})
+        return []
     asked = pl.col("n") > 0  # a rank with barriers only exposes nothing, and hides nothing
     worst = pl.col("exposed_ns").filter(asked).arg_max()  # the first of equals: ranks are in order
+    keys = [*(["index"] if each_window else []), "last", by]
     frame = pl.DataFrame(table, infer_schema_length=None).with_columns(last=pl.col(by).cast(pl.String) == NO_STAGE)
     return (
         frame.sort("rank", maintain_order=True)
-        .group_by("last", by)
+        .group_by(*keys)
         .agg(
+            *(_common(c) for c in ("window", "index", "label") if c not in keys),
             pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),
             *(pl.col(c).sum() for c in ("n", "comm_ns", "exposed_ns", "barrier_ns")),
             pl.col("exposed_ns").filter(asked).median().round().cast(pl.Int64).alias("exposed_median_ns"),
@@ -177,8 +179,13 @@ def _over_ranks(table: list[dict[str, Any]], by: By) -> pl.DataFrame:
             .then(100.0 * (1.0 - pl.col("exposed_ns") / pl.col("comm_ns")))
             .alias("overlap_pct")
         )
-        .sort("last", by)
+        .sort(*keys)
     )
+
+
+def _common(column: str) -> pl.Expr:
+    """The value that all rows share, if they do: chunks of one index may be different work on two ranks."""
+    return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first()).alias(column)
 
 
 def _ordered(keys: pl.Series) -> list[Any]:

@@ -99,15 +99,15 @@ def source(
             frame = _ops(profile, data, span, found, full)
             table = _table(frame, by, span.gpu_ns)
             who = (pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"))
-            tables.append(table.select(*who, pl.all()))
+            tables.append(span.named(table.select(*who, pl.all())))
             flames.append(frame.with_columns(who[0]))
             totals.append(_total(span, frame, found))
             bare += int((found.frame.is_null() & found.op.is_null()).sum())
             inferred += int(found.inferred.sum())
-    columns = [c.name for c in (COLUMNS if by == "site" else VARIANTS[f"by={by}"])]
     if stacks is not None:
         _write(profile, pl.concat(flames), stacks)
-    table = pl.concat(tables).select(columns) if tables else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    columns = COLUMNS if by == "site" else VARIANTS[f"by={by}"]
+    table = chosen.table(columns, pl.concat(tables) if tables else [])
     notes = [*chosen.notes, *graph_notes(profile), *_said(kind, sum(t["n"] for t in totals), bare, inferred)]
     return Result(table, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 

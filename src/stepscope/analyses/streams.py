@@ -24,7 +24,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, listed, several
 
 COLUMNS = (
@@ -51,7 +51,7 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
         of_rank = _Streams(profile, data)
         for span in chosen.of(data.rank):
             found, unused = of_rank.rows(span)
-            table += found
+            table += [{**row, **span.key()} for row in found]
             idle += unused
     notes = [*chosen.notes, *outside_notes(profile, chosen)]
     if idle:
@@ -62,7 +62,7 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
             )
         )
     said = _statement(about_window(chosen.spans), table)
-    return Result(rows(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
+    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
 
 
 def _statement(where: str, table: list[dict[str, Any]]) -> str:

@@ -86,24 +86,48 @@ def timeline(
         "part": lambda data, spans: _parts(data, spans),
         "host": lambda data, spans: _host(profile, data, spans),
     }
-    columns = [c.name for c in (COLUMNS if by == "op" else VARIANTS[f"by={by}"])]
     frames = []
     for data in ranks_of(profile):
         spans = [w for w in chosen.of(data.rank) if w.gpu_start_ns is not None]
         if not spans:
             continue
         frame = make[by](data, spans)
+        frame = frame.hstack(_names(data, spans, frame, host=by == "host"))
         frames.append(
             frame.with_columns(
                 pl.lit(data.rank, pl.Int64).alias("rank"),
                 pl.lit(data.pid, pl.Int64).alias("pid"),
                 (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"),
                 pl.Series("common_start_ns", clock.at(data.rank, frame["start_ns"].to_numpy())),
-            ).select(columns)
+            )
         )
-    table = pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+    table = chosen.table(COLUMNS if by == "op" else VARIANTS[f"by={by}"], pl.concat(frames) if frames else [])
     summary = {"ops": table.height} if by == "op" else {}
     return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes], ranked_by="dur_ns")
+
+
+def _names(data: RankData, spans: list[Window], frame: pl.DataFrame, host: bool) -> pl.DataFrame:
+    """The window that each row is of: of an op the one it was launched in, else the first that it runs in."""
+    ordered = sorted(spans, key=lambda w: _span(w, host))
+    lo, hi = np.array([_span(w, host) for w in ordered]).T
+    at = np.searchsorted(np.maximum.accumulate(hi), frame["start_ns"].to_numpy(), side="right")
+    at = np.where((at < len(lo)) & (lo[np.minimum(at, len(lo) - 1)] < frame["end_ns"].to_numpy()), at, NONE)
+    if "op" in frame.columns:
+        launched_in = np.full(len(data.start), NONE)
+        for k, w in enumerate(ordered):
+            launched_in[w.ops] = k
+        mine = launched_in[frame["op"].to_numpy()]
+        at = np.where(mine != NONE, mine, at)
+    keys = pl.DataFrame([w.key() for w in ordered])[np.maximum(at, 0)]
+    return keys.select(pl.when(pl.Series(at != NONE)).then(pl.col(c)).alias(c) for c in keys.columns)
+
+
+def _span(w: Window, host: bool) -> tuple[int, int]:
+    """When the window is, on the GPU or on the host."""
+    assert w.gpu_start_ns is not None and w.gpu_end_ns is not None
+    if host and w.cpu_start_ns is not None and w.cpu_end_ns is not None:
+        return w.cpu_start_ns, w.cpu_end_ns
+    return w.gpu_start_ns, w.gpu_end_ns
 
 
 def _shown(data: RankData, spans: list[Window]) -> tuple[I64, Mask]:
@@ -132,6 +156,7 @@ def _ops(profile: Profile, data: RankData, spans: list[Window], stage: str) -> p
             "stage": data.stage_of(ops, stage),
             "range": data.text_of(data.enclosing(ops)),
             "name": profile.names.gather(mine["name"]),
+            "op": ops,
         }
     )
     return frame.sort("stream", "start_ns", "end_ns", maintain_order=True)

@@ -22,6 +22,14 @@ class Col:
     doc: str
 
 
+#: What names the window that a row is of: columns of every row where all were asked for (`--index all`), and of CSV and
+#: Parquet, which carry nothing beside their rows.
+WINDOW_COLUMNS = (
+    Col("window", "what the window is: step, chunk, range, span or capture"),
+    Col("index", "which instance it is, by start"),
+    Col("label", "its text"),
+)
+
 #: People who read a list of more than LONG rows see the SHOWN that matter most.
 SHOWN, LONG = 10, 15
 #: The code of the note that says that rows are left out (`showing`).
@@ -116,15 +124,40 @@ class Result:
         """The notes, but for what `more` says."""
         return [n for n in self.notes if getattr(n, "code", "") != ROWS_NOT_SHOWN]
 
+    def with_window(self) -> pl.DataFrame:
+        """The rows with the window that each is of; null in what the windows of several ranks do not share."""
+        frame = pl.DataFrame(
+            [[w.get("rank"), w.get("kind"), w.get("index"), w.get("label")] for w in self.window],
+            schema={"rank": pl.Int64, "window": pl.String, "index": pl.Int64, "label": pl.String},
+            orient="row",
+        )
+        missing = [c.name for c in WINDOW_COLUMNS if c.name not in self.rows.columns]
+        if not self.window or not missing:
+            return self.rows
+        if "rank" in self.rows.columns and frame["rank"].is_unique().all():
+            of_rank = frame.select("rank", *missing)
+            rank = pl.col("rank").cast(pl.Int64)  # of no rows, a column without a type
+            return self.rows.with_columns(rank).join(of_rank, on="rank", how="left", maintain_order="left")
+        shared = (frame[name].unique() for name in missing)
+        return self.rows.with_columns(
+            pl.lit(values[0] if len(values) == 1 else None, frame.schema[name]).alias(name)
+            for name, values in zip(missing, shared, strict=True)
+        )
+
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{n}</li>" for n in self.notes)
         html: str = self.rows._repr_html_()
         return f"<b>stepscope {self.command}</b>{html}<ul>{notes}</ul>"
 
 
-def rows(columns: Sequence[Col], data: Sequence[dict[str, Any]] | pl.DataFrame) -> pl.DataFrame:
-    """Rows with exactly `columns`, in their order; also when there are none."""
+def rows(
+    columns: Sequence[Col], data: Sequence[dict[str, Any]] | pl.DataFrame, *, windows: bool = False
+) -> pl.DataFrame:
+    """Rows with exactly `columns`, in their order; even of none. With `windows`, the window's columns too."""
     names = [c.name for c in columns]
+    if windows and not {"index", "label"} <= set(names):
+        at = sum(name in ("rank", "pid") for name in names[:2])
+        names[at:at] = [c.name for c in WINDOW_COLUMNS if c.name not in names]
     if isinstance(data, pl.DataFrame):
         return data.select(names)
     if not data:

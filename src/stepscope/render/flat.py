@@ -1,5 +1,8 @@
-"""Rows for other programs: CSV, Parquet and Markdown. Bare numbers, columns as in the rows; Markdown is read by people,
-and shows the rows that matter of a long list."""
+"""Rows for other programs: CSV, Parquet and Markdown. Bare numbers, columns as in the rows.
+
+CSV and Parquet have the window of each row in columns. Markdown is read by people: it has the window above the
+rows, and shows those that matter of a long list.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from stepscope.model.statement import STATEMENT
 
 
 def to_csv(result: Result) -> bytes:
-    return _flattened(result.rows).write_csv().encode()
+    return _flattened(result.with_window()).write_csv().encode()
 
 
 def to_parquet(result: Result) -> bytes:
     buffer = io.BytesIO()
-    result.rows.write_parquet(buffer)
+    result.with_window().write_parquet(buffer)
     return buffer.getvalue()
 
 

@@ -62,19 +62,24 @@ def table_of(a: Across) -> pl.DataFrame:
 def inside(
     profile: Profile, spec: WindowSpec, a: Across, table: pl.DataFrame
 ) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """The rows of the window: of the whole capture, unless a window was asked for; then what any rank has in it."""
+    """The rows of the window: of the whole capture, unless a window was asked for; then what any rank has in it.
+
+    Each names the window (`WINDOW_COLUMNS`) of the first rank that has it in one.
+    """
     if spec == WindowSpec():
-        return table, _whole(profile, a)
+        whole = pl.lit("capture").alias("window"), pl.lit(0, pl.Int64).alias("index"), pl.lit(WHOLE).alias("label")
+        return table.with_columns(*whole), _whole(profile, a)
     found = profile.map(_ops_inside, settled(profile, spec))
     kept = pl.concat([f for f, _ in found])
-    mine = a.matched.sides.join(kept, on=["rank", "op"], how="semi")["meeting"].unique()
-    return table.filter(pl.col("meeting").is_in(mine.implode())), [w for _, spans in found for w in spans]
+    sides = a.matched.sides.select("meeting", "rank", "op").join(kept, on=["rank", "op"]).sort("rank", "index")
+    mine = sides.drop("rank", "op").unique("meeting", keep="first")
+    return table.join(mine, on="meeting", maintain_order="left"), [w for _, spans in found for w in spans]
 
 
 def _ops_inside(part: Profile, spec: WindowSpec) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     chosen = windows(part, spec)
-    frames = [pl.DataFrame({"rank": [w.rank] * len(w.ops), "op": w.ops}) for w in chosen.spans]
-    schema = {"rank": pl.Int32, "op": pl.Int64}
+    frames = [w.named(pl.DataFrame({"rank": [w.rank] * len(w.ops), "op": w.ops})) for w in chosen.spans]
+    schema = {"rank": pl.Int32, "op": pl.Int64, "window": pl.String, "index": pl.Int64, "label": pl.String}
     return pl.concat([pl.DataFrame(schema=schema), *(f.cast(schema) for f in frames)]), chosen.rows()  # type: ignore[arg-type]
 
 

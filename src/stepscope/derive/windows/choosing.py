@@ -62,7 +62,7 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
                 f"{some_ranks(last)}: nothing follows the last instance, so its window ends with its last op",
             )
         )
-    return Windows(spans, notes)
+    return Windows(spans, notes, spec.index == "all")
 
 
 def step(profile: Profile, spec: WindowSpec) -> Windows:

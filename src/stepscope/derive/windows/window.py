@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.periods import Periods
 from stepscope.derive.windows.steps import Anchors
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
+from stepscope.model.result import Col, rows
 
 #: Label of a window that is all that was captured.
 WHOLE = "(whole capture)"
@@ -48,6 +51,14 @@ class Window:
         """Length of the GPU window."""
         return 0 if self.gpu_start_ns is None or self.gpu_end_ns is None else self.gpu_end_ns - self.gpu_start_ns
 
+    def key(self) -> dict[str, Any]:
+        """What names the window in a row of an answer: `WINDOW_COLUMNS`."""
+        return {"window": self.kind, "index": self.index, "label": self.label}
+
+    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows about this window, with its name."""
+        return rows.with_columns(pl.lit(value).alias(name) for name, value in self.key().items())
+
     def row(self) -> dict[str, Any]:
         """The window as JSON's `window` shows it."""
         data = asdict(self)
@@ -61,9 +72,15 @@ class Windows:
 
     spans: list[Window]
     notes: list[Note]
+    #: `--index all`: every row of an answer says which window it is of
+    all: bool = False
 
     def rows(self) -> list[dict[str, Any]]:
         return [w.row() for w in self.spans]
+
+    def table(self, columns: Sequence[Col], data: Sequence[dict[str, Any]] | pl.DataFrame) -> pl.DataFrame:
+        """Rows with these columns, and with the window's where all were asked for (`Window.key`, `Window.named`)."""
+        return rows(columns, data, windows=self.all)
 
     def of(self, rank: int) -> list[Window]:
         return self._of_rank.get(rank, [])
