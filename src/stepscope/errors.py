@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -39,3 +40,32 @@ class GateFailed(StepscopeError):
     def __init__(self, message: str, hint: str | None = None, result: Any = None) -> None:
         super().__init__(message, hint)
         self.result = result
+
+
+#: Names that are less alike than this are not what somebody meant to write.
+_ALIKE = 0.75
+#: A beginning of this many letters says what was meant.
+_FEWEST_LETTERS = 3
+_MOST_MEANT = 3
+
+
+def meant(name: str, known: Iterable[str], show: Callable[[str], str] = str) -> str | None:
+    """What somebody who wrote `name` meant, as a question: close names only, and those that it is the beginning of."""
+    from difflib import get_close_matches
+
+    spelled = {_plain(k): k for k in known}
+    wanted = _plain(name)
+    near = get_close_matches(wanted, spelled, n=1, cutoff=_ALIKE)
+    if not near and len(wanted) >= _FEWEST_LETTERS:
+        near = [k for k in spelled if k.startswith(wanted)][:_MOST_MEANT]
+    return f"did you mean {' or '.join(show(spelled[k]) for k in near)}?" if near else None
+
+
+def meant_of(name: str, known: Iterable[str]) -> str:
+    """What was meant; where no name is close, what there is."""
+    listed = list(known)
+    return meant(name, listed) or f"there are {', '.join(listed)}"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").lstrip("-")

@@ -118,7 +118,7 @@ def test_a_model_of_one_s_own(tmp_path, monkeypatch):
     (folder / "bad.toml").write_text('name = "bad"\nlayers = "six"\nwidth = 512\n')
     with pytest.raises(BadInput, match="layers = 'six'"):
         declared.load("bad")
-    with pytest.raises(BadInput, match="not known; known are"):
+    with pytest.raises(BadInput, match="not known; there are"):
         declared.load("nobody")
 
 

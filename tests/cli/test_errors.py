@@ -23,11 +23,11 @@ def one_line(text: str) -> bool:
     ("arguments", "says"),
     [
         (["nonsense"], "No such command 'nonsense'"),
-        (["strems", "x"], "Did you mean 'streams'?"),
+        (["strems", "x"], "Did you mean streams?"),
         (["info"], "Missing argument"),
         (["info", "x", "--colour"], "No such option"),
         (["info", "x", "--format", "xml"], "not one of"),
-        (["window", "x", "--start", "soon"], "not a valid integer"),
+        (["window", "x", "--start", "soon"], "not a time"),
         (["window", "x", "--start", "5"], "--start and --end go together"),
         (["window", "x", "--index", "first"], "give a number, median or all"),
         (["window", "x", "--index", "7"], "has 3 instances"),

@@ -66,7 +66,7 @@ def test_simulate_refuses_a_folder_that_cannot_be(call, tmp_path: Path):
         (["--write", "perfetto"], "--write perfetto"),
         (["--write", ","], "give nsys or kineto"),
         (["--schedule", "gpipe"], "give one of dualpipev"),
-        (["--fault", "gremlin"], "known are"),
+        (["--fault", "gremlin"], "there are alloc"),
         (["--fault", "straggler:rank=99"], "rank 99"),
         (["--pp", "0"], "--pp 0"),
     ],

@@ -69,7 +69,7 @@ def test_limits_come_from_a_file_and_flags_count_more(tmp_path):
         ("step", "write NAME=PERCENT"),
         ("step=fast", "not a percentage"),
         ("step=-1", "out of range"),
-        ("steps=1", "known are step, compute"),
+        ("steps=1", "did you mean step?"),
         ("stage:=1", "not known"),
         ("step=nan", "out of range"),
     ],

@@ -123,6 +123,20 @@ def test_the_same_rank_in_two_files_names_both() -> None:
     with pytest.raises(BadInput) as caught:
         assign([Processes("/a/x.sqlite", known(0), known(2, 5)), Processes("/b/y.sqlite", known(2, 9))])
     assert "/a/x.sqlite and /b/y.sqlite both hold rank 2" in str(caught.value)
+    assert str(caught.value).endswith("to compare two runs: stepscope compare /a/x.sqlite --to /b/y.sqlite")
+
+
+def test_two_runs_in_folders_are_to_be_compared() -> None:
+    runs = [Processes(f"/{run}/node{n}.sqlite", known(n)) for run in ("my base", "new") for n in range(2)]
+    with pytest.raises(BadInput, match=r"stepscope compare '/my base' --to /new$"):
+        assign(runs)
+
+
+def test_two_files_without_ranks_may_be_two_runs() -> None:
+    _, notes = assign([Processes("/t/old.json", {"pid": 7}), Processes("/t/new.json", {"pid": 8})])
+    assert "if they are two runs: stepscope compare /t/old.json --to /t/new.json" in notes[0]
+    _, notes = assign([Processes("/t/both.sqlite", {"pid": 7}, {"pid": 8})])
+    assert "two runs" not in notes[0]
 
 
 def test_the_same_rank_twice_in_one_file_names_the_pids() -> None:

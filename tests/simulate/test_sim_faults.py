@@ -34,7 +34,7 @@ MOE = Scenario(ep=2, nodes=2, micro_batches=4)
         ({"kernels": 1}, "--kernels"),
         ({"scale": 0.0}, "--scale"),
         ({"dp": 1000}, "too many"),
-        ({"faults": ("boom",)}, "known are"),
+        ({"faults": ("boom",)}, "there are alloc"),
         ({"faults": ("straggler",)}, "rank is missing"),
         ({"faults": ("straggler:rank=8",)}, "no rank 8 among 8"),
         ({"faults": ("straggler:rank=x",)}, "not a number"),

@@ -301,3 +301,11 @@ def test_opened_sources_are_the_files(tmp_path: Path) -> None:
     sources = open_sources(str(tmp_path))
     assert [s.path.name for s in sources] == ["rank0.json.gz", "rank1.json"]
     assert [s.info.format for s in sources] == ["kineto", "kineto"]
+
+
+def test_a_path_that_is_nearly_right_is_named(tmp_path):
+    (tmp_path / "node0.sqlite").touch()
+    with pytest.raises(BadInput, match=r"no such file; did you mean .*/node0\.sqlite\?"):
+        find_profiles([tmp_path / "node.sqlite"])
+    with pytest.raises(BadInput, match="no such file; check the path"):
+        find_profiles([tmp_path / "other.json"])

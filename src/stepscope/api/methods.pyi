@@ -25,8 +25,8 @@ class Window(Common, total=False):
     match: bool
     period: bool
     whole: bool
-    start: int | None
-    end: int | None
+    start: int | str | None
+    end: int | str | None
 
 class Methods:
     def breakdown(

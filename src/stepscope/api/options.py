@@ -11,6 +11,7 @@ from stepscope import questions
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
+from stepscope.model.times import nanoseconds
 
 #: Keywords that choose the window of a windowed analysis.
 WINDOW_KEYWORDS = ("step", "chunk", "anchor", "index", "match", "period", "whole", "start", "end")
@@ -20,6 +21,8 @@ ROW_KEYWORDS = ("sort", "top", "limit", "offset")
 RESERVED = (*WINDOW_KEYWORDS, "rank", *ROW_KEYWORDS)
 
 Ranks = str | int | Iterable[int]
+#: Nanoseconds, or a text with a unit: `1ms`.
+Time = int | str
 
 
 def keywords(analysis: questions.Analysis) -> tuple[str, ...]:
@@ -58,12 +61,22 @@ def parse_index(value: int | str) -> int | Literal["median", "all"]:
         raise BadInput(f"--index {value!r} is not an instance", "give a number, median or all") from None
 
 
-def window_spec(*, step: bool = False, chunk: bool = False, index: int | str = "median", **others: Any) -> WindowSpec:
+def window_spec(
+    *,
+    step: bool = False,
+    chunk: bool = False,
+    index: int | str = "median",
+    start: Time | None = None,
+    end: Time | None = None,
+    **others: Any,
+) -> WindowSpec:
     """The window that the keywords choose."""
     if step and chunk:
         raise BadInput("--step and --chunk exclude each other", "give one")
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
-    return WindowSpec(unit=unit, index=parse_index(index), **others)
+    first = None if start is None else nanoseconds(start, "--start")
+    last = None if end is None else nanoseconds(end, "--end")
+    return WindowSpec(unit=unit, index=parse_index(index), start=first, end=last, **others)
 
 
 def choices(hint: Any) -> tuple[Any, ...] | None:

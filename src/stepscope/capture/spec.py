@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stepscope.capture.wants import torch_options
 from stepscope.errors import BadInput
+from stepscope.model.times import nanoseconds
 
 BACKENDS = ("nsys", "torch")
 #: Prefix of the variables that `stepscope.annotate` reads.
@@ -18,7 +19,7 @@ PREFIX = "STEPSCOPE_CAPTURE_"
 NVTX_TRIGGER = "stepscope.capture"
 #: On the PYTHONPATH of the command: its sitecustomize finds the steps of programs that nobody annotated.
 _SITE = Path(__file__).parents[1] / "hooks" / "site"
-_TIME = re.compile(r"time=(\d+(?:\.\d+)?)\+(\d+(?:\.\d+)?)")
+_TIME = re.compile(r"time=([^+]+)\+([^+]+)")
 TRIGGERS = "cuda|nvtx|nvtx=NAME|time=START+LENGTH|none"
 RANGES = "phases|modules[=DEPTH]|none"
 
@@ -83,6 +84,7 @@ class Spec:
             raise BadInput(f"--ranges {self.ranges}: not known", f"give {RANGES}")
         if not re.fullmatch(rf"cuda|none|nvtx(=.+)?|{_TIME.pattern}", self.trigger):
             raise BadInput(f"--trigger {self.trigger}: not known", f"give {TRIGGERS}")
+        _ = self.time  # one that cannot be read is said here
         if not self.by_steps and "torch" in self.backends:
             raise BadInput(
                 f"--trigger {self.trigger}: torch.profiler starts and stops with steps",
@@ -98,7 +100,10 @@ class Spec:
     def time(self) -> tuple[float, float] | None:
         """Seconds before and of the capture, where it is by time."""
         found = _TIME.fullmatch(self.trigger)
-        return (float(found[1]), float(found[2])) if found else None
+        if found is None:
+            return None
+        start, length = (nanoseconds(part, "--trigger", "s") / 1e9 for part in found.groups())
+        return start, length
 
     def environment(self, backend: str, out: Path, token: str) -> dict[str, str]:
         """Variables that switch `annotate` on, and mark every process of the run as ours."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+import shlex
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stepscope import questions
+from stepscope.cli.complete import completing
 from stepscope.cli.skill_files import SKILLS
+from stepscope.cli.suggest import Suggesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +42,15 @@ ORDER = (
     "Data",
 )
 
+#: Commands that have commands of their own.
+GROUPS = ("capture", "skill")
+#: What other tools call it.
+ELSEWHERE = {"analyze": "rules", "diff": "compare", "profile": "capture run", "record": "capture run"}
+
 _OWN = Path(__file__).parent / "commands"
 
 
-class Commands(click.Group):
+class Commands(Suggesting):
     """Every question, and every command that is a file in `cli/commands`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,19 +60,25 @@ class Commands(click.Group):
         if cmd_name in own_commands():
             command = import_module(f"stepscope.cli.commands.{cmd_name.replace('-', '_')}").command
             assert isinstance(command, click.Command)
-            return command
+            return completing(command)
         if cmd_name in questions.names():
             from stepscope.cli.analysis import command_of
 
-            return command_of(cmd_name)
+            return completing(command_of(cmd_name))
         return None
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        name = args[0]
-        if not name.startswith("-") and name not in self.list_commands(ctx):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
-            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
+    def elsewhere(self, name: str) -> str | None:
+        if Path(name).exists():
+            return f"It is a file or a folder: ask it something, as in `stepscope diagnose {shlex.quote(name)}`."
+        context = click.Context(self)
+        parts = {
+            part: f"{group} {part}"
+            for group in GROUPS
+            if isinstance(found := self.get_command(context, group), click.Group)
+            for part in found.list_commands(context)
+        }
+        command = ELSEWHERE.get(name) or parts.get(name)
+        return f"Did you mean {command}?" if command else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in grouped():

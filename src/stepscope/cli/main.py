@@ -9,14 +9,13 @@ from typing import NoReturn
 
 import click
 
+from stepscope.cli.complete import COMPLETE
 from stepscope.cli.group import Commands
+from stepscope.cli.suggest import no_option
 from stepscope.errors import StepscopeError
 
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
-
-#: Click's variable for shell completion.
-COMPLETE = "_STEPSCOPE_COMPLETE"
 
 INTRODUCTION = """Where did the training step go? Ask GPU profiles of distributed training.
 
@@ -46,7 +45,7 @@ cli = Commands(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Option(
-            ["--version"],
+            ["-V", "--version"],
             is_flag=True,
             expose_value=False,
             is_eager=True,
@@ -64,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit status."""
+    if COMPLETE in os.environ:
+        return _complete()
     try:
-        if COMPLETE in os.environ:
-            cli.main(list(arguments), prog_name="stepscope")  # prints what the shell asked for, and exits
         # Not click's main(): it would turn a closed pipe into status 1, which says that a gate failed.
         with cli.make_context("stepscope", list(arguments) or ["--help"]) as context:
             cli.invoke(context)
@@ -78,7 +77,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(str(error), error.exit_status)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "stepscope"
-        return _fail(f"{error.format_message()} See `{where} --help`.", 2)
+        what = no_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+        return _fail(f"{what} See `{where} --help`.", 2)
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
@@ -94,6 +94,18 @@ def run(arguments: Sequence[str]) -> int:
             raise
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return _fail(f"unexpected {what}; this is a bug: please report it, with {DEBUG}=1 for the traceback", 2)
+
+
+def _complete() -> int:
+    """Print what the shell asked for; whatever is wrong with the line so far is not said while it is being written."""
+    try:
+        cli.main([], prog_name="stepscope")
+    except SystemExit as done:
+        return int(done.code or 0)
+    except Exception:
+        if os.environ.get(DEBUG) == "1":
+            raise
+    return 1
 
 
 def _fail(message: str, status: int) -> int:

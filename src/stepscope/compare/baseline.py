@@ -14,7 +14,7 @@ import numpy as np
 from stepscope.compare.run import PARTS, Run, Table
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant_of
 
 NAME = "stepscope-baseline"
 VERSION = 2
@@ -80,6 +80,11 @@ def _numbers(values: Any) -> list[float]:
     return [int(v) if float(v).is_integer() else round(float(v), 2) for v in values]
 
 
+def saved() -> list[str]:
+    """Names of the baselines below the directory that the command runs in."""
+    return sorted(p.stem for p in FOLDER.glob("*.json"))
+
+
 def is_baseline(path: Path) -> bool:
     """Whether a file is a baseline, of whatever version: by its first bytes."""
     try:
@@ -93,7 +98,7 @@ def load(path: Path) -> tuple[Side, StepSpec]:
     """The side that was saved, and how its steps were chosen."""
     if not path.is_file():
         there = sorted(p.stem for p in path.parent.glob("*.json")) if path.parent.is_dir() else []
-        known = f"there are {', '.join(there[:8])}" if there else f"save one: stepscope gate PROFILE --save {path.stem}"
+        known = meant_of(path.stem, there[:8]) if there else f"save one: stepscope gate PROFILE --save {path.stem}"
         raise BadInput(f"{path}: no such baseline", known)
     try:
         body = json.loads(path.read_text("utf-8"))

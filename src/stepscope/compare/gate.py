@@ -18,7 +18,7 @@ from stepscope.compare.compare import compare
 from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
-from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant_of
 from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
 from stepscope.statistics import RUNS, Design, mean_change, median_change
@@ -67,6 +67,11 @@ def parse_limits(file: Path | None, given: Iterable[str]) -> list[Limit]:
     return [Limit(_checked(name), pct) for name, pct in (found or DEFAULT).items()]
 
 
+def limited() -> list[str]:
+    """How limits begin: `step=`, `stage:`."""
+    return [*(f"{name}=" for name in ("step", *PARTS)), *(f"{by}:" for by in _KEYED)]
+
+
 def _from_file(file: Path) -> dict[str, float]:
     try:
         content = tomllib.loads(file.read_text("utf-8"))
@@ -101,8 +106,7 @@ def _checked(name: str) -> str:
     by, colon, key = name.partition(":")
     if (colon and by in _KEYED and key) or (not colon and name in ("step", *PARTS)):
         return name
-    known = ", ".join(["step", *PARTS, *(f"{k}:NAME" for k in _KEYED)])
-    raise BadInput(f"limit {name!r}: not known", f"known are {known}")
+    raise BadInput(f"limit {name!r}: not known", meant_of(name, ["step", *PARTS, *(f"{k}:NAME" for k in _KEYED)]))
 
 
 def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool = False) -> Result:

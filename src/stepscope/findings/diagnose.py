@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from stepscope.derive.comm.across import Align
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
 from stepscope.findings.calibration import calibrated
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
@@ -86,7 +86,7 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
     """All findings, ranked, and the detectors that could not look."""
     ids = {d.id for d in detectors()}
     if unknown := [i for i in only if i not in ids]:
-        raise BadInput(f"no finding is called {unknown[0]!r}", f"known are {', '.join(sorted(ids))}")
+        raise BadInput(f"no finding is called {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in detectors():
@@ -162,5 +162,6 @@ def _condition(text: str) -> tuple[str, Any]:
         return text, lambda _, pct: pct >= share
     ids = {d.id for d in detectors()}
     if text not in ids:
-        raise BadInput(f"--fail-on {text}: no such finding", f"give a share, as in 5%, or {', '.join(sorted(ids))}")
+        known = f"give a share, as in 5%, or {', '.join(sorted(ids))}"
+        raise BadInput(f"--fail-on {text}: no such finding", meant(text, sorted(ids)) or known)
     return text, lambda f, pct: f.id == text

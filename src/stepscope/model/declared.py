@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant_of
 
 _OWN = Path(__file__).parent / "presets"
 
@@ -166,7 +166,7 @@ def load(name: str) -> Model:
         if (file := folder / f"{name}.toml").is_file():
             return _read(file)
     raise BadInput(
-        f"--model {name}: not known", f"known are {', '.join(names())}; or give a TOML file (docs/capture.md)"
+        f"--model {name}: not known", f"{meant_of(name, names())} A TOML file can be given too (docs/capture.md)"
     )
 
 

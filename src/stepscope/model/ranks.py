@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -80,10 +81,15 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
     if unknown:
         table = _number(table)
     if unknown and timed:
+        # Two files that say no rank may as well be two runs of a program that has one.
+        apart = ""
+        if len(timed) == unknown == table.height == 2:
+            a, b = (sources[index].path for index in timed)
+            apart = f"; if they are two runs: {_comparing(a, b, sources)}"
         notes.append(
             Note(
                 "ranks-inferred",
-                f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes",
+                f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes{apart}",
                 origin="import",
             )
         )
@@ -161,7 +167,7 @@ def _refuse_strangers(table: pl.DataFrame, sources: Sequence[Source]) -> None:
     )
     raise BadInput(
         f"{a} is of a job of {first} rank{'s' * (first != 1)}, {b} of one of {second}",
-        f"give the files of one job; to compare two: stepscope compare {a} --to {b}",
+        f"give the files of one job; to compare two: {_comparing(a, b, sources)}",
     )
 
 
@@ -175,7 +181,18 @@ def _refuse_twins(table: pl.DataFrame, sources: Sequence[Source]) -> None:
     a, b = (sources[row["source"]].path for row in (first, second))
     if a == b:
         raise BadInput(f"{a}: pids {first['pid']} and {second['pid']} both say they are rank {rank}", "fix the labels")
-    raise BadInput(f"{a} and {b} both hold rank {rank}", "give each rank of one run once")
+    raise BadInput(
+        f"{a} and {b} both hold rank {rank}",
+        f"give each rank of one run once; to compare two runs: {_comparing(a, b, sources)}",
+    )
+
+
+def _comparing(a: Path, b: Path, sources: Sequence[Source]) -> str:
+    """The command that compares two runs; a folder stands for the files in it."""
+    beside = [source.path.parent for source in sources]
+    apart = a.parent != b.parent
+    sides = (str(p.parent if apart and beside.count(p.parent) > 1 else p) for p in (a, b))
+    return f"stepscope compare {' --to '.join(map(shlex.quote, sides))}"
 
 
 def sharing(table: pl.DataFrame) -> list[list[int]]:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stepscope import progress
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant
 from stepscope.model.source import Source
 from stepscope.sources.detect import (
     KINDS,
@@ -95,7 +95,16 @@ def _expand(given: str | Path) -> list[Path]:
         raise BadInput(f"{given!s:.200}: not a usable path ({error})", "check the path") from None
     if path.is_symlink():
         raise BadInput(f"{path}: a link to {path.readlink()}, which is missing", "restore the file it points to")
-    raise BadInput(f"{path}: no such file", "check the path")
+    raise BadInput(f"{path}: no such file", _meant(path) or "check the path")
+
+
+def _meant(path: Path) -> str | None:
+    """The file beside it that has nearly this name."""
+    try:
+        there = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return None
+    return meant(path.name, there, lambda name: str(path.with_name(name))) if path.name else None
 
 
 def _refuse_odd_name(path: Path) -> None:

@@ -24,6 +24,7 @@ from stepscope.cli.commands._capture_summary import summary
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput, GateFailed, StepscopeError
 from stepscope.model.result import Result
+from stepscope.model.times import nanoseconds
 
 DESCRIPTION = """Run a training command under nsys or torch.profiler; export and verify what comes of it.
 
@@ -67,8 +68,8 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> tuple[Spec, Plan |
         nsys=given["nsys"],
         trace=given["trace"] or ("nvtx,osrt" if given["trigger"] == "nvtx" else "cuda,nvtx"),
         port=given["port"],
-        grace_s=given["grace"],
-        need_s=60.0 * given["need_time"],
+        grace_s=nanoseconds(given["grace"], "--grace", "s") / 1e9,
+        need_s=nanoseconds(given["need_time"], "--need-time", "m") / 1e9,
         max_size=parse_size(given["max_size"]),
         inputs=tuple(given["inputs"]),
         tags=_tags(given["tags"]),
@@ -188,11 +189,9 @@ command = click.Command(
         click.Option(["--torch-args"], metavar="NAME,...", help="Further keywords of torch.profiler.profile."),
         click.Option(["--trace"], metavar="LIST", help="What nsys traces; by default cuda,nvtx."),
         click.Option(
-            ["--grace"], type=float, default=120.0, help="Seconds that the command may go on after the capture."
+            ["--grace"], default="120s", metavar="TIME", help="How long the command may go on after the capture."
         ),
-        click.Option(
-            ["--need-time"], type=float, default=10.0, metavar="MINUTES", help="Time that one run needs (SLURM)."
-        ),
+        click.Option(["--need-time"], default="10m", metavar="TIME", help="Time that one run needs (SLURM)."),
         click.Option(
             ["--tag", "tags"], multiple=True, metavar="KEY=VALUE", help="Name the experiment; may be repeated."
         ),

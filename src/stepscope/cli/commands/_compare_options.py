@@ -19,7 +19,7 @@ class ToTheEnd(click.Command):
     """A command whose `--to` takes every argument that follows, up to the next option: what a shell makes of a glob."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _spread(args))
+        return super().parse_args(ctx, args if ctx.resilient_parsing else _spread(args))
 
 
 def _spread(args: list[str]) -> list[str]:

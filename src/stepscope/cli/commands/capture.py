@@ -6,6 +6,9 @@ from importlib import import_module
 
 import click
 
+from stepscope.cli.complete import completing
+from stepscope.cli.suggest import Suggesting
+
 PARTS = {
     "plan": "World size, nodes, batch, steps and size of a capture, before it is run.",
     "run": "Run a training command under nsys or torch.profiler; export and verify what comes of it.",
@@ -15,7 +18,7 @@ PARTS = {
 }
 
 
-class _Parts(click.Group):
+class _Parts(Suggesting):
     """Each command is a file of its own, imported when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -26,7 +29,7 @@ class _Parts(click.Group):
             return None
         command = import_module(f"stepscope.cli.commands._capture_{cmd_name}").command
         assert isinstance(command, click.Command)
-        return command
+        return completing(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

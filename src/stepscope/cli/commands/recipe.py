@@ -25,7 +25,7 @@ _OWN: tuple[tuple[str, type, str], ...] = (
     ("base", bool, "Kernels without templates and parameters."),
     ("mangled", bool, "Kernels by their mangled names."),
     ("metric", str, "Regular expression for names of metrics."),
-    ("gap", int, "Shortest gap, in milliseconds (gpu_gaps)."),
+    ("gap", str, "Shortest gap, in milliseconds, or 800us (gpu_gaps)."),
     ("threshold", int, "Show use below this percentage (gpu_time_util)."),
     ("chunks", int, "How many pieces of time (gpu_time_util)."),
     ("rows", int, "Most rows per file (gpu_gaps, gpu_time_util)."),
@@ -34,8 +34,8 @@ _OWN: tuple[tuple[str, type, str], ...] = (
     ("recipe", str, "Which recipe to make of two profiles (diff)."),
     ("tolerance", int, "Differences smaller than this are 0 (diff)."),
     ("drop", bool, "Leave out rows without a difference (diff)."),
-    ("start", int, "Leave out what ended before this time (ns)."),
-    ("end", int, "Leave out what started after this time (ns)."),
+    ("start", str, "Leave out what ended before this time (ns, or 1ms)."),
+    ("end", str, "Leave out what started after this time (ns, or 1ms)."),
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepscope.capture.size import show_size
 from stepscope.cli import output, progress
 from stepscope.cli.analysis import profile_argument, window_options, worker_options
 from stepscope.errors import BadInput
@@ -47,6 +48,8 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
         made = gather(asker, asker.command("report", *words), drawn=drawn)
         text = _writer(drawn)(made)
     target.deliver(text.encode())
+    if path is not None and path.is_file():
+        click.echo(f"wrote {path} ({show_size(path.stat().st_size)})")
 
 
 def _writer(drawn: bool) -> Callable[[Report], str]:

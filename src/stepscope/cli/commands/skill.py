@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from stepscope.cli.skill_files import SKILLS, description, files_of, names
-from stepscope.errors import BadInput
+from stepscope.cli.suggest import Suggesting
+from stepscope.errors import BadInput, meant_of
 
 #: Where Claude Code looks for the skills of a project.
 DEFAULT = ".claude/skills"
@@ -71,11 +72,11 @@ def _differs(ours: Path, target: Path) -> bool:
 
 def _known(name: str) -> str:
     if name not in names():
-        raise BadInput(f"no skill {name}", f"there are {', '.join(names())}")
+        raise BadInput(f"no skill {name}", meant_of(name, names()))
     return name
 
 
-command = click.Group("skill", help=DESCRIPTION, no_args_is_help=True)
+command = Suggesting("skill", help=DESCRIPTION, no_args_is_help=True)
 command.add_command(
     click.Command("list", callback=_list, help="The skills, what each is for, and where they are."),
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from functools import partial
 
 import polars as pl
 
-from stepscope.errors import BadInput, CannotAnswer
+from stepscope.errors import BadInput, CannotAnswer, meant
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
@@ -73,8 +72,8 @@ def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[Note]) ->
         notes.append(Note("name-chosen", f"--name was not given: {name!r} takes longest"))
         return name
     if wanted not in totals["name"]:
-        near = difflib.get_close_matches(str(wanted), totals["name"].to_list(), n=1, cutoff=0.3)
-        raise BadInput(f"--name {str(wanted)!r}: there is none", f"did you mean {near[0]!r}?" if near else None)
+        near = meant(str(wanted), totals["name"].to_list(), repr)
+        raise BadInput(f"--name {str(wanted)!r}: there is none", near or f"{totals['name'][0]!r} takes longest")
     return str(wanted)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant_of
 from stepscope.nsys.recipes import diff, kernels, maps, metrics, overlap, pace, rules, sums, topdown
 from stepscope.nsys.recipes.spec import Recipe
 
@@ -19,6 +18,5 @@ def recipes() -> dict[str, Recipe]:
 def find(name: str) -> Recipe:
     known = recipes()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise BadInput(f"no recipe {name!r}", f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+        raise BadInput(f"no recipe {name!r}", meant_of(name, known))
     return known[name]

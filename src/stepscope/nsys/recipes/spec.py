@@ -12,7 +12,7 @@ from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part
-from stepscope.nsys.reports.spec import Args, Argument, Value
+from stepscope.nsys.reports.spec import SPAN, Args, Argument, Value
 from stepscope.nsys.reports.view import View
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 #: A function from a rank's (or a source's) part of the profile to rows that have a column `rank`.
 Mapping_ = Callable[[View, Args], pl.DataFrame]
-
-#: Every recipe can be asked for a part of the capture.
-SPAN = (
-    Argument("start", int, "leave out what ended before this time (ns)"),
-    Argument("end", int, "leave out what started after this time (ns)"),
-)
 
 
 @dataclass
@@ -67,7 +61,9 @@ class Recipe:
             if name not in known:
                 hint = f"it takes {', '.join('--' + n for n in known)}" if known else "it takes none"
                 raise BadInput(f"recipe {self.name}: no option --{name}", hint)
-        args = Args({a.name: given.get(a.name, a.default) for a in known.values()})
+        args = Args(
+            {a.name: a.read(given[a.name], f"--{a.name}") if a.name in given else a.initial for a in known.values()}
+        )
         start, end = args.get("start"), args.get("end")
         if isinstance(start, int) and isinstance(end, int) and start >= end:
             raise BadInput(f"--start {start} is not before --end {end}", "give a span of positive length")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,11 +9,9 @@ import polars as pl
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_with
 from stepscope.model.profile import Profile
+from stepscope.model.times import nanoseconds
 
 _LAST = 0x7FFF_FFFF_FFFF_FFFF
-_UNITS = {"": 1, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_ALIASES = {"nsec": "ns", "usec": "us", "msec": "ms", "sec": "s", "min": "m", "hour": "h"}
-_TERM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([a-z]*)")
 
 
 @dataclass(frozen=True)
@@ -95,23 +92,7 @@ def parse_span(text: str) -> tuple[int | None, int | None]:
     start, slash, end = text.partition("/")
     if not slash or not (start or end):
         raise BadInput(f"--filter-time {text!r}: not a span", "write START/END, either may be left out, as in 1s/1.5s")
-    low, high = _time(start, text), _time(end, text)
+    low, high = (nanoseconds(side, "--filter-time") if side else None for side in (start, end))
     if low is not None and high is not None and low > high:
         raise BadInput(f"--filter-time {text!r}: ends before it starts", "exchange the times")
     return low, high
-
-
-def _time(text: str, whole: str) -> int | None:
-    if not text:
-        return None
-    total, at = 0, 0
-    for term in _TERM.finditer(text):
-        unit = _ALIASES.get(term[2], term[2])
-        if term.start() != at or unit not in _UNITS:
-            break
-        number = int(term[1]) if term[1].lstrip("+-").isdigit() else float(term[1])
-        total += int(number * _UNITS[unit])
-        at = term.end()
-    if at != len(text):
-        raise BadInput(f"--filter-time {whole!r}: cannot read {text!r}", "units are ns, us, ms, s, m and h")
-    return total

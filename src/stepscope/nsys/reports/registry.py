@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant_of
 from stepscope.nsys.reports import cuda, host, kernexec, nvtx, nvtxkern, projection, rules
 from stepscope.nsys.reports.spec import Args, Report
 
@@ -67,7 +66,6 @@ def find(text: str, among: dict[str, Report], what: str = "report") -> tuple[Rep
     name, *arguments = text.split(":")
     known = ALIASES.get(name, name)
     if known not in among:
-        near = difflib.get_close_matches(known, among, n=1)
-        raise BadInput(f"no {what} {name!r}", f"did you mean {near[0]}?" if near else f"there are {', '.join(among)}")
+        raise BadInput(f"no {what} {name!r}", meant_of(known, among))
     report = among[known]
     return report, report.parse(arguments)

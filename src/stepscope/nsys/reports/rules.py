@@ -84,7 +84,7 @@ def _api_sync(view: View, args: Args) -> pl.DataFrame:
 
 
 def _gaps(view: View, args: Args) -> pl.DataFrame:
-    found = gaps(view, args.number("gap") * 1_000_000)
+    found = gaps(view, args.number("gap"))
     return top(found, args).select("row", "duration", "start_ns", "pid", "device", "context")
 
 
@@ -153,7 +153,7 @@ RULES = (
         columns("Row#", "Duration:dur_ns", "Start:ts_ns", "PID", "Device ID", "Context ID"),
         _gaps,
         "Times in which a process kept a device idle for longer than a threshold.",
-        (_ROWS, Argument("gap", int, "shortest gap to show, in milliseconds", 500)),
+        (_ROWS, Argument("gap", int, "shortest gap to show, in milliseconds (or 800us)", 500, "ms")),
         advice=f"In these gaps the process had no operation on the device. {_IDLE_ADVICE}",
     ),
     Report(

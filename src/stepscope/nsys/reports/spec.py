@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.times import nanoseconds
 
 if TYPE_CHECKING:
     from stepscope.nsys.reports.view import View
@@ -39,12 +40,27 @@ class Argument:
     type: type[bool] | type[int] | type[str]
     help: str
     default: Value = None
+    #: Of a time: the unit of a number that has none. What a report gets is nanoseconds.
+    plain: str = ""
+
+    @property
+    def initial(self) -> Value:
+        """The default, as a report gets it."""
+        return self.read(self.default, "") if self.plain and self.default is not None else self.default
+
+    def read(self, value: Value, what: str) -> Value:
+        """A value that was given; times may have a unit."""
+        return nanoseconds(str(value), what, self.plain) if self.plain and value is not None else value
 
 
-#: Every report can be asked for a part of the capture.
+#: A part of the capture.
+SPAN = (
+    Argument("start", int, "leave out what ended before this time (ns, or 1ms)", plain="ns"),
+    Argument("end", int, "leave out what started after this time (ns, or 1ms)", plain="ns"),
+)
+#: Every report can be asked for one.
 PART = (
-    Argument("start", int, "leave out what ended before this time (ns)"),
-    Argument("end", int, "leave out what started after this time (ns)"),
+    *SPAN,
     Argument("nvtx", str, "only during this NVTX range, and in its process or thread: name[@domain][/index]"),
 )
 BASE = Argument("base", bool, "kernels by their name without templates and parameters", False)
@@ -102,7 +118,7 @@ class Report:
     def parse(self, texts: list[str]) -> Args:
         """Arguments as written after the name, each once, in any order."""
         known = {a.name: a for a in (*self.args, *PART)}
-        args = Args({a.name: a.default for a in known.values()})
+        args = Args({a.name: a.initial for a in known.values()})
         for text in texts:
             name, _, value = text.partition("=")
             if name not in known:
@@ -118,6 +134,8 @@ def _value(report: str, argument: Argument, text: str | None) -> Value:
         return True
     if text is None:
         raise BadInput(f"{report}:{argument.name} needs a value", f"write {report}:{argument.name}=…")
+    if argument.plain:
+        return argument.read(text, f"{report}:{argument.name}")
     if argument.type is str:
         return text
     try:

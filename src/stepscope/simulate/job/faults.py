@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant_of
 
 
 class Param(NamedTuple):
@@ -66,7 +66,7 @@ def parse(spec: str) -> Fault:
     """A fault from `name:key=value,...`; what is not given has its default."""
     name, _, rest = spec.strip().partition(":")
     if name not in KNOWN:
-        raise BadInput(f"--fault {spec}: no fault {name!r}", f"known are {', '.join(sorted(KNOWN))}")
+        raise BadInput(f"--fault {spec}: no fault {name!r}", meant_of(name, sorted(KNOWN)))
     known = KNOWN[name]
     params: dict[str, Any] = {key: p.default for key, p in known.items()}
     for part in filter(None, rest.split(",")):

@@ -1,0 +1,36 @@
+"""What somebody meant who wrote a command or an option that is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepscope.errors import meant
+
+
+class Suggesting(click.Group):
+    """A group that says what a word that is none of its commands may have meant: only where it is close."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name = args[0]
+        known = self.list_commands(ctx)
+        if not name.startswith("-") and name not in known and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}. {self.elsewhere(name) or _sentence(meant(name, known))}")
+        return super().resolve_command(ctx, args)
+
+    def elsewhere(self, name: str) -> str | None:
+        """A sentence on a word that is known by another name."""
+        return None
+
+
+def no_option(error: click.NoSuchOption) -> str:
+    """The error, with an option that is close. Click suggests whatever is a little alike."""
+    context = error.ctx
+    params = context.command.get_params(context) if context is not None else []
+    known = [o for p in params for o in (*p.opts, *p.secondary_opts) if o.startswith("--")]
+    return f"{error.message} {_sentence(meant(error.option_name, known))}"
+
+
+def _sentence(text: str | None) -> str:
+    return text[0].upper() + text[1:] if text else ""

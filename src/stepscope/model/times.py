@@ -1,0 +1,33 @@
+"""Times as users write them: `1ms`, `2.5s`, `800us`, `1s500ms`. One owner for every option that takes one."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from stepscope.errors import BadInput
+
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+#: As nsys spells them, and as people do.
+_ALIASES = {"nsec": "ns", "usec": "us", "µs": "us", "μs": "us", "msec": "ms", "sec": "s", "min": "m", "hour": "h"}
+_TERM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s?([a-zµμ]*)")
+
+
+def nanoseconds(value: str | float, what: str, plain: str = "ns") -> int:
+    """A time in nanoseconds; `what` names the option in an error. A number without a unit is in `plain`.
+
+    Terms add up, as in nsys: `1s500ms`. Digits are exact: times of a trace may have nineteen.
+    """
+    text = str(value).strip()
+    total, at = 0, 0
+    for term in _TERM.finditer(text):
+        unit = _ALIASES.get(term[2], term[2]) or plain
+        if term.start() != at or unit not in _UNITS:
+            break
+        total += int(Decimal(term[1]) * _UNITS[unit])
+        at = term.end()
+    if at != len(text) or not text:
+        raise BadInput(
+            f"{what} {text!r}: not a time", f"write it as 1ms, 2.5s, 800us or 100ns; a plain number is in {plain}"
+        )
+    return total

@@ -1,0 +1,56 @@
+"""What was meant is said where it is close, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepscope.errors import meant
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["overlp", "x"], "Did you mean overlap?"),
+        (["kern", "x"], "Did you mean kernels?"),
+        (["diff", "x", "y"], "Did you mean compare?"),
+        (["analyze", "x"], "Did you mean rules?"),
+        (["verify", "x"], "Did you mean capture verify?"),
+        (["capture", "plann"], "Did you mean plan?"),
+        (["skill", "shw"], "Did you mean show?"),
+        (["info", "x", "--ranks", "3"], "Did you mean --rank? See `stepscope info --help`"),
+        (["diagnose", "x", "--only", "stragler"], "did you mean straggler?"),
+        (["diagnose", "x", "--fail-on", "data_stall"], "did you mean data-stall?"),
+        (["stats", "-r", "cuda_gpu_kernsum", "x"], "did you mean cuda_gpu_kern_sum?"),
+        (["recipe", "nccl_summ", "x"], "did you mean nccl_sum?"),
+        (["gate", "x", "--to", "y", "--limit", "comm-exposed=1"], "did you mean comm_exposed?"),
+        (["simulate", "--fault", "stragler:rank=1", "-o", "x"], "did you mean straggler?"),
+        (["skill", "show", "analyse-profile"], "did you mean analyze-profile?"),
+        (["capture", "plan", "--model", "qwen3"], "did you mean qwen3-30b-a3b?"),
+    ],
+)
+def test_close_names_are_suggested(stepscope, arguments, says):
+    ran = stepscope(*arguments)
+    assert ran.status == 2
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["open", "x"], ["trace", "x"], ["info", "x", "--colour"], ["info", "x", "--host", "a"]]
+)
+def test_others_are_not(stepscope, arguments):
+    ran = stepscope(*arguments)
+    assert ran.status == 2
+    assert "mean" not in ran.err
+
+
+def test_a_profile_is_not_a_command(stepscope, tmp_path: Path):
+    ran = stepscope(tmp_path)
+    assert f"as in `stepscope diagnose {tmp_path}`" in ran.err
+
+
+def test_spelling_does_not_count():
+    assert meant("--comm_exposed", ["comm-exposed", "idle"]) == "did you mean comm-exposed?"
+    assert meant("nccl", ["nccl_sum", "nccl_map", "kernels"]) == "did you mean nccl_sum or nccl_map?"
+    assert meant("", ["nccl_sum"]) is None
