@@ -3,6 +3,9 @@
 Every gap of the window is split at the launch of the op that ended it. Before the launch the host is the reason, and
 the row names the call it sat in, or its range; after it, the op was queued behind something. The causes sum to the
 idle time of `breakdown` to the nanosecond.
+
+`--by thread` says what the launching thread did meanwhile: it ran (what, by samples), was blocked (in what), or had no
+CPU though it could have run. It needs samples and scheduling: `capture run --with cpu,osrt`, or `python-sampling`.
 """
 
 from __future__ import annotations
@@ -16,15 +19,19 @@ from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.activity import doing
 from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
+from stepscope.derive.host.threads import STATES, thread_of, thread_time
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
+from stepscope.errors import CannotAnswer
+from stepscope.model.capturing import capture_with
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
-from stepscope.model.statement import STATEMENT, most_in, percent, time_of
+from stepscope.model.statement import STATEMENT, most_in, percent, several, time_of
 from stepscope.model.units import about
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
@@ -39,13 +46,32 @@ COLUMNS = (
     _RANGE,
     Col("call", "CUDA call that covers the stretch longest; the launch for `queue`"),
     Col("next_op", "op that ended the gap"),
-    Col("doing", "what else the trace says of the host meanwhile: OS-runtime call, torch op or Python function"),
+    Col("doing", "what else the trace says of the host meanwhile: OS call, torch op, Python function, or a sample"),
+    Col("thread", "what the launching thread was most of the time: running, blocked or descheduled, where recorded"),
 )
 _TOTALS = (Col("n", "stretches"), Col("total_ns", "their length"), Col("share_pct", "share of the window"))
 VARIANTS = {
     "by=cause": (*_WHO, _CAUSE, *_TOTALS),
     "by=range": (*_WHO, _RANGE, *_TOTALS),
+    "by=thread": (
+        *_WHO,
+        Col(
+            "thread", "running, blocked, descheduled, unknown; launched: the launch was over; tail, unlinked: as causes"
+        ),
+        Col("doing", "call it was in; by samples, function and module that it ran; null where nothing tells"),
+        Col("samples", "samples among which the time of this row and its like is shared; null where it is exact"),
+        *_TOTALS[1:],
+    ),
 }
+#: What a sentence says of the launching thread.
+_MEANWHILE = {
+    "running": "runs",
+    "blocked": "is blocked",
+    "descheduled": "has no CPU",
+    "unknown": "does what was not recorded",
+}
+#: With fewer, a share of a tenth is off by half of itself as often as not (binomial: 1/sqrt(0.1 n) > 0.3).
+_ENOUGH_SAMPLES = 100
 #: What a sentence says of a cause. In a call or in none: before the launch the host is what the GPU waits for.
 _BECAUSE = {
     "sync": "while the host waits for the GPU in a synchronizing call",
@@ -63,10 +89,12 @@ def idle(
     profile: Profile,
     window: WindowSpec,
     *,
-    by: Annotated[Literal["gap", "cause", "range"], "one row per stretch, or totals"] = "gap",
+    by: Annotated[Literal["gap", "cause", "range", "thread"], "one row per stretch, or totals"] = "gap",
 ) -> Result:
     need_ops(profile)
     need_calls(profile, "why the GPU was idle", "; `stepscope breakdown` shows how long it was")
+    if by == "thread":
+        _need_threads(profile)
     chosen = windows(profile, window)
     frames, by_cause, totals = [], [], []
     for data in ranks_of(profile):
@@ -74,10 +102,14 @@ def idle(
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
             parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-            frame = _rows(profile, data, causes(data, parts.idle))
+            pieces = causes(data, parts.idle)
+            frame = _rows(profile, data, pieces)
             totals.append(_totals(frame, "cause", span.gpu_ns))
             if by == "gap":  # hundreds of rows: their sum is what most people come for
+                frame = frame.with_columns(doing(profile, data, pieces), thread_of(profile, data, pieces))
                 by_cause.append(totals[-1])
+            elif by == "thread":
+                frame = _threads(profile, data, pieces, span.gpu_ns)
             else:
                 frame = _totals(frame, by, span.gpu_ns)
             frames.append(span.named(frame))
@@ -86,6 +118,10 @@ def idle(
     summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
     summary[STATEMENT] = _statement(chosen, totals)
     notes = [*chosen.notes, *graph_notes(profile)]
+    if by == "thread" and frames:
+        summary["threads"] = _states(table)
+        summary[STATEMENT] += _meanwhile(table)
+        notes += _few_samples(table)
     return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
 
 
@@ -107,9 +143,64 @@ def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
             "range": data.text_of(found.within),
             "call": pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series(),
             "next_op": pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(op_name))).to_series(),
-            "doing": doing(profile, data, found),
         }
     )
+
+
+def _need_threads(profile: Profile) -> None:
+    traced = profile.has("host") and bool(profile.host["kind"].is_in(["osrt", "mpi"]).any())
+    if not (traced or profile.has("off_cpu") or profile.has("samples")):
+        raise CannotAnswer(
+            "the profile has no CPU samples, scheduling or OS calls, so nothing says what the launching thread did",
+            capture_with("cpu", "osrt"),
+        )
+
+
+def _threads(profile: Profile, data: RankData, pieces: Pieces, window_ns: int) -> pl.DataFrame:
+    return (
+        thread_time(profile, data, pieces)
+        .group_by("state", "doing")
+        .agg(pl.col("samples").sum(), pl.col("samples").is_not_null().any().alias("sampled"), pl.col("ns").sum())
+        .select(
+            pl.lit(data.rank, pl.Int64).alias("rank"),
+            pl.lit(data.pid, pl.Int64).alias("pid"),
+            pl.col("state").replace_strict(dict(enumerate(STATES)), return_dtype=pl.String).alias("thread"),
+            "doing",
+            pl.when("sampled").then("samples").alias("samples"),
+            pl.col("ns").alias("total_ns"),
+            (100.0 * pl.col("ns") / window_ns).alias("share_pct"),
+        )
+        .sort(["total_ns", "thread", "doing"], descending=[True, False, False], nulls_last=True)
+    )
+
+
+def _states(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Totals by what the thread was, whatever it did."""
+    keys = ["rank", "pid", "thread"]
+    sums = table.group_by(keys, maintain_order=True).agg(pl.col("samples", "total_ns", "share_pct").sum())
+    return sums.sort(["rank", "total_ns"], descending=[False, True]).to_dicts()
+
+
+def _meanwhile(table: pl.DataFrame) -> str:
+    """What the launching threads were most of the time, and in what."""
+    mine = table.filter(pl.col("thread").is_in(list(_MEANWHILE)))
+    if not mine["total_ns"].sum():
+        return ""
+    state, ns = mine.group_by("thread").agg(pl.col("total_ns").sum()).sort("total_ns", "thread").row(-1)
+    doings = mine.filter(pl.col("thread") == state).group_by("doing").agg(pl.col("total_ns").sum()).sort("total_ns")
+    what, longest = doings.row(-1)
+    most = f", most of it in {what}" if what and longest > ns / 2 else ""
+    return f" Before launches, the launching thread {_MEANWHILE[state]} for {about(ns)}{most}."
+
+
+def _few_samples(table: pl.DataFrame) -> list[Note]:
+    """Shares that rest on few samples are rough."""
+    sampled = table.drop_nulls("samples")
+    count, ns = int(sampled["samples"].sum()), int(sampled["total_ns"].sum())
+    if not ns or count >= _ENOUGH_SAMPLES:
+        return []
+    text = f"{about(ns)} of the launching thread are shared among {several(count, 'sample')}: take the shares as rough"
+    return [Note("few-samples", text, severity="warning", origin="recording")]
 
 
 def _totals(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:

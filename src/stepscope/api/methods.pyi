@@ -105,7 +105,7 @@ class Methods:
     def idle(
         self,
         *,
-        by: Literal["gap", "cause", "range"] = "gap",
+        by: Literal["gap", "cause", "range", "thread"] = "gap",
         **options: Unpack[Window],
     ) -> Result:
         """Why was the GPU idle: a synchronizing call, the allocator, the host, or a queued op that had to wait?"""

@@ -1,7 +1,7 @@
 """What the host did while the GPU waited, where the trace tells: OS-runtime calls, the GIL, torch ops, Python frames.
 
 Of everything recorded on the launching thread, the innermost record open at the middle of a stretch says it best:
-`read` rather than the training loop around it.
+`read` rather than the training loop around it. Where there is none, a CPU sample taken in the stretch does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.host.idle_causes import HOST, Pieces
+from stepscope.derive.host.threads import sample_texts
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import NONE
 from stepscope.model.nesting import nest
@@ -32,7 +33,26 @@ def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
         named = records["doing"].gather(at[hit]).to_list()
         for row, text in zip(asked[hit].tolist(), named, strict=True):
             texts[row] = text
-    return pl.Series("doing", texts, dtype=pl.String)
+    return _or_sampled(profile, data, pieces, pl.Series("doing", texts, dtype=pl.String))
+
+
+def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, told: pl.Series) -> pl.Series:
+    """What is not told, by the first sample of the thread in the stretch: `sample: function [module]`."""
+    if not profile.has("samples"):
+        return told
+    asked = np.flatnonzero((pieces.cause == HOST) & told.is_null().to_numpy())
+    at = np.full(len(asked), NONE, dtype=np.int64)
+    tid, start = (data.samples[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns"))
+    for thread in np.unique(pieces.tid[asked]).tolist():
+        rows = np.flatnonzero(tid == thread)
+        mine = np.flatnonzero(pieces.tid[asked] == thread)
+        place = np.searchsorted(start[rows], pieces.start[asked[mine]])
+        hit = place < len(rows)
+        hit[hit] = start[rows[place[hit]]] < pieces.end[asked[mine[hit]]]
+        at[mine[hit]] = rows[place[hit]]
+    there = at != NONE
+    texts = "sample: " + sample_texts(profile, data.samples[at[there]])
+    return told.scatter(asked[there], texts)
 
 
 def _records(profile: Profile, data: RankData) -> pl.DataFrame:

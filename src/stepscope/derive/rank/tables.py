@@ -62,6 +62,14 @@ class RankTables:
     def comms(self) -> pl.DataFrame:
         return self._mine("comms")
 
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        return self._mine("samples")
+
+    @cached_property
+    def off_cpu(self) -> pl.DataFrame:
+        return self._mine("off_cpu")
+
 
 def _by_rank(profile: Profile, table: str) -> dict[int, pl.DataFrame]:
     return dict(profile.by_rank(table))
