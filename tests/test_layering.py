@@ -26,7 +26,8 @@ LAYERS = (
     {"questions"},
     {"report"},
     {"render", "api"},
-    {"cli", "web", "agent"},
+    {"web", "agent"},
+    {"cli"},
     {"__init__", "__main__"},
 )
 #: The same within a package: rooms of one step of the stairs do not know each other.

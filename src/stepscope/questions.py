@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
+from stepscope.model.effect import Effect
+
 if TYPE_CHECKING:  # `stepscope --help` reads the registry, and must not import Polars
     from stepscope.model.profile import Profile
     from stepscope.model.result import Col, Result
@@ -77,6 +79,7 @@ class Option:
     type: Any
     default: Any
     help: str
+    effect: Effect | None = None
 
 
 @dataclass(frozen=True)
@@ -155,8 +158,9 @@ def _options(function: Callable[..., Result]) -> list[Option]:
     for p in inspect.signature(function).parameters.values():
         if p.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
-        hint, text = hints[p.name], ""
+        hint, text, effect = hints[p.name], "", None
         if get_origin(hint) is Annotated:
-            hint, text = get_args(hint)[0], str(get_args(hint)[1])
-        options.append(Option(p.name, hint, p.default, text))
+            hint, text, *more = get_args(hint)
+            effect = next((m for m in more if isinstance(m, Effect)), None)
+        options.append(Option(p.name, hint, p.default, str(text), effect))
     return options

@@ -35,6 +35,7 @@ from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_with
+from stepscope.model.effect import Effect
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
@@ -83,8 +84,10 @@ def compile(
     window: WindowSpec,
     *,
     by: Annotated[By | None, "one row per window, step, region, or reason in the log (without a profile)"] = None,
-    log: Annotated[Path | None, "what TORCH_LOGS=graph_breaks,recompiles wrote, or the folder of a capture"] = None,
-    against: Annotated[Path | None, "such a log of another run, to compare with"] = None,
+    log: Annotated[
+        Path | None, "what TORCH_LOGS=graph_breaks,recompiles wrote, or the folder of a capture", Effect.READS
+    ] = None,
+    against: Annotated[Path | None, "such a log of another run, to compare with", Effect.READS] = None,
     gate: Annotated[str | None, "exit 1 unless so, for CI: breaks<=0,recompiles<=2,compiled>=80"] = None,
 ) -> Result:
     conditions = compile_gate.parse(gate) if gate is not None else []

@@ -20,6 +20,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 
@@ -43,7 +44,7 @@ def iterations(
     profile: Profile,
     window: WindowSpec,
     *,
-    plot: Annotated[bool, "draw the pace in the terminal (table format only)"] = False,
+    plot: Annotated[bool, "draw the pace in the terminal (table format only)", Effect.DRAWS] = False,
 ) -> Result:
     if window.start is not None:
         raise BadInput("iterations looks at all steps: --start and --end choose none", "give --anchor REGEX instead")

@@ -45,6 +45,7 @@ from stepscope.derive.memory.wording import (
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model import declared
 from stepscope.model.capturing import capture_by
+from stepscope.model.effect import Effect
 from stepscope.model.gpus import gpu_of
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -122,7 +123,7 @@ def memory(
     *,
     by: Annotated[By, "what a row is"] = "part",
     model: Annotated[
-        str | None, "estimate of a declared model: a preset, a TOML file, or layers=6,width=1024,…"
+        str | None, "estimate of a declared model: a preset, a TOML file, or layers=6,width=1024,…", Effect.READS
     ] = None,
     sequence: Annotated[int | None, "tokens of a sequence; with --model"] = None,
     mbs: Annotated[int, "sequences of a micro-batch; with --model"] = 1,
@@ -144,7 +145,7 @@ def memory(
     used: Annotated[int | None, "bytes in use on the device at the peak (nvidia-smi): what is outside PyTorch"] = None,
     timeline: Annotated[Profile | None, "a trace of the same run (nsys, torch.profiler), for --by stall"] = None,
     plot: Annotated[
-        bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg draws it, too"
+        bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg draws it, too", Effect.DRAWS
     ] = False,
 ) -> Result:
     if plot and by != "time":

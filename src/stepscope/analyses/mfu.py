@@ -35,6 +35,7 @@ from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model import declared
 from stepscope.model.capturing import capture_with
+from stepscope.model.effect import Effect
 from stepscope.model.gpus import Precision
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
@@ -99,7 +100,9 @@ def mfu(
     *,
     by: Annotated[Literal["rank", "step", "stage", "term"], "what a row is"] = "rank",
     attention: Annotated[Convention, "causal attention: full (torchtitan), or the visible half (Megatron-LM)"] = "full",
-    model: Annotated[str | None, "declared model: a preset, a TOML file, or layers=6,width=1024,…"] = None,
+    model: Annotated[
+        str | None, "declared model: a preset, a TOML file, or layers=6,width=1024,…", Effect.READS
+    ] = None,
     tokens: Annotated[int | None, "tokens of one step, all ranks together; with --model"] = None,
     sequence: Annotated[int | None, "length of a sequence; with --model, where the trace does not say"] = None,
     inference: Annotated[bool, "with --model: a forward pass only"] = False,

@@ -30,6 +30,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
+from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -72,7 +73,9 @@ def nvtx(
     by: Annotated[Literal["path", "name"], "one row per place in the tree, or per text"] = "path",
     depth: Annotated[int | None, "only ranges that lie in fewer than N others"] = None,
     fold: Annotated[bool, "texts that differ only in numbers are one: `step 3` and `step 4` are `step #`"] = False,
-    flame: Annotated[Path | None, "also write collapsed stacks for flame graph tools to this file"] = None,
+    flame: Annotated[
+        Path | None, "also write collapsed stacks for flame graph tools to this file", Effect.WRITES
+    ] = None,
     weight: Annotated[Literal["host", "gpu"], "what the flame graph weighs: host time, or GPU op time"] = "host",
 ) -> Result:
     if not profile.has("ranges") or profile.ranges.height == 0:

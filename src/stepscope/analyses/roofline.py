@@ -31,6 +31,7 @@ from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, NONE
+from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.statement import STATEMENT
@@ -124,7 +125,7 @@ def roofline(
     *,
     by: Annotated[Literal["work", "kernel", "precision", "level", "stall", "rule"], "what a row is"] = "work",
     only: Annotated[str | None, "kernels whose name matches (regular expression)"] = None,
-    plot: Annotated[bool, "draw the roofline in the terminal (table format only)"] = False,
+    plot: Annotated[bool, "draw the roofline in the terminal (table format only)", Effect.DRAWS] = False,
 ) -> Result:
     found = profile.once(roofline_of)
     chosen = _chosen(found, only)

@@ -34,6 +34,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.capturing import capture_with
+from stepscope.model.effect import Effect
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -82,7 +83,9 @@ def source(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is; `site` is function, op, phase and kernel together"] = "site",
-    stacks: Annotated[Path | None, "also write collapsed stacks for flame graph tools to this file"] = None,
+    stacks: Annotated[
+        Path | None, "also write collapsed stacks for flame graph tools to this file", Effect.WRITES
+    ] = None,
     full: Annotated[bool, "frames of libraries too, and full kernel names"] = False,
 ) -> Result:
     need_ops(profile)

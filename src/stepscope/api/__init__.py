@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.api.analysing import analyse
+from stepscope.api.analysing import analyse, sql
 from stepscope.api.comparing import Given, compare, gate, save_baseline
 from stepscope.api.opening import open, open_runs
 from stepscope.api.options import RESERVED, parse_ranks
@@ -19,4 +19,5 @@ __all__ = [
     "open_runs",
     "parse_ranks",
     "save_baseline",
+    "sql",
 ]

@@ -72,13 +72,15 @@ def analyse(
         raise
 
 
-def sql(profile: model.Profile, query: str, *, limit: int = 0, rank: Ranks | None = None) -> Result:
-    """A question of one's own, in SQL; see docs/cookbook.md. The first `limit` rows, 0 for all."""
+def sql(
+    profile: model.Profile, query: str, *, limit: int = 0, rank: Ranks | None = None, seconds: float | None = None
+) -> Result:
+    """A question of one's own, in SQL; see docs/cookbook.md. The first `limit` rows, 0 for all, within `seconds`."""
     from stepscope.sql.query import query as answered
 
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
-    return _finished(answered(profile, query, limit=limit), "sql", profile, Showing())
+    return _finished(answered(profile, query, limit=limit, seconds=seconds), "sql", profile, Showing())
 
 
 def _finished(result: Result, name: str, profile: model.Profile | None, shown: Showing) -> Result:

@@ -25,7 +25,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "Conclude": ("compare", "gate", "report"),
     "Capture": ("capture",),
     "Your own": ("sql",),
-    "Agents": ("skill",),
+    "Agents": ("skill", "mcp"),
     "Data": ("simulate", "demo"),
 }
 #: The groups in the order of the help.

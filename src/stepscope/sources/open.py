@@ -136,7 +136,7 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
         raise BadInput(f"{directory}: cannot be listed ({error.strerror})", "check its permissions") from None
     found: list[tuple[Path, Kind]] = []
     for entry in entries:
-        kind = _kind_among_others(entry)
+        kind = kind_among_others(entry)
         if kind is not None:
             _refuse_odd_name(entry)
             found.append((entry, kind))
@@ -161,12 +161,12 @@ def _instead(entries: list[Path]) -> str:
 
 def _holds_profiles(directory: Path) -> bool:
     try:
-        return any(_kind_among_others(entry) for entry in directory.iterdir())
+        return any(kind_among_others(entry) for entry in directory.iterdir())
     except (BadInput, OSError):
         return False
 
 
-def _kind_among_others(entry: Path) -> Kind | None:
+def kind_among_others(entry: Path) -> Kind | None:
     """The kind of an entry of a directory that may hold anything: of JSON files, only traces count."""
     try:
         kind = kind_of(entry)

@@ -7,6 +7,7 @@ through by mistake would still find nothing to harm (docs/decisions/0030-sql-rea
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -42,14 +43,17 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def query(profile: Profile, text: str, *, limit: int = 0) -> Result:
-    """The rows of a query, the first `limit` of them (0 for all); a note says where there are more."""
+def query(profile: Profile, text: str, *, limit: int = 0, seconds: float | None = None) -> Result:
+    """The rows of a query, the first `limit` of them (0 for all); a note says where there are more.
+
+    One that runs for more than `seconds` is stopped.
+    """
     if limit < 0:
         raise BadInput(f"--limit {limit}", "give how many rows to show; 0 for all")
     with _database() as connection:
         asked = parse(connection, text)
         notes = _registered(connection, profile, asked)
-        rows = _interruptible(connection, lambda: _rows(connection, asked, limit))
+        rows = _interruptible(connection, lambda: _rows(connection, asked, limit), seconds)
     if limit and rows.height > limit:
         rows = rows.head(limit)
         notes.append(
@@ -116,13 +120,15 @@ class _Stream:
         return self._frame.__arrow_c_stream__(requested_schema)
 
 
-def _interruptible(connection: DuckDBPyConnection, work: Callable[[], T]) -> T:
+def _interruptible(connection: DuckDBPyConnection, work: Callable[[], T], seconds: float | None) -> T:
     """`work` in a thread: while it computes, DuckDB does not look whether the user pressed Ctrl-C."""
+    until = None if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(work)
         try:
             while not wait([done], timeout=_LOOK_S).done:  # a wait without an end is not woken by Ctrl-C either
-                pass
+                if until is not None and time.monotonic() > until:
+                    raise BadInput(f"the query was stopped after {seconds:g} s", "ask for less, or aggregate first")
             return done.result()
         except BaseException:
             connection.interrupt()

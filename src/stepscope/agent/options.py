@@ -1,0 +1,167 @@
+"""Options of an analysis as JSON has them: their schemas, their values checked, and command lines as calls and back."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from stepscope import questions
+from stepscope.agent.failures import Refused, call
+from stepscope.agent.roots import Roots
+from stepscope.api.options import choices, keywords, takes_profile
+from stepscope.model.effect import Effect
+from stepscope.questions import Analysis, Option
+
+#: What every analysis has (the first ones only if it looks at a window): type and meaning. Pages are the tools' own.
+COMMON: dict[str, tuple[Any, str]] = {
+    "step": (bool, "the step, from the end of the one before it to its own end"),
+    "chunk": (bool, "the median overlapped chunk, where the trainer marks chunks"),
+    "anchor": (str, "a regular expression: ranges that make a window instead"),
+    "index": (int | str, "which step, chunk or instance of the anchor: a number, `median` or `all`"),
+    "match": (bool, "the same chunk on every rank, not each rank's own median"),
+    "period": (bool, "of an anchor: to the next instance's first op"),
+    "whole": (bool, "the whole capture, whatever ranges there are"),
+    "start": (int, "a window in GPU time, nanoseconds; with `end`"),
+    "end": (int, "end of that window"),
+    "rank": (int | str, "only these ranks: `0,3-5`"),
+    "top": (int, "the rows that matter most, so many; 0 for all"),
+    "sort": (str, "rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`"),
+}
+#: Keywords of Python and the command line that the tools have under other names.
+PAGED = ("limit", "offset")
+
+
+def analysis_of(name: str) -> Analysis:
+    """The analysis, or which ones there are."""
+    known = questions.names()
+    wanted = name.strip().replace("_", "-")
+    if wanted not in known:
+        near = difflib.get_close_matches(wanted, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise Refused("unknown_analysis", f"no analysis {name!r}", hint, call("list", what="analyses"))
+    return questions.get(wanted)
+
+
+def offered(analysis: Analysis) -> dict[str, dict[str, Any]]:
+    """By name, the JSON schema of every option that agents have: none that writes, or draws in a terminal."""
+    schemas = {o.name: _schema(o) for o in analysis.options if _harmless(o)}
+    for name in keywords(analysis):
+        if name in COMMON and name not in schemas:
+            hint, text = COMMON[name]
+            schemas[name] = {**_plain_schema(hint), "description": text}
+    return schemas
+
+
+def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str, Any]:
+    """The options as `api.analyse` takes them; files among them are below the roots."""
+    known = offered(analysis)
+    own = {o.name: o for o in analysis.options}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        name = key.lstrip("-").replace("-", "_")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+            raise Refused("unknown_option", f"{analysis.name}: no option {key!r}", hint, _describe(analysis))
+        if value is None:
+            continue
+        option = own.get(name)
+        kind: Any = COMMON[name][0] if option is None else str if takes_profile(option.type) else option.type
+        if isinstance(value, str) and get_origin(kind) is tuple:
+            value = [value]
+        try:
+            values[name] = TypeAdapter(kind).validate_python(value)
+        except ValidationError as error:
+            allowed = choices(kind)
+            said = f"give one of {', '.join(map(str, allowed))}" if allowed else error.errors()[0]["msg"]
+            raise Refused("bad_option", f"{name}={value!r} is not possible", said, _describe(analysis)) from None
+        if option is not None and (option.effect is Effect.READS or takes_profile(option.type)):
+            values[name] = _file(option, values[name], roots)
+    return values
+
+
+def command_line(analysis: Analysis, paths: Sequence[str], options: dict[str, Any]) -> str:
+    """What prints the same on a terminal."""
+    own = {o.name: o for o in analysis.options}
+    words = ["stepscope", analysis.name, *paths]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is False:
+            words += [f"--no-{flag[2:]}"] if name in own and own[name].default is True else []
+        elif value is True:
+            words.append(flag)
+        else:
+            for one in value if isinstance(value, list | tuple) else [value]:
+                words += [flag, str(one)]
+    return shlex.join(words)
+
+
+def call_of(line: str, profile: str | list[str]) -> dict[str, Any]:
+    """The call that answers what a cited command line does (`stepscope overlap PROFILE --by purpose --step`)."""
+    _, name, *words = shlex.split(line)
+    analysis = questions.get(name)
+    own = {o.name: o for o in analysis.options}
+    options: dict[str, Any] = {}
+    at = next((n for n, word in enumerate(words) if word.startswith("--")), len(words))
+    while at < len(words):
+        key = words[at].removeprefix("--").replace("-", "_")
+        hint = own[key].type if key in own else COMMON[key][0]
+        if hint is bool:
+            options[key] = True
+            at += 1
+            continue
+        text = words[at + 1]
+        repeated = get_origin(hint) is tuple
+        value = TypeAdapter(hint).validate_python([*options.get(key, ()), text] if repeated else _number(text))
+        options[key] = list(value) if repeated else value
+        at += 2
+    # `full`: the figures of a finding may stand in any of the rows.
+    return call("run", profile=profile, analysis=name, options=options, detail="full")
+
+
+def _harmless(option: Option) -> bool:
+    """Whether agents may have it. A path of which nobody said that it is read might be written to."""
+    if option.effect is None:
+        return Path not in (option.type, *get_args(option.type))
+    return option.effect is Effect.READS
+
+
+def _schema(option: Option) -> dict[str, Any]:
+    schema = {"type": "string"} if takes_profile(option.type) else _plain_schema(option.type)
+    if option.default is not inspect.Parameter.empty and option.default not in (None, ()):
+        schema["default"] = option.default
+    return {**schema, "description": option.help} if option.help else schema
+
+
+def _plain_schema(hint: Any) -> dict[str, Any]:
+    """Pydantic's schema, without the null of what may be left out anyway."""
+    schema = TypeAdapter(hint).json_schema()
+    some = [part for part in schema.pop("anyOf", []) if part.get("type") != "null"]
+    if len(some) == 1:
+        schema |= some[0]
+    elif some:
+        schema["type"] = [part["type"] for part in some]
+    schema.pop("format", None)  # a path is a text
+    schema.pop("default", None)
+    return schema
+
+
+def _file(option: Option, value: Any, roots: Roots) -> Any:
+    """A file that an option names. A declared model may also be a preset's name, or written out (`layers=6,…`)."""
+    text = str(value)
+    named = isinstance(value, Path) or takes_profile(option.type) or text.endswith(".toml")
+    return str(roots.path(text)) if named or any(c in text for c in "/\\") else value
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdigit() else text
+
+
+def _describe(analysis: Analysis) -> dict[str, Any]:
+    return call("describe", name=analysis.name)

@@ -1,0 +1,75 @@
+"""Opened profiles, kept while they are asked: what one question derived, the next has."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepscope import api
+from stepscope.agent.roots import Roots
+from stepscope.sources.open import find_profiles
+
+#: So many profiles stay open; the one that was asked longest ago goes first.
+MOST_OPEN = 4
+
+#: Names, sizes and times of files: what they hold, as far as can be told without reading them.
+State = tuple[tuple[str, int, int], ...]
+
+
+@dataclass
+class Opened:
+    """A profile; one question at a time, as questions share what they derive."""
+
+    profile: api.Profile
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class Profiles:
+    """The profiles of one server. Calls come from several threads."""
+
+    def __init__(self, roots: Roots, *, most: int = MOST_OPEN, **opening: Any) -> None:
+        self.roots = roots
+        self._most = most
+        self._opening = opening
+        self._open: OrderedDict[State, Opened] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def files(self, given: str | Sequence[str]) -> list[Path]:
+        """The files of a profile, as opening takes them."""
+        return [path for path, _ in find_profiles(self.roots.paths(given))]
+
+    @contextmanager
+    def asked(self, given: str | Sequence[str]) -> Iterator[api.Profile]:
+        """The profile that these paths name, for the time of one question. A file that has changed is opened anew."""
+        files = self.files(given)
+        key = state(files)
+        with self._lock:
+            kept = self._open.get(key)
+            if kept is None:
+                # Opening reads no table: others need not wait for long.
+                kept = self._open[key] = Opened(api.open(*files, **self._opening))
+            self._open.move_to_end(key)
+            while len(self._open) > self._most:
+                self._open.popitem(last=False)
+        with kept.lock:
+            yield kept.profile
+
+    @property
+    def opening(self) -> dict[str, Any]:
+        """How files are opened: also those of a comparison."""
+        return dict(self._opening)
+
+
+def state(files: Sequence[Path]) -> State:
+    """Changes whenever one of the files does."""
+    return tuple((str(path), *_stamp(path)) for path in files)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    parts = [p.stat() for p in path.iterdir()] if path.is_dir() else [path.stat()]
+    return max((p.st_mtime_ns for p in parts), default=0), sum(p.st_size for p in parts)

@@ -1,0 +1,184 @@
+"""The tools that an agent can call: what they take, and which function of the API each calls."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Literal
+
+import polars as pl
+from mcp_types import CallToolResult
+from pydantic import Field, WithJsonSchema
+
+from stepscope import api
+from stepscope.agent import listing
+from stepscope.agent.answers import Asked, Detail, answer
+from stepscope.agent.asking import Desk, Paths, full_name, gated, short, told
+from stepscope.agent.failures import call
+from stepscope.agent.kept import first_of, key_of
+from stepscope.agent.options import COMMON, analysis_of, checked, command_line
+from stepscope.agent.overview import overview
+from stepscope.agent.shapes import Answer, Description, Listing, Overview
+from stepscope.findings.finding import for_profile
+from stepscope.model.note import Note
+from stepscope.model.result import Result
+
+#: A query that would give more rows, or take longer, is better written otherwise.
+MOST_ROWS = 100_000
+MOST_SECONDS = 120.0
+_LONGEST_QUERY = 6_000
+
+_Profile = Field(
+    description="path of a file or folder, or a glob, below the server's folders; or several. Many files are the ranks "
+    "of one job"
+)
+DetailArgument = Annotated[
+    Detail,
+    Field(
+        description="concise: the 20 rows that matter most, six digits, no nulls; full: all columns, exact, in pages"
+    ),
+]
+LimitArgument = Annotated[int | None, Field(ge=1, le=1000, description="at most so many rows in this answer")]
+CursorArgument = Annotated[str | None, Field(description="for the next page: send the arguments of `page.next`")]
+RankArgument = Annotated[int | str | None, Field(description="only these ranks: 0,3-5")]
+OptionsArgument = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "such as by; stepscope_describe lists all of an analysis, with types and choices",
+            "properties": {name: {"description": text} for name, (_, text) in COMMON.items()},
+            "additionalProperties": True,
+        }
+    ),
+]
+
+
+class Tools:
+    """The six tools of one server."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def open(self, profile: Annotated[Paths, _Profile]) -> Annotated[CallToolResult, Overview]:
+        with self._desk.profiles.asked(short(profile)) as opened:
+            return told(overview(opened, profile))
+
+    def list(
+        self,
+        what: Annotated[Literal["files", "analyses", "tables"], Field(description="what to list")] = "files",
+        under: Annotated[str | None, Field(description="of files: only those in this folder")] = None,
+        cursor: CursorArgument = None,
+    ) -> Annotated[CallToolResult, Listing]:
+        notes: list[str] = []
+        if what == "files":
+            items, notes = listing.files(self._desk.roots, under)
+        else:
+            items = listing.analyses() if what == "analyses" else listing.tables()
+        given = {"what": what, **({"under": under} if under else {})}
+        key = key_of("list", given, items)
+        listed = Asked(full_name("list"), given, key, Result(pl.DataFrame(items, infer_schema_length=None)), "")
+        page = answer(listed, "full", first_of(cursor, key, "full", call("list", **given)), None)
+        if (following := page["page"]["next"]) is not None:
+            del following["arguments"]["detail"]
+        shown = [{k: v for k, v in row.items() if v is not None} for row in page["rows"]]
+        return told({"what": what, "items": shown, "page": page["page"], "notes": notes})
+
+    def describe(
+        self, name: Annotated[str, Field(description="an analysis, a table of stepscope_sql, or `tables`")]
+    ) -> Annotated[CallToolResult, Description]:
+        return told(listing.description(name))
+
+    def run(
+        self,
+        analysis: Annotated[str, Field(description="which question, from the list above")],
+        profile: Annotated[Paths | None, _Profile] = None,
+        options: OptionsArgument = {},  # noqa: B006 (never changed)
+        detail: DetailArgument = "concise",
+        limit: LimitArgument = None,
+        cursor: CursorArgument = None,
+    ) -> Annotated[CallToolResult, Answer]:
+        question = analysis_of(analysis)
+        values = checked(question, options, self._desk.roots)
+        arguments = {"profile": profile, "analysis": question.name, "options": options}
+
+        def work(key: str) -> Asked:
+            if profile is None:
+                result, gate = gated(lambda: api.analyse(None, question.name, **values))
+            else:
+                with self._desk.profiles.asked(profile) as opened:
+                    result, gate = gated(lambda: api.analyse(opened, question.name, **values))
+            paths = self._desk.typed(profile)
+            asked = Asked(full_name("run"), arguments, key, result, command_line(question, paths, values), gate)
+            if "command" in result.rows.columns:
+                asked.cited = result.rows["command"].to_list()
+                asked.result = for_profile(result, paths)
+            return asked
+
+        return self._desk.ask("run", arguments, [profile], work, detail, limit, cursor)
+
+    def diff(
+        self,
+        base: Annotated[Paths, Field(description="the run before: paths, or the file of a saved baseline")],
+        new: Annotated[Paths, Field(description="the run after: paths")],
+        by: Annotated[
+            Literal["part", "stage", "rank", "family", "kernel"], Field(description="what a row is")
+        ] = "part",
+        margin: Annotated[
+            float, Field(gt=0, lt=100, description="per cent: a smaller change counts as no difference")
+        ] = 3.0,
+        rank: RankArgument = None,
+        anchor: Annotated[str | None, Field(description="ranges that are steps (regular expression)")] = None,
+        chunk: Annotated[bool, Field(description="compare overlapped chunks of a pipeline, not steps")] = False,
+        whole: Annotated[bool, Field(description="compare whole captures, each as one step")] = False,
+        warmup: Annotated[int, Field(ge=0, description="steps at the beginning that do not count")] = 0,
+        runs: Annotated[
+            Literal["auto", "one", "folder", "file"], Field(description="how the files of a side make runs")
+        ] = "auto",
+        detail: DetailArgument = "concise",
+        limit: LimitArgument = None,
+        cursor: CursorArgument = None,
+    ) -> Annotated[CallToolResult, Answer]:
+        given = {"by": by, "margin": margin, "rank": rank, "anchor": anchor, "chunk": chunk, "whole": whole}
+        given |= {"warmup": warmup, "runs": runs}
+        chosen: dict[str, Any] = {k: v for k, v in given.items() if v != _USUAL[k]}
+        arguments = {"base": base, "new": new, **chosen}
+
+        def work(key: str) -> Asked:
+            sides = [[*map(str, self._desk.roots.paths(side))] for side in (base, new)]
+            result = api.compare(sides[0], sides[1], top=0, **chosen, **self._desk.profiles.opening)
+            words = [word for k, v in chosen.items() for word in (f"--{k}", *([] if v is True else [str(v)]))]
+            typed = [self._desk.typed(side) for side in (base, new)]
+            line = shlex.join(["stepscope", "compare", *typed[0], "--to", *typed[1], *words])
+            return Asked(full_name("diff"), arguments, key, result, line)
+
+        return self._desk.ask("diff", arguments, [base, new], work, detail, limit, cursor)
+
+    def sql(
+        self,
+        profile: Annotated[Paths, _Profile],
+        query: Annotated[str, Field(description="one statement: SELECT or DESCRIBE", max_length=_LONGEST_QUERY)],
+        rank: RankArgument = None,
+        detail: DetailArgument = "concise",
+        limit: LimitArgument = None,
+        cursor: CursorArgument = None,
+    ) -> Annotated[CallToolResult, Answer]:
+        arguments = {"profile": profile, "query": query, "rank": rank}
+
+        def work(key: str) -> Asked:
+            with self._desk.profiles.asked(profile) as opened:
+                result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS)
+            result.notes = [_first_rows() if note.code == "first-rows" else note for note in result.notes]
+            words = [] if rank is None else ["--rank", str(rank)]
+            line = shlex.join(["stepscope", "sql", *self._desk.typed(profile), query, *words])
+            return Asked(full_name("sql"), arguments, key, result, line)
+
+        return self._desk.ask("sql", arguments, [profile], work, detail, limit, cursor)
+
+
+#: Arguments of `diff` that need not be repeated.
+_USUAL = {"by": "part", "margin": 3.0, "rank": None, "anchor": None, "chunk": False, "whole": False}
+_USUAL |= {"warmup": 0, "runs": "auto"}
+
+
+def _first_rows() -> Note:
+    return Note("first-rows", f"the first {MOST_ROWS:,} rows, and there are more: aggregate, or use LIMIT and OFFSET")

@@ -1,0 +1,99 @@
+"""What agents read before they call: instructions, and the tools' descriptions, made of the registry."""
+
+from __future__ import annotations
+
+from stepscope import questions
+from stepscope.api.options import choices
+
+
+def _prose(text: str) -> str:
+    """Paragraphs as one line each: agents need no line breaks."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+INSTRUCTIONS = _prose("""
+stepscope answers questions about GPU profiles of training jobs (Nsight Systems, torch.profiler, Nsight Compute), by
+fixed definitions and with figures that can be cited.
+
+Start with stepscope_open on the profile (stepscope_list finds files): it says what was recorded, what window is
+looked at, and which notes bound every figure. Then stepscope_run, one question at a time. For "why is it slow?" that
+is analysis=diagnose, whose findings each have `see`, the call that shows their evidence: make it before you repeat a
+finding. stepscope_sql is only for what no analysis asks.
+
+A profile is named by its path in every call: nothing has to be opened first, and nothing is to be closed.
+
+Units are the ends of column names: _ns nanoseconds, _pct per cent (58.4 is 58.4 %), _bytes, _gbps 10^9 bytes a
+second. A column that is missing from a row is null: not known, never zero.
+
+Texts may name options as the command line has them: `--by cause` is options={"by": "cause"}, `--step` is
+options={"step": true}, and `stepscope info` is analysis="info".
+
+Never give a percentage without its window, or a figure of one rank as that of the job. Never average overlap_pct over
+ranks: add up comm_ns and exposed_ns, then divide. Never add up what findings could give back. A long collective is
+not slow, it may be waiting: ask analysis=collectives. If an error has the code cannot_answer, tell the user its hint,
+and do not answer from something else. Nothing is ever written beside the traces.
+""")
+
+OPEN = _prose("""
+What does this profile hold? Files, ranks, GPUs, mesh (pp, ep, ...), what was recorded, the window that analyses look
+at, streams, notes that bound every figure, and calls for the usual questions. Call it first.
+""")
+
+LIST = _prose("""
+What is there? what=files: profiles below the server's folders (`under`: only in that folder). what=analyses: every
+analysis with the question it answers. what=tables: the tables of stepscope_sql.
+""")
+
+DESCRIBE = _prose("""
+Everything about one analysis (its definition, options with types and choices, columns with their meaning), or about
+one table of stepscope_sql. name=tables describes SQL itself.
+""")
+
+DIFF = _prose("""
+What changed from one run to another, what is the change made of, and is it more than noise? Rows are parts of the
+step (or stages, ranks, kernel families, kernels: `by`), whose changes sum to that of the step, each with a 95 %
+interval; summary.verdict is faster, slower, no difference, or cannot tell; summary.differs is what else differs
+between the runs. A side may be several runs of the same.
+""")
+
+SQL = _prose("""
+A question that no analysis asks, in SQL (DuckDB) over the profile's tables; it can only read. First
+stepscope_describe name=tables, then name=<table>. Use the tables windows, window_ops, origins, exposures and
+meetings: they attribute by launch, as the analyses do; never join ops with ranges by GPU time. In exposures an op
+stands once for each kind of window: filter kind = 'chunk' or kind = 'step', and `chosen` for the median one.
+""")
+
+_RUN = """Ask one question of a profile. Analyses (by: what a row can be; *: has no window):
+{analyses}
+
+{window}
+
+{which}"""
+
+_WINDOW = _prose("""
+The window is chosen in options: step=true the step, chunk=true the chunk, whole=true the capture; index a number,
+"median" or "all" (rows of every step or chunk); anchor a regular expression of ranges; start and end in ns. By
+default overlap, exposed, streams and window look at the median chunk where the trainer marks chunks, collectives at
+the whole capture, the others at the median step; where nothing marks steps, all at the whole capture. `window` in the
+answer says which it was. Options of all: rank ("0,3-5"), top. Others: stepscope_describe.
+""")
+
+_WHICH = _prose("""
+Which analysis: how well communication is hidden, by stage or EP phase: overlap (stage2 is dispatch, stage4 combine;
+_f forward, _b backward). Which stage is worst: overlap with chunk=true and index="all", the median of each stage's
+rows. Which rank and stage expose most: overlap, the largest row; exposed for single ops. Balance of pipeline stages:
+pipeline with by="stage", and breakdown with setup's pp_rank. Where the step went: breakdown. Idle GPU: breakdown,
+then idle with by="cause" and by="range". What to change: diagnose. Who waits for whom: collectives with by="group".
+Slow rank: stragglers.
+""")
+
+
+def run() -> str:
+    """The description of `stepscope_run`: a line for each analysis that there is."""
+    lines = []
+    for module in (m for group in questions.GROUPS.values() for m in group):
+        analysis = questions.get(module.rsplit(".", 1)[1].replace("_", "-"))
+        by = next((choices(o.type) or () for o in analysis.options if o.name == "by"), ())
+        rows = f" by={'|'.join(map(str, by))}" if by else ""
+        lines.append(f"{analysis.name}{'' if analysis.windowed else '*'}: {analysis.question}{rows}")
+    return _RUN.format(analyses="\n".join(lines), window=_WINDOW, which=_WHICH)
