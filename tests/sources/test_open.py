@@ -192,13 +192,20 @@ def test_the_same_file_twice(tmp_path: Path, link: str | None) -> None:
 
 
 def test_two_profilers_in_one_directory(tmp_path: Path) -> None:
+    """All of them are found; that they are two captures of one job, api tells (tests/api/test_two_captures.py)."""
+    flat, below = tmp_path / "flat", tmp_path / "below"
+    for folder in (flat, below / "nsys", below / "torch", below / "other"):
+        folder.mkdir(parents=True)
     for n in range(2):
-        kineto(tmp_path / f"rank{n}.pt.trace.json.gz")
-        sqlite(tmp_path / f"node{n}.sqlite")
-    text = refused(tmp_path)
-    assert str(tmp_path / "*.sqlite") in text
-    assert str(tmp_path / "*.pt.trace.json.gz") in text
-    assert len(found(str(tmp_path / "*.sqlite"))) == 2
+        kineto(flat / f"rank{n}.pt.trace.json.gz")
+        sqlite(flat / f"node{n}.sqlite")
+        kineto(below / "torch" / f"rank{n}.pt.trace.json.gz")
+        sqlite(below / "nsys" / f"node{n}.sqlite")
+        sqlite(below / "other" / f"node{n}.sqlite")
+    assert len(found(flat)) == 4
+    made = {path.parent.name for path, _ in find_profiles([below])}
+    assert made == {"nsys", "torch"}  # by capture run --backend both
+    assert len(found(str(flat / "*.sqlite"))) == 2
 
 
 @pytest.mark.parametrize(

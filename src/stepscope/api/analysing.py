@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from stepscope.api.options import (
     takes_profile,
     window_spec,
 )
-from stepscope.errors import BadInput, GateFailed
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model import profile as model
-from stepscope.model.note import folded
+from stepscope.model.note import Note, folded
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Result
 from stepscope.model.showing import Showing
@@ -56,19 +57,41 @@ def analyse(
                 from stepscope.api.opening import open as opened
 
                 options[option.name] = opened(options[option.name])
-    if profile is not None and not analysis.timeless:
-        questions.need_timeline(profile, name)
     if rank is not None and profile is not None:
         profile = profile.view(parse_ranks(rank))
-    asked: list[Any] = [profile]
-    if analysis.windowed:
-        chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
-        asked.append(window_spec(**chosen))
+    window = window_spec(**{k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}) if analysis.windowed else None
+
+    def ask(of: model.Profile | None) -> Result:
+        if of is not None and not analysis.timeless:
+            questions.need_timeline(of, name)
+        asked = (of, window) if analysis.windowed else (of,)
+        try:
+            return _finished(analysis.function(*asked, **options), name, of, shown)
+        except GateFailed as failed:
+            if failed.result is not None:
+                failed.result = _finished(failed.result, name, of, shown)
+            raise
+
+    return _of_any_capture(profile, ask)
+
+
+def _of_any_capture(profile: model.Profile | None, ask: Callable[[model.Profile | None], Result]) -> Result:
+    """The answer of the profile; where it lacks something, of another capture of the same job, which then says so."""
     try:
-        return _finished(analysis.function(*asked, **options), name, profile, shown)
-    except GateFailed as failed:
-        if failed.result is not None:
-            failed.result = _finished(failed.result, name, profile, shown)
+        return ask(profile)
+    except CannotAnswer as lacking:
+        for name, opened in getattr(profile, "others", {}).items():
+            note = Note("other-capture", f"figures are {name}'s; the other capture does not tell: {lacking.message}")
+            try:
+                result = ask(opened().view(profile.limited_to if profile is not None else None))
+            except CannotAnswer:
+                continue
+            except GateFailed as failed:
+                if failed.result is not None:
+                    failed.result.notes.insert(0, note)
+                raise
+            result.notes.insert(0, note)
+            return result
         raise
 
 

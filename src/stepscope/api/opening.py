@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache as cache_result
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from stepscope.model import taxonomy as rules
 from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.questions import need_timeline
+from stepscope.sources.captures import captures
 from stepscope.sources.open import open_sources
 from stepscope.store import cached
 
@@ -31,13 +34,19 @@ def open(  # the name that users see: stepscope.open
 ) -> Profile:
     """Files, directories and globs, as one profile: the ranks of one job.
 
+    Where both nsys and torch.profiler recorded them, nsys's files answer, and `others` has the rest: a question that
+    nsys's cannot answer is asked there.
     `cache=False` reads the files afresh and leaves nothing behind; `nsys` is the nsys to convert `.nsys-rep` files
     with; `taxonomy` is a file of extra rules for what is communication. Questions across ranks read the files with
     `jobs` processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the
     Dask cluster whose scheduler is at `cluster`.
     """
     found = _opened(paths, cache=cache, nsys=nsys, taxonomy=taxonomy, jobs=jobs, cluster=cluster)
-    return found.profile(found.sources)
+    first, *others = (by_profiler := captures(found.sources))
+    profile = found.profile(by_profiler[first])
+    profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
+    profile.others = {name: cache_result(partial(found.profile, by_profiler[name])) for name in others}
+    return profile
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,8 @@ def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[
     from stepscope.compare.grouping import held, runs_of
 
     whole = _opened(paths, **opening)
-    timed = [source for source in whole.sources if has_timeline(source)]  # what ncu measured is of no run
+    first = next(iter(captures(whole.sources).values()))  # of two profilers, the one that every question asks first
+    timed = [source for source in first if has_timeline(source)]  # what ncu measured is of no run
     if not timed:
         need_timeline(whole.profile(whole.sources), "compare")
     groups, said = runs_of([held(s) for s in timed], runs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,9 @@ from stepscope.api.methods import Methods
 from stepscope.api.workers import Workers
 from stepscope.errors import BadInput
 from stepscope.model import profile as model
+from stepscope.model.note import Note
 from stepscope.model.result import Result
+from stepscope.model.statement import several
 
 if TYPE_CHECKING:
     from stepscope.api.comparing import Given
@@ -27,6 +29,19 @@ class Profile(model.Profile, Methods):
 
     #: who reads the parts of a profile of many files
     workers = Workers()
+    #: by profiler: other captures of the same job, opened where this one lacks something
+    others: Mapping[str, Callable[[], Profile]] = {}
+    #: by profiler, how many files, where there are others; this one's first
+    captured: Mapping[str, int] = {}
+
+    @property
+    def notes(self) -> list[Note]:
+        """As the model's profile has them; and where two profilers recorded the job, which of them this is."""
+        if not self.captured:
+            return super().notes
+        told = " and ".join(f"{name} ({several(n, 'file')})" for name, n in self.captured.items())
+        text = f"{told} recorded this job: figures are {next(iter(self.captured))}'s, unless a note says otherwise"
+        return [Note("two-captures", text, origin="import"), *super().notes]
 
     def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from stepscope.capture.merging import merged
 from stepscope.errors import BadInput
 from stepscope.model.schema import MOST_RANKS
 
@@ -164,13 +165,16 @@ def _told(error: msgspec.ValidationError) -> str:
 
 def of(paths: Iterable[Path]) -> dict[str, Any] | None:
     """The manifest that `capture run` left beside the first of these files that has one."""
-    return first(p.parent for p in paths)
+    return of_folders(p.parent for p in paths)
 
 
-def first(folders: Iterable[Path]) -> dict[str, Any] | None:
-    """The manifest of the first of these folders that has one."""
-    found = (read(folder) for folder in dict.fromkeys(folders))
-    return next((content for content in found if content is not None), None)
+def of_folders(folders: Iterable[Path], backend: str | None = None) -> dict[str, Any] | None:
+    """The manifest of the first of these folders that has one, with those of the job's other nodes among them.
+
+    Where `backend` is given, only of captures by that profiler.
+    """
+    found = map(read, {folder.absolute(): folder for folder in folders}.values())
+    return merged(c for c in found if c is not None and backend in (None, c["scenario"].get("backend")))
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -63,7 +63,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
     for index in timed or range(len(sources)):
         source = sources[index]
         processes = source.processes()
-        if processes.height == 1 and processes["rank"][0] is None and (n := _rank_in_name(source.path)) is not None:
+        if processes.height == 1 and processes["rank"][0] is None and (n := rank_in_name(source.path)) is not None:
             processes = processes.with_columns(
                 pl.lit(n, pl.Int32).alias("rank"), pl.lit("file name").alias("rank_from")
             )
@@ -145,7 +145,8 @@ def _host_in_name(path: Path) -> str:
     return (told[1] or told[2]) if told else path.stem.split(".")[0]
 
 
-def _rank_in_name(path: Path) -> int | None:
+def rank_in_name(path: Path) -> int | None:
+    """`rank3.pt.trace.json.gz` is rank 3's."""
     numbers = _IN_FILE_NAME.findall(path.name)
     return int(numbers[-1]) if numbers else None
 

@@ -28,6 +28,9 @@ Wrap = Callable[[Path, Callable[[], Source]], Source]
 #: Of several exports of one report, the one that needs least work to read.
 _PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
 
+#: The folders that `capture run --backend both` makes in its own.
+_OF_BOTH = ("nsys", "torch")
+
 #: Files are hashed and scanned outside the interpreter's lock; more threads than this only use memory.
 _THREADS = 4
 
@@ -142,11 +145,12 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
             found.append((entry, kind))
         elif entry.is_file() and named_like_profile(entry):
             raise refusal(entry)
+    below = [entry for entry in entries if entry.name in _OF_BOTH and entry.is_dir() and _holds_profiles(entry)]
+    if not found and below:
+        return [profile for entry in below for profile in _profiles_in(entry)]
     if not found:
         raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
-    found = _without_twins(_without_logs(_without_snapshots(found)))
-    _refuse_mixture(directory, found)
-    return found
+    return _without_twins(_without_logs(_without_snapshots(found)))
 
 
 def _instead(entries: list[Path]) -> str:
@@ -206,28 +210,6 @@ def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
 def _stem(path: Path) -> str:
     """The name that all exports of one report share: `run.nsys-rep`, `run.sqlite`, `run_pqtdir`."""
     return re.sub(r"(\.(nsys-rep|qdrep|sqlite|sqlite3|db)|[._](pqtdir|parquetdir|parquet))$", "", path.name)
-
-
-def _refuse_mixture(directory: Path, found: list[tuple[Path, Kind]]) -> None:
-    kineto = [path.name for path, kind in found if kind == "kineto"]
-    nsys = [path.name for path, kind in found if kind.startswith("nsys")]
-    if kineto and nsys:
-        raise BadInput(
-            f"{directory}: holds both nsys profiles ({_some(nsys)}) and torch.profiler traces ({_some(kineto)})",
-            f"they see the same ranks twice: give one kind, such as {directory / _pattern(nsys)} "
-            f"or {directory / _pattern(kineto)}",
-        )
-
-
-def _some(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
-def _pattern(names: list[str]) -> str:
-    """A glob for `names`: `*` and the extensions they share."""
-    shared = os.path.commonprefix([name[::-1] for name in names])[::-1]  # noqa: RUF071 (characters are meant)
-    dot = shared.find(".")
-    return "*" + shared[dot:] if len(names) > 1 and dot >= 0 else names[0]
 
 
 def _refuse_repeats(paths: list[Path]) -> None:

@@ -6,9 +6,12 @@ A check is `ok`, `warning` (the figures stand, with this in mind), `failed` (cap
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
@@ -51,9 +54,9 @@ class Expected:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def expected_of(folders: list[Path], **known: Any) -> Expected:
-    """From the manifests beside the files; what is given counts more."""
-    found = manifest.first(folders)
+def expected_of(folders: list[Path], backend: str | None = None, **known: Any) -> Expected:
+    """From the manifests beside the files, where `backend` is given of that profiler's; what is known counts more."""
+    found = manifest.of_folders(folders, backend)
     if found is None:
         return Expected(**known)
     scenario, captured = found["scenario"], found["captured"]
@@ -68,6 +71,23 @@ def expected_of(folders: list[Path], **known: Any) -> Expected:
         "environments": captured.get("environments") or {},
     }
     return Expected(**{**given, **known})
+
+
+def together(results: Mapping[str, Result]) -> Result:
+    """The checks of several captures of one job, by profiler."""
+    first = next(iter(results.values()))
+    if len(results) == 1:
+        return first
+    tables = [
+        result.rows.with_columns((pl.lit(f"{name}: ") + pl.col("check")).alias("check"))
+        for name, result in results.items()
+    ]
+    count = sum((Counter(result.summary) for result in results.values()), Counter())
+    whole = Result(pl.concat(tables), summary=dict(sorted(count.items())))
+    whole.command, whole.ranks, whole.world = first.command, first.ranks, first.world
+    whole.sources = [source for result in results.values() for source in result.sources]
+    whole.notes = [note.of(name) for name, result in results.items() for note in result.notes]
+    return whole
 
 
 def verify(profile: Profile, files: list[Path], expected: Expected | None = None) -> Result:

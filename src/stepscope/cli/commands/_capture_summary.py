@@ -25,8 +25,9 @@ def summary(done: list[Captured], verified: list[Result | GateFailed] | None) ->
             )
     failed = next((v for v in verified or () if isinstance(v, GateFailed)), None)
     if failed is None:
+        where = done[0].folder.parent if len(done) > 1 else done[0].folder  # every command takes both together
         of_gpu = bool(done[0].manifest["scenario"]["machine"]["gpus"])
-        click.echo(f"next: stepscope {'diagnose' if of_gpu else 'nvtx'} {done[0].folder}")
+        click.echo(f"next: stepscope {'diagnose' if of_gpu else 'nvtx'} {where}")
     sys.stdout.flush()
     if failed is not None:
         raise failed

@@ -16,7 +16,7 @@ from stepscope.cli.output import Target
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model.result import Result
 from stepscope.render import FORMATS
-from stepscope.verify import expected_of, verify
+from stepscope.verify import expected_of, together, verify
 
 DESCRIPTION = """Is a capture any good: all ranks, exactly the profiled steps, steady, nothing lost?
 
@@ -28,14 +28,31 @@ def check(
     paths: list[str], *, nsys: str | None = None, max_size: str = "200MB", against: Path | None = None,
     cache: bool = True, **known: Any,
 ) -> Result:  # fmt: skip
-    """The result of all checks; `GateFailed` where one failed."""
-    profile = api.open(*paths, nsys=nsys, cache=cache)
-    questions.need_timeline(profile, "capture verify")
-    folders = [Path(p) for p in paths if Path(p).is_dir()] + [p.parent for p in profile.paths]
-    given = {k: v for k, v in known.items() if v is not None}
+    """The result of all checks; `GateFailed` where one failed. Of two profilers, each has its own capture checked."""
+    first = api.open(*paths, nsys=nsys, cache=cache)
+    given = {k: v for k, v in known.items() if v is not None} | {"max_size": parse_size(max_size)}
     if against is not None:
         given["unprofiled_ns"] = _unprofiled(against)
-    return verify(profile, profile.paths, expected_of(folders, max_size=parse_size(max_size), **given))
+    folders = [Path(p) for p in paths if Path(p).is_dir()]
+    results: dict[str, Result] = {}
+    failed: GateFailed | None = None
+    captures = {next(iter(first.captured), ""): first} | {name: opened() for name, opened in first.others.items()}
+    for name, profile in captures.items():
+        questions.need_timeline(profile, "capture verify")
+        around = [*folders, *(p.parent for p in profile.paths)]
+        try:
+            results[name] = verify(profile, profile.paths, expected_of(around, BACKENDS.get(name), **given))
+        except GateFailed as error:
+            failed = failed or error
+            results[name] = error.result
+    result = together(results)
+    if failed is not None:
+        raise GateFailed(failed.message, failed.hint, result)
+    return result
+
+
+#: What a manifest calls a profiler.
+BACKENDS = {"nsys": "nsys", "torch.profiler": "torch"}
 
 
 def _unprofiled(folder: Path) -> float:

@@ -1,0 +1,46 @@
+"""`capture merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stepscope.cli.analysis import profile_argument
+from stepscope.model.statement import several
+from stepscope.model.units import size
+
+DESCRIPTION = """One folder of what the nodes and profilers of a job left in several.
+
+Reports of every node, traces of every rank, logs, and one manifest of them all. Files are linked where the disk is the
+same, so that it takes no space. Every command takes the folder. Of nsys and torch.profiler, each has a folder within
+it, as `capture run --backend both` leaves them."""
+
+
+def _merge(profile: tuple[str, ...], output: str) -> None:
+    from stepscope import api
+    from stepscope.capture.gather import gather
+    from stepscope.capture.spec import BACKENDS
+    from stepscope.sources.captures import PROFILERS
+
+    opened = api.open(*profile)  # refuses a rank that is there twice
+    backends = dict(zip(PROFILERS.values(), BACKENDS, strict=True))
+    captures = {backends.get(next(iter(opened.captured), ""), ""): opened.paths}
+    captures |= {backends[name]: other().paths for name, other in opened.others.items()}
+    made = gather(captures, Path(output))
+    for paths in made.values():
+        for path in paths:
+            click.echo(f"{path}  {size(path.stat().st_size)}")
+    ranks = several(opened.ranks.height, "rank")
+    click.echo(f"{ranks} in {several(sum(map(len, made.values())), 'file')}; next: stepscope diagnose {output}")
+
+
+command = click.Command(
+    "merge",
+    callback=_merge,
+    help=DESCRIPTION,
+    params=[
+        profile_argument(),
+        click.Option(["-o", "--output"], required=True, metavar="DIR", help="The folder to make."),
+    ],
+)
