@@ -1,4 +1,4 @@
-// Builds the page's bundle: one script and one style sheet, which the Python package carries.
+// Builds the pages: of each, one script and one style sheet, which the Python package carries.
 // With a folder as argument, builds there instead: the test compares the two.
 import { build } from "esbuild";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 const committed = fileURLToPath(new URL("../src/stepscope/render/html/bundle", import.meta.url));
 const { metafile } = await build({
   absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
-  entryPoints: { report: "src/main.tsx" },
+  entryPoints: { report: "src/main.tsx", serve: "src/serve.tsx" },
   outdir: process.argv[2] ?? committed,
   bundle: true,
   minify: true,

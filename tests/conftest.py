@@ -20,6 +20,9 @@ settings.register_profile("stepscope", deadline=None)
 settings.load_profile("stepscope")
 
 
+pytest_plugins = ["page_tools"]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the committed expectations")
 

@@ -237,7 +237,7 @@ export interface Column {
 }
 
 /** What a lane holds. */
-export type Group = "parts" | "host" | "ranges" | "streams";
+export type Group = "parts" | "host" | "ranges" | "streams" | "counters";
 
 export interface LaneIndex {
   rank: number;

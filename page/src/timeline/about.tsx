@@ -2,25 +2,30 @@
 
 import { Command } from "../section";
 import { duration } from "../format";
-import type { Model, RankLanes } from "./model";
+import type { Lane, Model, RankLanes } from "./model";
 
-export function titleOf(model: Model, mark: number): string {
-  const { part } = model.data.kinds[model.kind[mark]!]!;
-  const n = model.n[mark]!;
+export function titleOf(model: Model, { marks }: Lane, mark: number): string {
+  const { part } = model.kinds[marks.kind[mark]!]!;
+  const n = marks.n[mark]!;
   if (part !== null) return n > 1 ? `${part}, ${n} times` : part;
-  return (n > 1 ? `${n} short ones, the longest: ` : "") + model.full(model.name[mark]!);
+  return (n > 1 ? `${n} short ones, the longest: ` : "") + model.full(marks.name[mark]!);
 }
 
-export function facts(model: Model, rank: RankLanes, mark: number, lane: string): [string, string][] {
-  const rows: [string, string][] = [
-    ["where", `${rank.title}${lane ? `, ${lane}` : ""}`],
-    ["from", duration(model.start[mark]!)],
-    ["takes", duration(model.dur[mark]!)],
+/** Where a mark lies, and how long it takes. */
+export function placeFacts(rank: RankLanes, { label, marks }: Lane, mark: number): [string, string][] {
+  return [
+    ["where", `${rank.title}${label ? `, ${label}` : ""}`],
+    ["from", duration(marks.start[mark]!)],
+    ["takes", duration(marks.dur[mark]!)],
   ];
-  if (model.range[mark]) rows.push(["range", model.full(model.range[mark]!)]);
-  const stage = model.full(model.stage[mark]!);
+}
+
+export function facts(model: Model, rank: RankLanes, lane: Lane, mark: number): [string, string][] {
+  const rows = placeFacts(rank, lane, mark), { of } = lane.marks;
+  if (of?.range[mark]) rows.push(["range", model.full(of.range[mark]!)]);
+  const stage = model.full(of?.stage[mark] ?? 0);
   if (stage && !stage.startsWith("(")) rows.push(["stage", stage]);
-  if (model.outside[mark]) rows.push(["note", "launched outside the window"]);
+  if (of?.outside[mark]) rows.push(["note", "launched outside the window"]);
   return rows;
 }
 
@@ -34,17 +39,17 @@ export function Tip({ title, rows }: { title: string; rows: [string, string][] }
 }
 
 /** The selected mark, with the command that prints what runs in its time. */
-export function Details(props: { model: Model; rank: RankLanes; mark: number; lane: string; close: () => void }) {
-  const { model, rank, mark } = props;
+export function Details(props: { model: Model; rank: RankLanes; lane: Lane; mark: number; close: () => void }) {
+  const { model, rank, lane, mark } = props;
   const { own: base, drawn, rate } = rank.scale;
   const own = (time: number) => BigInt(base) + BigInt(Math.round((time - drawn) * rate));
-  const start = model.start[mark]!;
-  const end = start + Math.max(1, model.dur[mark]!);
+  const start = lane.marks.start[mark]!;
+  const end = start + Math.max(1, lane.marks.dur[mark]!);
   const command = `${model.data.plain} --rank ${rank.rank} --start ${own(start)} --end ${own(end)}`;
   return (
     <div class="details" role="status">
       <button type="button" class="close" onClick={props.close} aria-label="Close">×</button>
-      <Tip title={titleOf(model, mark)} rows={facts(model, rank, mark, props.lane)} />
+      <Tip title={titleOf(model, lane, mark)} rows={facts(model, rank, lane, mark)} />
       <Command text={command} />
     </div>
   );

@@ -1,12 +1,32 @@
 // Draws the visible part of the timeline on a canvas. What is narrower than a pixel is drawn once per pixel.
 
 import { scaleLinear } from "d3-scale";
-import { instant } from "../format";
+import { duration, instant } from "../format";
 import type { Kind, Place } from "../types";
 import { RANGE_LINE, type Row } from "./rows";
-import { type Lane, type Model } from "./model";
+import { bound, type Drawable, isBucket, type Lane, type Picked, reaching, rowOf } from "./model";
 
-export const LABELS = 168, AXIS = 26;
+export const AXIS = 26, PIN = 18;
+/** The largest value of a counter, as it is sent. */
+const FULL = 65_535;
+
+/** Room for the names of lanes, in a drawing so wide. */
+export const labelsOf = (width: number): number => (width < 600 ? 92 : 168);
+
+/** A tie between two marks: a launch and what it launched, or two sides of a communication. */
+export interface Arrow {
+  kind: "launch" | "comm";
+  from: ArrowEnd;
+  to: ArrowEnd;
+}
+
+/** Where an arrow begins or ends: on a stream, or on a thread's calls. */
+export interface ArrowEnd {
+  key: number;
+  stream: number | null;
+  thread: number | null;
+  at: number;
+}
 
 export interface View {
   width: number;
@@ -19,10 +39,18 @@ export interface View {
   open: Set<number>;
   /** By text: 1 where it matches the search; null without one. */
   matches: Uint8Array | null;
-  selected: number;
-  hovered: number;
+  /** A server's marks say themselves whether they match. */
+  searched: boolean;
+  selected: Picked | null;
+  hovered: Picked | null;
+  /** Ranks of places are keys. */
   places: Place[];
   place: number;
+  arrows: Arrow[];
+  /** The stretch of time that is measured. */
+  span: [number, number] | null;
+  /** Ranks that stay on top; null where none can be. */
+  pinned: Set<number> | null;
 }
 
 export type Palette = Record<"ink" | "dim" | "paper" | "panel" | "line" | "accent" | "onmark", string> & { kinds: string[][] };
@@ -39,7 +67,7 @@ export function palette(kinds: Kind[]): Palette {
   };
 }
 
-export function draw(ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette): void {
+export function draw(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette): void {
   ctx.clearRect(0, 0, view.width, view.height);
   ctx.fillStyle = colours.paper;
   ctx.fillRect(0, 0, view.width, view.height);
@@ -53,18 +81,22 @@ export function draw(ctx: CanvasRenderingContext2D, model: Model, view: View, co
   for (const row of rows) drawRow(ctx, model, view, colours, row);
   for (const row of rows) drawLabel(ctx, view, colours, row);
   drawPlaces(ctx, view, colours);
+  drawArrows(ctx, view, colours);
   ctx.restore();
   drawAxis(ctx, view, colours);
+  drawSpan(ctx, view, colours);
 }
 
 /** Pixels of a moment. */
 export function xOf(view: View, time: number): number {
-  return LABELS + ((time - view.from) * (view.width - LABELS)) / (view.to - view.from);
+  const labels = labelsOf(view.width);
+  return labels + ((time - view.from) * (view.width - labels)) / (view.to - view.from);
 }
 
 function drawAxis(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
-  const x = scaleLinear([view.from, view.to], [LABELS, view.width]);
-  const ticks = x.ticks(Math.max(3, Math.floor((view.width - LABELS) / 110)));
+  const labels = labelsOf(view.width);
+  const x = scaleLinear([view.from, view.to], [labels, view.width]);
+  const ticks = x.ticks(Math.max(2, Math.floor((view.width - labels) / 110)));
   const step = (ticks[1] ?? view.to) - (ticks[0] ?? view.from);
   ctx.fillStyle = colours.panel;
   ctx.fillRect(0, 0, view.width, AXIS);
@@ -81,45 +113,49 @@ function drawAxis(ctx: CanvasRenderingContext2D, view: View, colours: Palette): 
 }
 
 function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, row: Row): void {
-  const middle = row.top + (row.lane && row.lane.group !== "streams" ? RANGE_LINE / 2 : row.height / 2);
+  const middle = row.top + (row.lane && row.lane.lines > 1 ? RANGE_LINE / 2 : row.height / 2);
+  const labels = labelsOf(view.width), indent = labels < 120 ? 8 : 22;
   ctx.fillStyle = row.lane ? colours.paper : colours.panel;
-  ctx.fillRect(0, row.top, LABELS, row.height);
+  ctx.fillRect(0, row.top, labels, row.height);
   ctx.textAlign = "left";
   if (row.lane) {
     ctx.font = "11px system-ui, sans-serif";
     ctx.fillStyle = colours.dim;
-    ctx.fillText(cut(row.lane.label, 24), 22, middle);
+    ctx.fillText(cut(row.lane.label, Math.floor((labels - indent) / 6)), indent, middle);
   } else {
     ctx.font = "600 12px system-ui, sans-serif";
     ctx.fillStyle = colours.ink;
-    ctx.fillText(`${view.open.has(row.rank.rank) ? "▾" : "▸"} ${row.rank.title}`, 6, middle);
+    ctx.fillText(`${view.open.has(row.rank.key) ? "▾" : "▸"} ${row.rank.title}`, 6, middle);
     const wide = ctx.measureText(`▾ ${row.rank.title}`).width;
     ctx.font = "11px system-ui, sans-serif";
     ctx.fillStyle = colours.dim;
-    ctx.fillText(cut(row.rank.subtitle, Math.floor((LABELS - wide - 20) / 5.6)), wide + 14, middle);
+    const room = labels - wide - (view.pinned ? 34 : 20);
+    ctx.fillText(cut(row.rank.subtitle, Math.floor(room / 5.6)), wide + 14, middle);
+    if (view.pinned) ctx.fillText(view.pinned.has(row.rank.key) ? "◆" : "◇", labels - PIN + 3, middle);
   }
   ctx.fillStyle = colours.line;
-  ctx.fillRect(LABELS - 1, row.top, 1, row.height);
+  ctx.fillRect(labels - 1, row.top, 1, row.height);
 }
 
-function drawRow(ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row): void {
+function drawRow(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row): void {
   if (!row.lane) {
     ctx.fillStyle = colours.panel;
-    ctx.fillRect(LABELS, row.top, view.width - LABELS, row.height);
+    ctx.fillRect(labelsOf(view.width), row.top, view.width, row.height);
   }
-  if (row.lane) {
+  if (row.lane?.group === "counters") {
+    drawCounter(ctx, view, colours, row, row.lane);
+  } else if (row.lane) {
     drawMarks(ctx, model, view, colours, row, row.lane);
   } else {
-    if (row.rank.parts) drawParts(ctx, model, view, colours, row, row.rank.parts);
+    if (row.rank.parts) drawParts(ctx, view, colours, row, row.rank.parts);
     drawWindows(ctx, model, view, colours, row);
   }
 }
 
 /** The rank's strip. Where several parts share a pixel, it is stacked by their shares, so that no time is lost. */
-function drawParts(
-  ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row, lane: Lane,
-): void {
-  const scale = (view.width - LABELS) / (view.to - view.from);
+function drawParts(ctx: CanvasRenderingContext2D, view: View, colours: Palette, row: Row, lane: Lane): void {
+  const labels = labelsOf(view.width), { marks } = lane;
+  const scale = (view.width - labels) / (view.to - view.from);
   const top = row.top + 4, tall = row.height - 8;
   const shares = new Float64Array(colours.kinds.length);
   let pixel = -1, filled = 0;
@@ -128,16 +164,16 @@ function drawParts(
     for (let kind = 0; kind < shares.length && filled; kind++) {
       const height = (tall * shares[kind]!) / filled;
       ctx.fillStyle = colours.kinds[kind]![0]!;
-      if (height) ctx.fillRect(LABELS + pixel, y, 1, height);
+      if (height) ctx.fillRect(labels + pixel, y, 1, height);
       y += height;
     }
     shares.fill(filled = 0);
   };
-  const last = model.bound(lane, view.to);
-  for (let i = model.from(lane, view.from); i < last; i++) {
-    const kind = model.kind[i]!;
-    const left = Math.max(0, (model.start[i]! - view.from) * scale);
-    const right = Math.min(view.width - LABELS, (model.start[i]! + model.dur[i]! - view.from) * scale);
+  const last = bound(lane, view.to);
+  for (let i = reaching(lane, view.from); i < last; i++) {
+    const kind = marks.kind[i]!;
+    const left = Math.max(0, (marks.start[i]! - view.from) * scale);
+    const right = Math.min(view.width - labels, (marks.start[i]! + marks.dur[i]! - view.from) * scale);
     for (let x = Math.floor(left); x < right; x++) {
       if (x !== pixel) {
         flush();
@@ -146,7 +182,7 @@ function drawParts(
       const end = Math.floor(right);
       if (x >= left && end - x > 1) { // whole pixels at once
         ctx.fillStyle = colours.kinds[kind]![0]!;
-        ctx.fillRect(LABELS + x, top, end - x, tall);
+        ctx.fillRect(labels + x, top, end - x, tall);
         x = end - 1;
         pixel = -1;
         continue;
@@ -160,55 +196,74 @@ function drawParts(
 }
 
 function drawMarks(
-  ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row, lane: Lane,
+  ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row, lane: Lane,
 ): void {
-  const scale = (view.width - LABELS) / (view.to - view.from);
+  const labels = labelsOf(view.width), { marks } = lane;
+  const scale = (view.width - labels) / (view.to - view.from);
   const ranges = lane.group !== "streams";
   const pad = ranges ? 1 : 2;
   const tall = (ranges ? RANGE_LINE : row.height) - 2 * pad;
-  const last = model.bound(lane, view.to);
+  const last = bound(lane, view.to);
   const done = [-1, -1, -1]; // by line, the pixel up to which marks narrower than one are drawn
+  const is = (picked: Picked | null, i: number) => picked?.lane === lane && !isBucket(lane, i) && picked.row === rowOf(lane, i);
   ctx.font = "11px system-ui, sans-serif";
-  for (let i = model.from(lane, view.from); i < last; i++) {
-    const start = model.start[i]!;
-    const left = LABELS + (start - view.from) * scale;
-    const wide = model.dur[i]! * scale;
-    if (left + wide < LABELS) continue;
-    const line = lane.line?.[i - lane.first] ?? 0;
-    const matches = view.matches === null || view.matches[model.name[i]!] === 1;
-    const strong = matches && view.matches !== null;
-    if (wide < 1 && !strong && i !== view.selected) {
+  for (let i = reaching(lane, view.from); i < last; i++) {
+    const left = labels + (marks.start[i]! - view.from) * scale;
+    const wide = marks.dur[i]! * scale;
+    if (left + wide < labels) continue;
+    const line = lane.line?.[i] ?? 0, selected = is(view.selected, i), busy = marks.sent?.busy[i] ?? 0;
+    const asked = view.searched || view.matches !== null;
+    const matches = !asked || (view.searched ? marks.sent?.match[i] : view.matches![marks.name[i]!]) === 1;
+    if (wide < 1 && !(matches && asked) && !selected) {
       const pixel = Math.floor(left);
       if (pixel === done[line]) continue;
       done[line] = pixel;
     }
-    const x = Math.max(left, LABELS), w = Math.max(Math.min(left + wide, view.width) - x - (wide > 3 ? 0.6 : 0), 0.9);
+    const x = Math.max(left, labels), gap = wide > 3 && !busy ? 0.6 : 0;
+    const w = Math.max(Math.min(left + wide, view.width) - x - gap, 0.9);
     const y = row.top + pad + line * RANGE_LINE;
-    const shades = colours.kinds[model.kind[i]!]!;
-    ctx.globalAlpha = !matches ? 0.13 : model.outside[i] ? 0.4 : 1;
-    ctx.fillStyle = shades[model.name[i]! % shades.length]!;
+    const shades = colours.kinds[marks.kind[i]!]!;
+    // A bucket is as strong as it is busy, but never too faint to be seen.
+    ctx.globalAlpha = !matches ? 0.13 : marks.of?.outside[i] ? 0.4 : busy ? 0.25 + (0.75 * busy) / 255 : 1;
+    ctx.fillStyle = shades[marks.name[i]! % shades.length]!;
     ctx.fillRect(x, y, w, tall);
-    if (i === view.selected || i === view.hovered) {
+    if (selected || is(view.hovered, i)) {
       ctx.globalAlpha = 1;
       ctx.strokeStyle = colours.ink;
-      ctx.lineWidth = i === view.selected ? 2 : 1;
+      ctx.lineWidth = selected ? 2 : 1;
       ctx.strokeRect(x, y, Math.max(w, 1.5), tall);
     }
-    if (w > 26) {
+    if (w > 26 && !busy) {
       ctx.fillStyle = ranges ? colours.ink : colours.onmark;
-      const room = Math.floor((w - 6) / 6.4), text = model.short(model.name[i]!);
+      const room = Math.floor((w - 6) / 6.4), text = model.label(lane, i);
       ctx.fillText(ranges ? cutMiddle(text, room) : cut(text, room), x + 4, y + tall / 2 + 0.5);
     }
   }
   ctx.globalAlpha = 1;
 }
 
+/** A counter as steps; where a mark stands for several samples, from the least of them to the largest. */
+function drawCounter(ctx: CanvasRenderingContext2D, view: View, colours: Palette, row: Row, lane: Lane): void {
+  const { marks } = lane, labels = labelsOf(view.width), base = row.top + row.height - 2, tall = row.height - 4;
+  const last = bound(lane, view.to);
+  for (let i = reaching(lane, view.from); i < last; i++) {
+    const left = Math.max(xOf(view, marks.start[i]!), labels);
+    const right = Math.min(xOf(view, marks.start[i]! + marks.dur[i]!), view.width);
+    if (right < labels) continue;
+    const high = (tall * marks.n[i]!) / FULL, low = (tall * (marks.sent?.row[i] ?? 0)) / FULL;
+    ctx.fillStyle = colours.kinds[marks.kind[i]!]![0]!;
+    ctx.fillRect(left, base - high, Math.max(right - left, 0.9), high);
+    ctx.fillStyle = colours.dim;
+    ctx.fillRect(left, base - high, Math.max(right - left, 0.9), Math.max(1, high - low));
+  }
+}
+
 /** A line under the stretch of the step that the other figures measure, where that is not all of it. */
-function drawWindows(ctx: CanvasRenderingContext2D, model: Model, view: View, colours: Palette, row: Row): void {
+function drawWindows(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row): void {
   ctx.fillStyle = colours.ink;
   for (const { start, end } of row.rank.scale.windows) {
     if (end - start > 0.98 * model.end) continue;
-    const left = Math.max(xOf(view, start), LABELS), right = Math.min(xOf(view, end), view.width);
+    const left = Math.max(xOf(view, start), labelsOf(view.width)), right = Math.min(xOf(view, end), view.width);
     if (right > left) ctx.fillRect(left, row.top + row.height - 3, right - left, 2);
   }
 }
@@ -216,13 +271,14 @@ function drawWindows(ctx: CanvasRenderingContext2D, model: Model, view: View, co
 /** Frames around the moments that a finding names. */
 function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
   view.places.forEach((place, i) => {
-    const mine = view.rows.filter((row) => row.rank.rank === place.rank);
+    const mine = view.rows.filter((row) => row.rank.key === place.rank);
     const named = mine.filter((row) => row.lane?.group === "streams" && row.lane.level === place.stream);
     const rows = named.length ? named : mine;
     const first = rows[0], last = rows[rows.length - 1];
     if (!first || !last) return;
-    const left = Math.max(xOf(view, place.start), LABELS), right = Math.min(xOf(view, place.end), view.width);
-    if (right < LABELS || left > view.width) return;
+    const labels = labelsOf(view.width);
+    const left = Math.max(xOf(view, place.start), labels), right = Math.min(xOf(view, place.end), view.width);
+    if (right < labels || left > view.width) return;
     const height = last.top + last.height - first.top;
     const wide = Math.max(right - left, 2);
     ctx.fillStyle = colours.accent;
@@ -233,6 +289,64 @@ function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette)
     ctx.lineWidth = i === view.place ? 2 : 1;
     ctx.strokeRect(left, first.top + 1, wide, height - 2);
   });
+}
+
+/** From a launch to what it launched, and between the ranks of a communication. */
+function drawArrows(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
+  const rowOfEnd = (end: ArrowEnd) => {
+    const mine = view.rows.filter((row) => row.rank.key === end.key);
+    return mine.find((row) => row.lane && (end.stream !== null
+      ? row.lane.group === "streams" && row.lane.level === end.stream
+      : row.lane.group === "host" && row.lane.level === end.thread && row.lane.label.endsWith("calls"))) ?? mine[0];
+  };
+  const middle = (row: Row) => row.top + row.height / 2;
+  const labels = labelsOf(view.width);
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(labels, view.scroll - AXIS, view.width - labels, view.height + AXIS);
+  ctx.clip();
+  ctx.lineWidth = 1.5;
+  for (const { kind, from, to } of view.arrows) {
+    const a = rowOfEnd(from), b = rowOfEnd(to);
+    if (!a || !b) continue;
+    const [x1, y1, x2, y2] = [xOf(view, from.at), middle(a), xOf(view, to.at), middle(b)];
+    const bend = Math.max(18, Math.min(90, Math.abs(x2 - x1) / 2));
+    ctx.strokeStyle = ctx.fillStyle = kind === "launch" ? colours.ink : colours.accent;
+    ctx.beginPath();
+    ctx.moveTo(x1, y1);
+    ctx.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.moveTo(x2, y2);
+    ctx.lineTo(x2 - 7, y2 - 4);
+    ctx.lineTo(x2 - 7, y2 + 4);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
+/** The stretch that is measured, with its length. */
+function drawSpan(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
+  if (!view.span) return;
+  const labels = labelsOf(view.width);
+  const left = Math.max(xOf(view, view.span[0]), labels), right = Math.min(xOf(view, view.span[1]), view.width);
+  if (right < labels || left > view.width) return;
+  ctx.fillStyle = colours.accent;
+  ctx.globalAlpha = 0.1;
+  ctx.fillRect(left, AXIS, right - left, view.height - AXIS);
+  ctx.globalAlpha = 1;
+  ctx.fillRect(left, 0, 1, view.height);
+  ctx.fillRect(right, 0, 1, view.height);
+  ctx.fillRect(left, AXIS - 4, right - left, 4);
+  const text = duration(view.span[1] - view.span[0]);
+  ctx.font = "600 11px system-ui, sans-serif";
+  const wide = ctx.measureText(text).width + 10;
+  const at = Math.min(Math.max((left + right - wide) / 2, labels), view.width - wide);
+  ctx.fillStyle = colours.paper;
+  ctx.fillRect(at, 2, wide, 17);
+  ctx.fillStyle = colours.accent;
+  ctx.textAlign = "left";
+  ctx.fillText(text, at + 5, 11);
 }
 
 /** Ranges that are numbered differ at their ends: `backward mb 3`. */

@@ -2,18 +2,18 @@
 
 import type { Row } from "./rows";
 import { RANGE_LINE } from "./rows";
-import { type Model } from "./model";
+import { bound, type Lane, type Model, reaching } from "./model";
 
 /** The mark of the row at a moment, within `slack` ns; -1 where there is none. */
-export function markAt(model: Model, row: Row, time: number, slack: number, below: number): number {
+export function markAt(row: Row, time: number, slack: number, below: number): number {
   const lane = row.lane ?? row.rank.parts;
   if (!lane) return -1;
   const line = lane.line ? Math.floor(below / RANGE_LINE) : 0;
   let best = -1, nearest = slack;
-  const last = model.bound(lane, time + slack);
-  for (let i = model.from(lane, time - slack); i < last; i++) {
-    if (lane.line && lane.line[i - lane.first] !== line) continue;
-    const start = model.start[i]!, end = start + model.dur[i]!;
+  const last = bound(lane, time + slack);
+  for (let i = reaching(lane, time - slack); i < last; i++) {
+    if (lane.line && lane.line[i] !== line) continue;
+    const start = lane.marks.start[i]!, end = start + lane.marks.dur[i]!;
     const off = time < start ? start - time : time > end ? time - end : 0;
     if (off <= nearest) [best, nearest] = [i, off]; // of several, the last to start: the innermost
   }
@@ -24,7 +24,7 @@ export interface Found {
   /** By text. */
   matches: Uint8Array;
   /** Marks, by time. */
-  marks: number[];
+  marks: { lane: Lane; mark: number }[];
   total: number;
   error: string | null;
 }
@@ -43,18 +43,18 @@ export function search(model: Model, wanted: string): Found | null {
     return { matches, marks: [], total: 0, error: (error as Error).message };
   }
   for (let i = 1; i < matches.length; i++) matches[i] = test(model.full(i)) ? 1 : 0;
-  const marks: number[] = [];
+  const marks: Found["marks"] = [];
   let total = 0;
   for (const rank of model.ranks) {
     for (const lane of rank.lanes) {
       if (lane.group === "host") continue;
-      for (let i = lane.first; i < lane.first + lane.n; i++) {
-        if (!matches[model.name[i]!]) continue;
-        marks.push(i);
-        if (lane.group === "streams") total += model.dur[i]!;
+      for (let mark = 0; mark < lane.marks.start.length; mark++) {
+        if (!matches[lane.marks.name[mark]!]) continue;
+        marks.push({ lane, mark });
+        if (lane.group === "streams") total += lane.marks.dur[mark]!;
       }
     }
   }
-  marks.sort((a, b) => model.start[a]! - model.start[b]!);
+  marks.sort((a, b) => a.lane.marks.start[a.mark]! - b.lane.marks.start[b.mark]!);
   return { matches, marks, total, error: null };
 }

@@ -1,9 +1,24 @@
-// The timeline's marks as typed arrays, sorted by lane and start; lanes; and the rows that they are drawn on.
+// The timeline's marks as typed arrays, by lane and start; and the lanes of ranks, whoever they came from: a report
+// carries all of its marks, a server sends what a view shows.
 
 import { column, type Numbers } from "../data";
-import type { LaneIndex, RankScale, Report, TimelineData } from "../types";
+import type { Kind, LaneIndex, RankScale, Report, TimelineData } from "../types";
 
-export interface Lane extends LaneIndex {
+/** Marks of one lane, by start. */
+export interface Marks {
+  start: Float64Array;
+  dur: Numbers;
+  kind: Numbers;
+  name: Numbers;
+  n: Numbers;
+  /** Of a report: the range and stage that launched it, and whether that was outside the window. */
+  of: { range: Numbers; stage: Numbers; outside: Numbers } | null;
+  /** Of a server: the busy share of a bucket (of 255; 0 for a mark of its own), its place in the lane, matches. */
+  sent: { busy: Numbers; row: Numbers; match: Numbers } | null;
+}
+
+export interface Lane extends Pick<LaneIndex, "rank" | "group" | "level" | "label"> {
+  marks: Marks;
   /** The longest mark: how far before the left edge a visible mark may begin. */
   longest: number;
   /** Ranges may overlap others of their depth: each mark's own line below the first. */
@@ -12,6 +27,8 @@ export interface Lane extends LaneIndex {
 }
 
 export interface RankLanes {
+  /** Tells ranks apart, also those of two profiles. */
+  key: number;
   rank: number;
   title: string;
   subtitle: string;
@@ -20,33 +37,71 @@ export interface RankLanes {
   lanes: Lane[];
 }
 
-export class Model {
-  readonly start: Float64Array;
-  readonly dur: Numbers;
-  readonly kind: Numbers;
-  readonly name: Numbers;
-  readonly range: Numbers;
-  readonly stage: Numbers;
-  readonly outside: Numbers;
-  readonly n: Numbers;
+/** What can be drawn. */
+export interface Drawable {
+  readonly kinds: Kind[];
   readonly ranks: RankLanes[];
   /** Where the drawing ends. */
+  readonly end: number;
+  /** What a mark is called in its box. */
+  label(lane: Lane, mark: number): string;
+}
+
+/** A mark, wherever it lies in the arrays by now. */
+export interface Picked {
+  lane: Lane;
+  row: number;
+}
+
+export const rowOf = ({ marks }: Lane, mark: number): number => marks.sent?.row[mark] ?? mark;
+
+export const isBucket = ({ marks }: Lane, mark: number): boolean => (marks.sent?.busy[mark] ?? 0) > 0;
+
+/** The first mark of the lane that starts at `time` or later. */
+export function bound({ marks: { start } }: Lane, time: number): number {
+  let low = 0, high = start.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (start[middle]! < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The first mark of the lane that can reach `time`. */
+export function reaching(lane: Lane, time: number): number {
+  return bound(lane, time - lane.longest);
+}
+
+/** A lane of these marks, with what drawing needs to know of them. */
+export function laneOf(index: Pick<LaneIndex, "rank" | "group" | "level" | "label">, marks: Marks): Lane {
+  let longest = 0;
+  for (let i = 0; i < marks.dur.length; i++) longest = Math.max(longest, marks.dur[i]!);
+  const { rank, group, level, label } = index;
+  return { rank, group, level, label, marks, longest, line: null, lines: 1 };
+}
+
+export class Model implements Drawable {
+  readonly kinds: Kind[];
+  readonly ranks: RankLanes[];
   readonly end: number;
 
   constructor(readonly data: TimelineData, report: Report, block: ArrayBuffer) {
     const { columns } = data;
-    this.start = Float64Array.from(column(block, columns.start));
-    this.dur = column(block, columns.dur);
-    this.kind = column(block, columns.kind);
-    this.name = column(block, columns.name);
-    this.range = column(block, columns.range);
-    this.stage = column(block, columns.stage);
-    this.outside = column(block, columns.outside);
-    this.n = column(block, columns.n);
-    this.ranks = this.lanesByRank(report);
+    const all = Object.fromEntries(Object.entries(columns).map(([name, place]) => [name, column(block, place)]));
+    this.kinds = data.kinds;
+    this.ranks = this.lanesByRank(report, all as Record<keyof typeof columns, Numbers>);
     let end = 1;
-    for (let i = 0; i < this.start.length; i++) end = Math.max(end, this.start[i]! + this.dur[i]!);
+    for (const { parts, lanes } of this.ranks) {
+      for (const { marks: { start, dur } } of parts ? [parts, ...lanes] : lanes) {
+        for (let i = 0; i < start.length; i++) end = Math.max(end, start[i]! + dur[i]!);
+      }
+    }
     this.end = end;
+  }
+
+  label({ marks }: Lane, mark: number): string {
+    return this.short(marks.name[mark]!);
   }
 
   short(text: number): string {
@@ -58,29 +113,14 @@ export class Model {
     return both?.[1] ?? both?.[0] ?? "";
   }
 
-  /** The first mark of the lane that can reach `time`. */
-  from(lane: Lane, time: number): number {
-    return this.bound(lane, time - lane.longest);
-  }
-
-  /** The first mark of the lane that starts at `time` or later. */
-  bound(lane: Lane, time: number): number {
-    let low = lane.first, high = lane.first + lane.n;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.start[middle]! < time) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  }
-
-  private lanesByRank(report: Report): RankLanes[] {
+  private lanesByRank(report: Report, all: Record<keyof TimelineData["columns"], Numbers>): RankLanes[] {
     const about = new Map(report.ranks.map((rank) => [rank.rank, rank]));
     return this.data.ranks.map((scale) => {
       const { rank } = scale;
-      const own = this.data.lanes.filter((lane) => lane.rank === rank).map((lane) => this.lane(lane));
+      const own = this.data.lanes.filter((lane) => lane.rank === rank).map((lane) => this.lane(lane, all));
       const { place = "", host = "" } = about.get(rank) ?? {};
       return {
+        key: rank,
         rank,
         title: `rank ${rank}`,
         subtitle: place || host || "",
@@ -92,27 +132,26 @@ export class Model {
   }
 
   /** Starts are stored as differences within a lane: add them up, and find what drawing needs to know. */
-  private lane(index: LaneIndex): Lane {
-    let longest = 0;
-    const last = index.first + index.n;
-    for (let i = index.first; i < last; i++) {
-      if (i > index.first) this.start[i]! += this.start[i - 1]!;
-      longest = Math.max(longest, this.dur[i]!);
-    }
-    const lane: Lane = { ...index, longest, line: null, lines: 1 };
+  private lane(index: LaneIndex, all: Record<keyof TimelineData["columns"], Numbers>): Lane {
+    const own = (numbers: Numbers) => numbers.subarray(index.first, index.first + index.n);
+    const start = Float64Array.from(own(all.start));
+    for (let i = 1; i < start.length; i++) start[i]! += start[i - 1]!;
+    const of = { range: own(all.range), stage: own(all.stage), outside: own(all.outside) };
+    const marks: Marks = { start, dur: own(all.dur), kind: own(all.kind), name: own(all.name), n: own(all.n), of, sent: null };
+    const lane = laneOf(index, marks);
     if (index.group === "ranges" || index.group === "host") this.stack(lane);
     return lane;
   }
 
   /** Ranges of one depth that overlap go below each other, three lines at most. */
   private stack(lane: Lane): void {
-    const free = [0];
-    lane.line = new Uint8Array(lane.n);
-    for (let k = 0; k < lane.n; k++) {
-      const start = this.start[lane.first + k]!;
+    const free = [0], { marks } = lane;
+    lane.line = new Uint8Array(marks.start.length);
+    for (let k = 0; k < marks.start.length; k++) {
+      const start = marks.start[k]!;
       let line = free.findIndex((end) => end <= start);
       if (line < 0) line = free.length < 3 ? free.push(0) - 1 : free.indexOf(Math.min(...free));
-      free[line] = start + this.dur[lane.first + k]!;
+      free[line] = start + marks.dur[k]!;
       lane.line[k] = line;
     }
     lane.lines = free.length;

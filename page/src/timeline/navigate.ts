@@ -3,25 +3,29 @@
 import { select } from "d3-selection";
 import "d3-transition";
 import { zoom, zoomIdentity, zoomTransform, type D3ZoomEvent, type ZoomBehavior } from "d3-zoom";
-import { LABELS } from "./draw";
+import { labelsOf } from "./draw";
 
 /** The shortest time that fills the width. */
 const LEAST_NS = 500;
 
 export class Navigator {
   private readonly behaviour: ZoomBehavior<HTMLCanvasElement, unknown>;
+  /** Where keys zoom: at the pointer, while it is over the drawing. */
+  private pointer: [number, number] | null = null;
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
     private readonly end: number,
     changed: (from: number, to: number, vertical: number) => void,
+    /** Whether a press begins to measure, and not to drag. */
+    private readonly measures: (event: MouseEvent) => boolean = () => false,
   ) {
     this.behaviour = zoom<HTMLCanvasElement, unknown>()
       .scaleExtent([1, Math.max(1, end / LEAST_NS)])
       .filter((event: Event) => {
         if (event.type === "wheel") return (event as WheelEvent).ctrlKey || (event as WheelEvent).metaKey;
         const pointer = event as MouseEvent;
-        return !pointer.button && pointer.offsetX >= LABELS;
+        return !pointer.button && !pointer.shiftKey && pointer.offsetX >= this.labels() && !this.measures(pointer);
       })
       .wheelDelta((event) => -event.deltaY * (event.deltaMode === 1 ? 0.05 : event.deltaMode ? 1 : 0.004))
       .on("zoom", (event: D3ZoomEvent<HTMLCanvasElement, unknown>) => {
@@ -30,6 +34,8 @@ export class Navigator {
       });
     select(canvas).call(this.behaviour);
     canvas.addEventListener("wheel", (event) => this.slide(event), { passive: false });
+    canvas.addEventListener("mousemove", (event) => { this.pointer = [event.offsetX, event.offsetY]; });
+    canvas.addEventListener("mouseleave", () => { this.pointer = null; });
     this.resize();
   }
 
@@ -37,13 +43,15 @@ export class Navigator {
   visible(): [number, number] {
     const { k, x } = zoomTransform(this.canvas);
     const wide = this.width();
-    const from = ((-x / k + LABELS / k - LABELS) / wide) * this.end;
+    const labels = this.labels();
+    const from = ((-x / k + labels / k - labels) / wide) * this.end;
     return [this.base(from), this.base(from) + this.end / k];
   }
 
   resize(): void {
     const { clientWidth: wide, clientHeight: tall } = this.canvas;
-    this.behaviour.extent([[LABELS, 0], [wide, tall]]).translateExtent([[LABELS, 0], [wide, tall]]);
+    const box: [[number, number], [number, number]] = [[this.labels(), 0], [wide, tall]];
+    this.behaviour.extent(box).translateExtent(box);
   }
 
   /** Show [from, to), with some room around it where `room` is above 0. */
@@ -51,7 +59,7 @@ export class Navigator {
     const span = Math.max(to - from, LEAST_NS) * (1 + 2 * room);
     const k = Math.min(Math.max(1, this.end / span), this.end / LEAST_NS);
     const left = Math.min(Math.max(0, (from + to) / 2 - this.end / k / 2), this.end - this.end / k);
-    const x = LABELS - k * (LABELS + (left / this.end) * this.width());
+    const x = this.labels() - k * (this.labels() + (left / this.end) * this.width());
     const to_ = zoomIdentity.translate(x, 0).scale(k);
     const target = select(this.canvas);
     if (smooth) target.transition().duration(350).call(this.behaviour.transform, to_);
@@ -62,8 +70,20 @@ export class Navigator {
     this.show(0, this.end);
   }
 
-  scale(factor: number): void {
-    select(this.canvas).transition().duration(160).call(this.behaviour.scaleBy, factor);
+  /** Zoom by buttons at the middle; by keys where the pointer is. */
+  scale(factor: number, atPointer = false): void {
+    const at = atPointer && this.pointer && this.pointer[0] >= this.labels() ? this.pointer : undefined;
+    select(this.canvas).transition().duration(160).call(this.behaviour.scaleBy, factor, at);
+  }
+
+  /** The moment at so many pixels from the left edge of the canvas. */
+  timeAt(x: number): number {
+    const [from, to] = this.visible();
+    return from + ((x - this.labels()) * (to - from)) / this.width();
+  }
+
+  get hovered(): boolean {
+    return this.pointer !== null;
   }
 
   /** Move by a part of what is visible. */
@@ -78,7 +98,11 @@ export class Navigator {
   }
 
   private width(): number {
-    return Math.max(this.canvas.clientWidth - LABELS, 1);
+    return Math.max(this.canvas.clientWidth - this.labels(), 1);
+  }
+
+  private labels(): number {
+    return labelsOf(this.canvas.clientWidth);
   }
 
   /** A wheel sideways, or with Shift, pans; up and down scrolls the page as ever. */

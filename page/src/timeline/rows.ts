@@ -1,8 +1,9 @@
 // Which lane lies where: rows from top to bottom, for the ranks that are open and those that are not.
 
-import { type Lane, type Model, type RankLanes } from "./model";
+import { type Drawable, type Lane, type RankLanes } from "./model";
 
-export const HEAD = 22, RANGE_LINE = 15, STREAM = 20, GAP = 6;
+export const HEAD = 22, RANGE_LINE = 15, STREAM = 20, COUNTER = 30, GAP = 6;
+const TALL: Partial<Record<Lane["group"], number>> = { streams: STREAM, counters: COUNTER };
 
 export interface Row {
   rank: RankLanes;
@@ -12,15 +13,16 @@ export interface Row {
   height: number;
 }
 
-export function layout(model: Model, open: Set<number>, host: boolean): { rows: Row[]; height: number } {
+/** `open` has keys of ranks. */
+export function layout(ranks: RankLanes[], open: Set<number>, host: boolean): { rows: Row[]; height: number } {
   const rows: Row[] = [];
   let top = 0;
-  for (const rank of model.ranks) {
+  for (const rank of ranks) {
     rows.push({ rank, lane: null, top, height: HEAD });
     top += HEAD;
-    for (const lane of open.has(rank.rank) ? rank.lanes : []) {
+    for (const lane of open.has(rank.key) ? rank.lanes : []) {
       if (lane.group === "host" && !host) continue;
-      const height = lane.group === "streams" ? STREAM : RANGE_LINE * lane.lines;
+      const height = TALL[lane.group] ?? RANGE_LINE * lane.lines;
       rows.push({ rank, lane, top, height });
       top += height;
     }
@@ -30,13 +32,13 @@ export function layout(model: Model, open: Set<number>, host: boolean): { rows: 
 }
 
 /** Ranks that are open at first: all, unless that would be very long. */
-export function firstOpen(model: Model): Set<number> {
-  const all = new Set(model.ranks.map((rank) => rank.rank));
-  if (layout(model, all, false).height <= 1800) return all;
+export function firstOpen({ ranks }: Drawable): Set<number> {
+  const all = new Set(ranks.map((rank) => rank.key));
+  if (layout(ranks, all, false).height <= 1800) return all;
   const some = new Set<number>();
-  for (const rank of model.ranks) {
-    some.add(rank.rank);
-    if (layout(model, some, false).height > HEAD * model.ranks.length + 900) break;
+  for (const rank of ranks) {
+    some.add(rank.key);
+    if (layout(ranks, some, false).height > HEAD * ranks.length + 900) break;
   }
   return some;
 }

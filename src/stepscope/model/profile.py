@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
+from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -32,6 +33,7 @@ class Profile:
         self._names = Names()
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
         self._memo = Memo()
+        self._reading = RLock()
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
         self._in_one_part, self._of = False, None
         self.ranks, self._notes = ranks.assign(self._sources)
@@ -185,16 +187,17 @@ class Profile:
 
     def _part(self, name: str, part: Part) -> pl.DataFrame:
         key = (name, part)
-        if key not in self._tables and self._of is not None:
-            self._tables[key] = self._cut(self._of._part(name, part))
-        if key not in self._tables:
-            frame = self._assemble(name, part)
-            if part == "core" and name == "ops":
-                frame = self._with_launch(self._with_role(frame))
-            elif part == "core" and name == "ranges":
-                frame = self._with_parent(frame)
-            self._tables[key] = frame
-        return self._tables[key]
+        with self._reading:  # a server asks from several threads: the string table grows for one of them at a time
+            if key not in self._tables and self._of is not None:
+                self._tables[key] = self._cut(self._of._part(name, part))
+            if key not in self._tables:
+                frame = self._assemble(name, part)
+                if part == "core" and name == "ops":
+                    frame = self._with_launch(self._with_role(frame))
+                elif part == "core" and name == "ranges":
+                    frame = self._with_parent(frame)
+                self._tables[key] = frame
+            return self._tables[key]
 
     def _cut(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of the profile's own ranks."""

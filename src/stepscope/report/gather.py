@@ -71,7 +71,7 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
         source=heading.source_line(setup),
         command=command,
         version=stepscope.__version__,
-        ranks=_ranks(setup),
+        ranks=ranks_of_setup(setup),
         findings=concluded,
         breakdown=where,
         parts=parts,
@@ -81,7 +81,7 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     )
 
 
-def _ranks(setup: Result) -> list[dict[str, Any]]:
+def ranks_of_setup(setup: Result) -> list[dict[str, Any]]:
     """Every rank with its place in the mesh, as labels beside it say: `pp 0 ep 3`."""
     axes = [c.removesuffix("_rank") for c in setup.rows.columns if c.endswith("_rank")]
     out = []

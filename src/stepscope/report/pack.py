@@ -33,6 +33,10 @@ class Columns:
         self._bytes += values.astype(_TYPES[kind]).tobytes()
         return place
 
-    def text(self) -> str:
+    def bytes(self) -> bytes:
         """The whole block."""
+        return bytes(self._bytes)
+
+    def text(self) -> str:
+        """The same, compressed, as text."""
         return base64.b64encode(gzip.compress(bytes(self._bytes), 6, mtime=0)).decode("ascii")

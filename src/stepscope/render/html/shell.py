@@ -25,10 +25,23 @@ p{margin:4px 0}
 def page(title: str, style: str, body: str, *, scripts: bool = False) -> str:
     """The document. `style` and `body` are markup; `title` is a text. Only `scripts` in `body` may run."""
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{_SCRIPTS * scripts}">\n'
+        '<!doctype html>\n<html lang="en">\n<head>\n'
+        f"{head(title, policy=_POLICY + _SCRIPTS * scripts)}"
+        f"<style>{sheet(style)}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def head(title: str, *, policy: str | None = None) -> str:
+    """What the head of every page says; `policy` where the page itself must say it, as no server does."""
+    said = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n' if policy else ""
+    return (
+        f'<meta charset="utf-8">\n{said}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f'<meta name="generator" content="stepscope {escape(stepscope.__version__, quote=True)}">\n'
         f"<title>{escape(title)} · stepscope</title>\n"
-        f"<style>{variables()}{_BASE}{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def sheet(style: str) -> str:
+    """A page's style sheet: colours, what all pages share, and its own."""
+    return f"{variables()}{_BASE}{style}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "page"
+PAGE = Path(__file__).parents[1] / "page"
 #: What npm says where the registry cannot be reached; anything else is a failure of ours.
 _UNREACHABLE = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "network", "ENETUNREACH")
 

@@ -1,0 +1,20 @@
+// The page of `stepscope serve`: it asks the server what there is, and draws it.
+
+import { render } from "preact";
+import { App } from "./serve/app";
+import { ask } from "./serve/ask";
+import { Scene } from "./serve/scene";
+import type { SceneData } from "./serve/types";
+import "./report.css";
+import "./serve/serve.css";
+
+/** While a page is open the server does not take itself for idle. */
+const ALIVE_MS = 60_000;
+
+const page = document.getElementById("page")!;
+ask<SceneData>("scene").then((data) => {
+  document.title = `${data.profiles.map(({ source }) => source).join(" | ")} · stepscope`;
+  page.textContent = "";
+  render(<App scene={new Scene(data)} />, page);
+  setInterval(() => { if (!document.hidden) void ask("alive").catch(() => undefined); }, ALIVE_MS);
+}).catch((reason: Error) => { page.textContent = reason.message; });

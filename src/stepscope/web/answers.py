@@ -1,0 +1,143 @@
+"""The answers of the server: what a view, a search, a span or a mark asks, of one profile or of two."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any
+
+import stepscope
+from stepscope.errors import StepscopeError
+from stepscope.intervals.arrays import Mask
+from stepscope.report.sections import findings as concluded
+from stepscope.web.asked import Asked, BadRequest
+from stepscope.web.block import MOST_PIXELS, MOST_ROWS, block
+from stepscope.web.details import details
+from stepscope.web.scene import Scene
+from stepscope.web.search import Found, search, texts_matching
+from stepscope.web.span import span
+from stepscope.web.track import Track
+
+#: Searches that are kept: one has a number for each match.
+_KEPT = 4
+
+
+class Answers:
+    """What was opened. Views are answered from arrays that never change; questions to a profile, one at a time."""
+
+    def __init__(self, scenes: list[Scene]) -> None:
+        self._scenes = scenes
+        self._locks = [threading.Lock() for _ in scenes]
+        self._conclusions: dict[int, dict[str, Any]] = {}
+        self._search = lru_cache(maxsize=_KEPT)(self._searched)
+        self._matching = lru_cache(maxsize=_KEPT * 4)(self._texts)
+
+    def conclude(self) -> None:
+        """Work out findings and who is to blame, which takes longer than to draw: in a thread of its own."""
+        threading.Thread(target=self._conclude, name="findings", daemon=True).start()
+
+    def _conclude(self) -> None:
+        for i, scene in enumerate(self._scenes):
+            self._conclusions[i] = _conclusion(scene)
+
+    def scene(self) -> dict[str, Any]:
+        return {"version": stepscope.__version__, "profiles": [scene.data for scene in self._scenes]}
+
+    def block(self, asked: Asked) -> bytes:
+        which, scene = self._of(asked)
+        rows = asked.numbers("lanes", len(scene.tracks), MOST_ROWS)
+        if not rows:
+            raise BadRequest("lanes: some are expected")
+        lo, hi = asked.moments()
+        wanted = asked.text("q")
+        matches: Mask | None = None
+        if wanted:
+            try:
+                matches = self._matching(which, wanted)
+            except ValueError:  # the search itself says what is wrong
+                matches = None
+        return block(scene, rows, lo, hi, asked.number("px", 1, MOST_PIXELS), matches)
+
+    def search(self, asked: Asked) -> dict[str, Any]:
+        which, _ = self._of(asked)
+        try:
+            found = self._search(which, asked.text("q"))
+        except ValueError as wrong:
+            return {"error": str(wrong), "count": 0, "ops": 0, "total_ns": 0, "names": []}
+        return {
+            "error": None,
+            "count": len(found.start),
+            "ops": found.ops,
+            "total_ns": found.total_ns,
+            "names": found.names,
+        }
+
+    def match(self, asked: Asked) -> dict[str, Any]:
+        """The k-th match, or without `k` the first at `at` or later."""
+        which, scene = self._of(asked)
+        try:
+            found = self._search(which, asked.text("q"))
+        except ValueError as wrong:
+            raise BadRequest(str(wrong)) from None
+        if not len(found.start):
+            raise BadRequest("nothing matches")
+        if "k" in asked.given:
+            return found.at(scene, asked.number("k", -(10**9), 10**9))
+        return found.at(scene, int(found.start.searchsorted(asked.number("at", -(10**18)))))
+
+    def span(self, asked: Asked) -> dict[str, Any]:
+        which, scene = self._of(asked)
+        lo, hi = asked.moments()
+        ranks = [r for r in asked.numbers("ranks", max(scene.lines) + 1) if r in scene.lines] or list(scene.lines)
+        with self._locks[which]:
+            return span(scene, ranks, lo, hi)
+
+    def details(self, asked: Asked) -> dict[str, Any]:
+        which, scene = self._of(asked)
+        lane = asked.number("lane", 0, len(scene.tracks) - 1)
+        track = scene.tracks[lane]
+        if not isinstance(track, Track) or track.group == "parts" or not len(track.start):
+            raise BadRequest("lane: it has no marks of its own")
+        row = asked.number("row", 0, len(track.start) - 1)
+        with self._locks[which]:
+            return details(scene, lane, row)
+
+    def findings(self, asked: Asked) -> dict[str, Any]:
+        which, _ = self._of(asked)
+        return {"ready": which in self._conclusions, **self._conclusions.get(which, {})}
+
+    def _of(self, asked: Asked) -> tuple[int, Scene]:
+        which = asked.number("p", 0, len(self._scenes) - 1, 0)
+        return which, self._scenes[which]
+
+    def _searched(self, which: int, wanted: str) -> Found:
+        return search(self._scenes[which], wanted)
+
+    def _texts(self, which: int, wanted: str) -> Mask:
+        return texts_matching(self._scenes[which], wanted)
+
+
+def _conclusion(scene: Scene) -> dict[str, Any]:
+    """Findings with their places on the drawn clock, and ranks by how long the others waited for them."""
+    said: dict[str, Any] = {"findings": None, "why": None, "late": {}}
+    try:
+        part = concluded.make(scene.asker)
+        rows = [{**row, "where": [p for w in row["where"] if (p := _placed(scene, w))]} for row in part.data["rows"]]
+        about = {"title": part.title, "command": part.command, "windows": part.windows}
+        said["findings"] = {**about, **part.data, "rows": rows}
+    except StepscopeError as reason:
+        said["why"] = str(reason)
+    try:
+        late = scene.asker.ask("stragglers").rows
+        said["late"] = {str(rank): ns for rank, ns in late.select("rank", "late_ns").iter_rows()}
+    except StepscopeError:
+        pass  # one rank, or ranks that never meet: nobody is late
+    return said
+
+
+def _placed(scene: Scene, where: dict[str, Any]) -> dict[str, Any] | None:
+    line = scene.lines.get(where["rank"])
+    if line is None:
+        return None
+    start, end = line.moment(where["start_ns"]), line.moment(where["end_ns"])
+    return {"rank": where["rank"], "stream": where.get("stream"), "start": start, "end": end}

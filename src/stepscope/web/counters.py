@@ -1,0 +1,84 @@
+"""Sampled values as rows of the timeline: GPU metrics, power, and what the allocator holds.
+
+A sample holds until the next one. Where a view has more samples than pixels, each bucket has the least and the largest
+of its own, so that no peak is lost. The page gets them as parts of the row's largest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.profile import Profile
+from stepscope.web.track import Marks
+
+#: The largest value of a row, as it is sent.
+FULL = 65_535
+#: What the allocator says after each event, and what the rows are called.
+_MEMORY = {"allocated_bytes": "allocated memory", "reserved_bytes": "reserved memory"}
+
+
+@dataclass(frozen=True)
+class CounterTrack:
+    """Samples of one metric on one device, by time."""
+
+    rank: int
+    level: int
+    label: str
+    #: `bytes`, or "" where the metric's name says it
+    unit: str
+    start: I64
+    value: F64
+    kind: int
+    group: str = "counters"
+
+    @property
+    def most(self) -> float:
+        return max(float(self.value.max()), 1e-9) if len(self.value) else 1.0
+
+    def view(self, lo: int, hi: int, pixels: int, matches: Mask | None = None) -> Marks:
+        """Samples of [lo, hi): `n` is the largest value of a mark, `row` the least, as parts of `most`."""
+        first = max(int(np.searchsorted(self.start, lo, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.start, hi))
+        start, value = self.start[first:last], self.value[first:last]
+        at = np.arange(len(start))
+        if len(start) > pixels:
+            bucket = (start - lo) * pixels // max(hi - lo, 1)
+            at = np.flatnonzero(np.r_[True, bucket[1:] != bucket[:-1]])
+        high = np.maximum.reduceat(value, at) if len(at) else value
+        low = np.minimum.reduceat(value, at) if len(at) else value
+        begin = start[at]
+        end = np.r_[begin[1:], self.start[last : last + 1] if last < len(self.start) else begin[-1:] + 1]
+        none = np.zeros(len(at), np.int64)
+        small = none.astype(np.uint8)
+        kind = np.full(len(at), self.kind, np.uint8)
+        return Marks(begin, end[: len(at)], kind, none, self._part(high), small, self._part(low), small)
+
+    def _part(self, value: F64) -> I64:
+        parts: I64 = np.rint(np.clip(value / self.most, 0, 1) * FULL).astype(np.int64)
+        return parts
+
+
+def samples(profile: Profile) -> Iterator[tuple[int, str, str, I64, npt.NDArray[np.float64]]]:
+    """Every counter that was recorded: rank, label, unit, own times and values."""
+    if profile.has("counters"):
+        keys = ("device", "name")
+        for rank, frame in profile.by_rank("counters"):
+            for (device, name), found in frame.group_by(*keys, maintain_order=True):
+                label = profile.names[int(name)] + (f" (device {device})" if frame["device"].n_unique() > 1 else "")
+                yield rank, label, "", found["start_ns"].to_numpy(), found["value"].to_numpy()
+    if profile.has("allocations"):
+        for rank, frame in profile.by_rank("allocations"):
+            for (device,), found in frame.group_by("device", maintain_order=True):
+                for column, label in _MEMORY.items():
+                    known = found.filter(pl.col(column).is_not_null() & pl.col("start_ns").is_not_null())
+                    if known.height:
+                        known = known.sort("start_ns", maintain_order=True)
+                        said = label + (f" (device {device})" if frame["device"].n_unique() > 1 else "")
+                        value = known[column].cast(pl.Float64).to_numpy()
+                        yield rank, said, "bytes", known["start_ns"].to_numpy(), value

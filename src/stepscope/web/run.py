@@ -1,0 +1,104 @@
+"""Running the server: on an address of its own, until it is stopped or nobody has asked for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+
+from stepscope.errors import BadInput
+from stepscope.web.answers import Answers
+from stepscope.web.app import application
+from stepscope.web.guard import MOST_PATH, PARAMETER, Guard
+
+#: Connections at once: those of many browsers, but no endless number.
+_MOST_CONNECTIONS = 1_024
+_KEEP_ALIVE_S = 15
+#: How often the server looks whether anybody still asks.
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Where:
+    """An address to listen at. Without a port, any that is free."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    @property
+    def loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def listening(where: Where) -> socket.socket:
+    """A socket at the address, or one line on why not."""
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((where.host, where.port))
+        listener.listen(_MOST_CONNECTIONS)  # who was told the address may call at once
+    except (OSError, OverflowError) as error:
+        listener.close()
+        said = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"cannot listen at {where.host}:{where.port}: {said}", "give another --port or --host") from None
+    return listener
+
+
+def guarded(answers: Answers, token: str, where: Where) -> Guard:
+    """The application behind its guard."""
+    if where.loopback:
+        return Guard(application(answers), token)
+    names = frozenset({socket.gethostname().lower(), socket.getfqdn().lower(), where.host.lower()})
+    return Guard(application(answers), token, names, addresses=True)
+
+
+def serve(
+    answers: Answers, where: Where, idle_s: float, announce: Callable[[str], None], token: str | None = None
+) -> bool:
+    """Answer until stopped; whether it stopped because nobody asked for `idle_s` (0: never)."""
+    token = token or secrets.token_urlsafe(24)
+    listener = listening(where)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
+    guard = guarded(answers, token, where)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            guard,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=2 * MOST_PATH,
+        )
+    )
+    announce(f"http://{shown}:{port}/?{PARAMETER}={token}")
+
+    async def both() -> bool:
+        watched = asyncio.create_task(_watch(server, guard, idle_s)) if idle_s else None
+        await server.serve(sockets=[listener])
+        return watched.result() if watched is not None and watched.done() else False
+
+    return asyncio.run(both())
+
+
+async def _watch(server: uvicorn.Server, guard: Guard, idle_s: float) -> bool:
+    while time.monotonic() - guard.last < idle_s:
+        await asyncio.sleep(_LOOK_S)
+    server.should_exit = True
+    return True
