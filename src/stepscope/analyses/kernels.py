@@ -8,6 +8,9 @@ by rules that a taxonomy file can extend: `null` means that the name does not te
 Given with what Nsight Compute measured of the same program (`kernels run.sqlite run.ncu-rep`), it also says how far
 each is from its roof: kernels are matched by name, grid and block, and where these leave a choice, by the launches
 around them, their range or their length. What stays ambiguous has no roof, and a note lists it.
+
+Where the GPU's metrics were sampled (`capture run --with gpu-metrics`), it says how busy multiprocessors, tensor cores
+and DRAM were in each, by the samples that it fills alone. Kernels shorter than a sample have none, and a note says so.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import polars as pl
 from stepscope.derive.kernel.bound import bounds_of
 from stepscope.derive.kernel.matching import joined
 from stepscope.derive.kernel.said import match_notes, roof_ns_of
+from stepscope.derive.kernel.sampled import ACTIVITY, Activities, activities, activity_of
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
@@ -35,7 +39,9 @@ from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
+from stepscope.model.statement import percent
 from stepscope.model.taxonomy import COMMUNICATION
+from stepscope.model.units import about
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _FIGURES = (
@@ -45,6 +51,16 @@ _FIGURES = (
     Col("mean_ns", "mean duration"),
     Col("median_ns", "median duration"),
     Col("max_ns", "longest"),
+)
+_SAMPLED = (
+    Col("sm_active_pct", "share of its time in which multiprocessors had work, mean over all; by samples"),
+    Col("tensor_active_pct", "share of cycles in which tensor cores worked"),
+    Col("dram_read_pct", "DRAM bandwidth read, of the peak"),
+    Col("dram_write_pct", "DRAM bandwidth written, of the peak"),
+    Col(
+        "metric_samples",
+        "samples that it fills alone: fewer than three say nothing; null where none were taken",
+    ),
 )
 COLUMNS = (
     *_WHO,
@@ -56,6 +72,7 @@ COLUMNS = (
     Col("roof_pct", "time at the roof of the measured kernels among them, of the time that they take; null without"),
     Col("bound", "what bounds the measured one of them that takes most; null without"),
     Col("measured_pct", "share of its time in kernels that were measured; null where no report was given"),
+    *_SAMPLED,
 )
 VARIANTS = {
     "by=family": (
@@ -64,6 +81,7 @@ VARIANTS = {
         Col("tensor_core_pct", "share of its time in kernels known to use tensor cores; null where no name tells"),
         *_FIGURES,
         Col("names", "short names in the family"),
+        *_SAMPLED,
     )
 }
 
@@ -84,19 +102,24 @@ def kernels(
     frames: list[pl.DataFrame] = []
     totals: list[dict[str, Any]] = []
     looked_at: list[tuple[RankData, I64]] = []
+    told: list[tuple[Activities, pl.DataFrame]] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             ops = span.ops[_wanted(data, span.ops, stage, range)]
             frame = names.of(data, ops, _lengths(data, span, ops)).hstack(_roofs(profile, data, ops))
-            table = _table(frame, by, span.gpu_ns)
+            metrics = activities(profile, data)
+            table = _with_samples(_table(frame, by, span.gpu_ns), frame, by, data, ops, metrics)
             frames.append(span.named(table.select(*_who(data), pl.all())))
             totals.append(_total(span, frame))
+            if metrics is not None:
+                told.append((metrics, table))
+                totals[-1] |= metrics.mean(span.gpu_start_ns, span.gpu_end_ns)
             looked_at.append((data, ops))
     if (stage is not None or range is not None) and not any(t["n"] for t in totals):
         asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
         raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
     result = chosen.table(COLUMNS if by == "name" else VARIANTS["by=family"], pl.concat(frames) if frames else [])
-    notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at)]
+    notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at), *_sampled_notes(told)]
     return Result(result, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 
 
@@ -125,13 +148,47 @@ class _Names:
         return frame.join(self._table, on="id", how="left", maintain_order="left").with_columns(family)
 
 
+def _keys(by: str) -> list[str]:
+    return ["name", "family", "tensor_core"] if by == "name" else ["family"]
+
+
+def _with_samples(
+    table: pl.DataFrame, frame: pl.DataFrame, by: str, data: RankData, ops: I64, metrics: Activities | None
+) -> pl.DataFrame:
+    """The table with what sampled metrics say of each row."""
+    if metrics is None:
+        nothing = [
+            pl.lit(None, pl.Int64).alias("metric_samples"),
+            *(pl.lit(None, pl.Float64).alias(c) for c in ACTIVITY),
+        ]
+        return table.with_columns(nothing)
+    rows = table.select(*_keys(by), pl.int_range(pl.len()).alias("row"))
+    group = frame.select(_keys(by)).join(rows, on=_keys(by), how="left", nulls_equal=True, maintain_order="left")["row"]
+    return table.hstack(activity_of(data, metrics, ops, group.to_numpy(), table.height))
+
+
+def _sampled_notes(told: list[tuple[Activities, pl.DataFrame]]) -> list[Note]:
+    """How much of the kernels' time the samples can say anything of."""
+    if not told:
+        return []
+    total = sum(int(table["total_ns"].sum()) for _, table in told)
+    known = [table.filter(pl.any_horizontal(pl.col(list(ACTIVITY)).is_not_null())) for _, table in told]
+    time = sum(int(table["total_ns"].sum()) for table in known)
+    period = max(metrics.period_ns for metrics, _ in told)
+    text = f"GPU metrics are sampled every {about(period)}: they tell of {percent(time, total)} of the kernels' time"
+    if time < total:
+        oftener = capture_by("--with gpu-metrics --nsys-args=--gpu-metrics-frequency=200000")
+        text += f"; kernels that fill no three samples have none ({oftener})"
+    return [Note("sampled-metrics", text, origin="recording")]
+
+
 def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
     ns = pl.col("ns")
     whole = [ns.mean(), ns.median(), ns.max()]
     figures = [
         f.round(0).cast(pl.Int64).alias(f"{n}_ns") for f, n in zip(whole, ("mean", "median", "max"), strict=True)
     ]
-    keys = ["name", "family", "tensor_core"] if by == "name" else ["family"]
+    keys = _keys(by)
     known, used = pl.col("tensor_core").is_not_null(), pl.col("tensor_core").fill_null(False)
     return (
         frame.group_by(keys)

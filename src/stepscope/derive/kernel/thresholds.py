@@ -72,3 +72,15 @@ SAME_LENGTH = Threshold(
 
 #: By name, for docs/thresholds.md.
 THRESHOLDS = {name: value for name, value in globals().items() if isinstance(value, Threshold)}
+FILLED = Threshold(
+    95.0,
+    "% of a sample's time",
+    "a sampled metric is the whole GPU's: what a kernel does not fill, idle time or another kernel falsifies",
+    ("tests/derive/kernel/test_sampled.py",),
+)
+ENOUGH_SAMPLES = Threshold(
+    3.0,
+    "samples",
+    "each is exact for its own time, and the first of a kernel has its start in it: one alone says little of the rest",
+    ("tests/derive/kernel/test_sampled.py", "h200/hf/hf1_rich.sqlite"),
+)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
+from stepscope.derive.kernel.sampled import CLOCK, sampled
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
@@ -26,8 +26,6 @@ from stepscope.model.capturing import capture_with
 from stepscope.model.units import about
 
 ID = "clock-throttling"
-
-_CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,10 @@ def _throttled(case: Case) -> dict[int, _Throttled]:
     if not case.profile.has("counters"):
         raise _unknown()
     samples = case.profile.counters
-    samples = samples.filter(case.profile.names.gather(samples["name"]).str.contains(_CLOCK) & (samples["value"] > 0))
-    if samples.height == 0:
+    clocks = case.profile.names.str.contains(CLOCK).gather(samples["name"]) & (samples["value"] > 0)
+    if not clocks.any():
         raise _unknown()
-    slowed = {r: _slowed(h, samples.filter(pl.col("rank") == r)) for r, h in hosts(case).items()}
+    slowed = {rank: _slowed(case, host) for rank, host in hosts(case).items()}
     throttled = {r: t for r, t in slowed.items() if t is not None}
     return throttled if case.material(int(max((t.lost_ns for t in throttled.values()), default=0.0))) else {}
 
@@ -79,7 +77,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "low",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
-            f"{slowest.highest:g} it reaches in the capture; {len(ops):,} kernels, "
+            f"{_megahertz(slowest.highest)} it reaches in the capture; {len(ops):,} kernels, "
             f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock",
             f"{'amd-smi metric' if on_amd(case, ranks) else 'nvidia-smi -q -d PERFORMANCE'} tells why: power cap, "
             "temperature, or clocks locked by someone; compare with the other GPUs of the machine",
@@ -96,14 +94,19 @@ def _unknown() -> CannotAnswer:
     return CannotAnswer("the trace has no samples of the GPU's clock", capture_with("gpu-metrics"))
 
 
-def _slowed(host: Host, samples: pl.DataFrame) -> _Throttled | None:
-    """Kernels that ran at a lower clock than the highest of the capture."""
-    if samples.height < 2:
-        return None
-    at, value = samples.sort("start_ns")["start_ns"].to_numpy(), samples.sort("start_ns")["value"].to_numpy()
-    highest = float(np.quantile(value, 0.99))
+def _slowed(case: Case, host: Host) -> _Throttled | None:
+    """Kernels that ran at a lower clock than the highest of the capture, on the mean over their time."""
     data = host.data
+    clock = sampled(case.profile, data, CLOCK)
+    if clock is None or len(clock.value) < 2:
+        return None
+    highest = float(np.quantile(clock.value[clock.value > 0], 0.99))
     ops = host.window.ops[data.role[host.window.ops] == COMPUTE]
-    clock = value[np.clip(np.searchsorted(at, data.start[ops], side="right") - 1, 0, None)] / highest
-    slow = clock < CLOCK_LOW.share
-    return _Throttled(data, ops[slow], np.minimum(clock[slow], 1.0), highest) if slow.any() else None
+    share = clock.mean(data.start[ops], data.end[ops]) / highest
+    slow = (share > 0) & (share < CLOCK_LOW.share)
+    return _Throttled(data, ops[slow], share[slow], highest) if slow.any() else None
+
+
+def _megahertz(value: float) -> str:
+    """nsys says MHz of some versions' samples and means Hz."""
+    return f"{value / (1e6 if value > 1e6 else 1):,.0f} MHz"
