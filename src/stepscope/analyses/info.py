@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.rank.streams import overlapping
 from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.model.kernel_names import shorten
@@ -69,7 +70,9 @@ def info(profile: Profile) -> Result:
         "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
         **({"measured": _measured(profile)} if profile.has("measured") else {}),
     }
-    notes = [n for data in ranks_of(profile) for n in (*notes_on_cut(data), *_side_by_side(data))]
+    notes = [
+        n for data in ranks_of(profile) for n in (*contradictions(data), *notes_on_cut(data), *_side_by_side(data))
+    ]
     return Result(table, summary=summary, notes=notes)
 
 

@@ -18,10 +18,11 @@ from stepscope.api.options import (
 )
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model import profile as model
-from stepscope.model.note import Note, folded
+from stepscope.model.note import Note, folded, foremost
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Result
 from stepscope.model.showing import Showing
+from stepscope.model.statement import STATEMENT
 
 
 def analyse(
@@ -117,5 +118,7 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
     result.ranks = profile.ranks.height if profile.has_timeline else 0  # a measured kernel is of no rank
     result.world = world_of(profile.ranks)
     read = profile.notes if name == "info" else folded(profile.notes)
-    result.notes = list(dict.fromkeys([*read, *result.notes]))
+    result.notes = foremost(dict.fromkeys([*read, *result.notes]))
+    if result.doubts and (said := result.summary.get(STATEMENT)):
+        result.summary[STATEMENT] = f"Not to be trusted, the records contradict each other: {said}"
     return result

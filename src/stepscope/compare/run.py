@@ -18,6 +18,7 @@ from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
 from stepscope.derive.rank.needs import no_gpu_activity
+from stepscope.derive.rank.recorded import contradictions
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
@@ -81,6 +82,7 @@ class _Rank:
     end: I64
     split: pl.DataFrame
     graphs: str | None
+    notes: list[Note]
 
 
 def measure(profile: Profile, spec: StepSpec) -> Run:
@@ -91,7 +93,7 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
     ranks = sorted((r for part in parts for r in part), key=lambda r: r.rank)
     if not ranks:
         raise _without_steps(spec)
-    notes = []
+    notes = [note for r in ranks for note in r.notes]
     if absent := sorted(set(profile.rank_ids()) - {r.rank for r in ranks}):
         notes.append(
             Note("ranks-left-out", f"{some_ranks(absent)}: no step with GPU work, left out", severity="warning")
@@ -143,7 +145,7 @@ def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
         if steps is not None:
             split = _named(part, _split(data, steps.start, steps.end))
             where = (steps.kind, steps.label, steps.start, steps.end)
-            ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data)))
+            ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data), contradictions(data)))
     return ranks
 
 

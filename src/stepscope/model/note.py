@@ -17,6 +17,8 @@ Origin = Literal["recording", "import", "analysis"]
 
 #: Notes that say that some ranks recorded less than others: an answer begins with them.
 INCOMPLETE = ("cut-off", "step-not-on-all-ranks", "no-gpu-work-in-window")
+#: Notes that say that records contradict each other: every answer begins with them, none is to be trusted.
+CONTRADICTORY = ("ops-before-launch", "launches-without-op", "launches-shared", "coordinates-twice")
 
 
 class Note(str):
@@ -68,6 +70,20 @@ PROFILER_WARNING = "profiler-warning"
 LEFT_OUT = ("rows-left-out", "rows-impossible")
 #: Records that no profiler should have written.
 IMPOSSIBLE = ("rows-impossible", "values-unknown")
+
+
+def foremost(notes: Iterable[Note]) -> list[Note]:
+    """Notes of records that contradict each other before all others, those of many ranks as one."""
+    every = list(notes)
+    found = {code: [n for n in every if n.code == code] for code in CONTRADICTORY}
+    first = [alike[0] if len(alike) == 1 else _with_others(alike) for alike in found.values() if alike]
+    return [*first, *(n for n in every if n.code not in CONTRADICTORY)]
+
+
+def _with_others(alike: list[Note]) -> Note:
+    others = len(alike) - 1
+    text = f"{alike[0]} ({others} other rank{'s' * (others > 1)} too)"
+    return Note.from_data({**alike[0].data(), "text": text})
 
 
 def folded(notes: Iterable[Note]) -> list[Note]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from math import prod
 from pathlib import Path
 
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.labels import axis_sizes, setups
 from stepscope.model.note import Note
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Source
@@ -93,7 +95,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
                 origin="import",
             )
         )
-    notes += _sharing(table)
+    notes += [*_coinciding(table), *_sharing(table)]
     return table.sort("rank"), notes
 
 
@@ -217,6 +219,22 @@ def _sharing(table: pl.DataFrame) -> list[Note]:
             origin="recording",
         )
     ]
+
+
+def _coinciding(table: pl.DataFrame) -> list[Note]:
+    """A note on labels that put two ranks in one place, where there are places for all of them."""
+    labels = setups(table)
+    places: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for rank, setup in labels.items():
+        places.setdefault(tuple((axis, at) for axis, (at, _) in sorted(setup.axes.items())), []).append(rank)
+    room = prod(axis_sizes(labels).values())
+    twice = next(((place, ranks) for place, ranks in places.items() if place and len(ranks) > 1), None)
+    if twice is None or room < max(len(labels), world_of(table) or 0):
+        return []
+    place, ranks = twice
+    where = " ".join(f"{axis}={at}" for axis, at in place)
+    text = f"the setup labels of {some_ranks(ranks)} say the same place, {where}: one of them is wrong"
+    return [Note("coordinates-twice", text, severity="warning", origin="recording", ranks=ranks)]
 
 
 def _number(table: pl.DataFrame) -> pl.DataFrame:

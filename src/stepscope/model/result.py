@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.note import Note
+from stepscope.model.note import CONTRADICTORY, Note
 from stepscope.model.source import SourceInfo
 
 
@@ -120,9 +120,14 @@ class Result:
         return f"… and {left_out:,} more (--top 0 shows all)" if left_out else None
 
     @property
+    def doubts(self) -> list[Note]:
+        """The notes that come before any figure: records that contradict each other."""
+        return [n for n in self.notes if getattr(n, "code", "") in CONTRADICTORY]
+
+    @property
     def notes_below(self) -> list[Note]:
-        """The notes, but for what `more` says."""
-        return [n for n in self.notes if getattr(n, "code", "") != ROWS_NOT_SHOWN]
+        """The notes, but for `doubts` and for what `more` says."""
+        return [n for n in self.notes if getattr(n, "code", "") not in (*CONTRADICTORY, ROWS_NOT_SHOWN)]
 
     def with_window(self) -> pl.DataFrame:
         """The rows with the window that each is of; null in what the windows of several ranks do not share."""

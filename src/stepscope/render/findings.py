@@ -8,7 +8,7 @@ from stepscope.model import heading
 from stepscope.model.note import INCOMPLETE
 from stepscope.model.result import Result
 from stepscope.model.units import about
-from stepscope.render.table import Pen, wrapped
+from stepscope.render.table import Pen, doubts, wrapped
 
 
 def findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
@@ -17,6 +17,7 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
     out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
     for line in heading.window_lines(result):
         out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
+    out += doubts(result, width, pen)
     # What was not recorded comes first: everything below rests on what was.
     first = [note for note in result.notes if getattr(note, "code", "") in INCOMPLETE]
     for note in first:
@@ -31,7 +32,7 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
         texts = _by_reason(skipped)
         out += [line for text in texts for line in wrapped(f"not looked for: {text}", width)]
     for note in result.notes:
-        if note in first:
+        if note in (*first, *result.doubts):
             continue
         line, *rest = wrapped(f"note: {note}", width, indent=6)
         out += [pen.yellow("note:") + line.removeprefix("note:"), *rest]

@@ -34,6 +34,7 @@ def to_markdown(result: Result) -> bytes:
     out = [f"**stepscope {result.command}** · {_cell(heading.source_line(result))}", ""]
     if windows := heading.window_lines(result):
         out += [*(f"{_cell(line)}  " for line in windows), ""]
+    out += [f"**not to be trusted**: {_cell(n)}  " for n in result.doubts]
     if rows.width:
         out.append("| " + " | ".join(rows.columns) + " |")
         out.append("|" + "|".join("---:" if t.is_numeric() else "---" for t in rows.dtypes) + "|")

@@ -38,6 +38,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
     for line in heading.window_lines(result):
         out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
+    out += doubts(result, width, pen)
     out.append("")
     out += _rows(shown.rows, width, pen)
     if shown.more:
@@ -54,6 +55,12 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     if said := result.summary.get(STATEMENT):
         out += ["", *(pen.bold(line) for line in wrapped(said, width))]
     return "\n".join(out) + "\n"
+
+
+def doubts(result: Result, width: int, pen: Pen) -> list[str]:
+    """Before any figure: where records contradict each other, none is to be trusted."""
+    said = [f"not to be trusted: {note}" for note in result.doubts]
+    return [pen.yellow(line) for text in said for line in wrapped(text, width)]
 
 
 def _drawn(result: Result, width: int) -> list[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 from stepscope.capture import step_times
 from stepscope.capture.size import show_size
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import NONE
+from stepscope.derive.rank.recorded import recorded
 from stepscope.model.capturing import capture_by, capture_with
-from stepscope.model.link import EARLY_NS
 from stepscope.model.ranks import ranks_text
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
@@ -36,16 +35,10 @@ def ranges(data: list[RankData]) -> Check:
 
 def clock(data: list[RankData]) -> Check:
     """Ops start after they were launched."""
-    wrong: dict[int, int] = {}
-    linked_any = 0
-    for d in data:
-        linked = d.launch != NONE
-        linked_any += int(linked.sum())
-        bad = int((d.start[linked] < d.launched_at[linked] - EARLY_NS).sum())
-        if bad > 0.001 * max(1, len(d.start)):
-            wrong[d.rank] = bad
-    if not linked_any:
+    counts = {d.rank: recorded(d) for d in data}
+    if not any(c.linked for c in counts.values()):
         return Check("clock", SKIPPED, "", "no op is linked to its launch", "")
+    wrong = {rank: c.early for rank, c in counts.items() if c.clock_is_wrong}
     found = f"{sum(wrong.values())} ops start before their launch" if wrong else "in order"
     fix = "an old driver or a virtual machine's clock: another node, or a newer profiler" if wrong else ""
     return Check("clock", FAILED if wrong else OK, ranks_text(wrong), found, "launch, then start", fix)

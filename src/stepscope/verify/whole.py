@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-import polars as pl
-
 from stepscope.capture.spec import NVTX_TRIGGER
-from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.rank.graphs import captures
+from stepscope.derive.rank.recorded import MOST_LOST, recorded
 from stepscope.derive.windows.cut_off import cut_off
-from stepscope.intervals import union
 from stepscope.model.note import IMPOSSIBLE, PROFILER_WARNING
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
-
-#: Launches that may be without an op: some APIs launch nothing when there is nothing to do.
-_UNMATCHED = 0.002
 
 
 def cut(data: list[RankData]) -> Check:
@@ -47,24 +39,12 @@ def cut(data: list[RankData]) -> Check:
 
 
 def launches(data: list[RankData]) -> Check:
-    """Every launch has its op: those of the last moments are missing where the capture stopped before the GPU did.
-
-    What is launched while a CUDA graph is captured goes into the graph, whichever thread launches it, and has none.
-    """
+    """Every launch has its op: those of the last moments are missing where the capture stopped before the GPU did."""
     name = "nothing dropped"
-    lost: dict[int, int] = {}
-    total = 0
-    for d in data:
-        if d.calls.height == 0 or len(d.start) == 0:
-            continue
-        made = d.calls.filter(pl.Series(of_family(d, Family.LAUNCH)))
-        there = np.isin(made["correlation"].to_numpy(), d.ops["correlation"].drop_nulls().to_numpy())
-        _, begun, ended = captures(d)
-        kept = union(begun, ended).contains(made["start_ns"].to_numpy())
-        total += int((there | ~kept).sum())
-        missing = int((~there & ~kept).sum())
-        if missing > _UNMATCHED * max(1, made.height):
-            lost[d.rank] = missing
+    counts = {d.rank: recorded(d) for d in data}
+    total = sum(c.launches for c in counts.values())
+    missing = {rank: c.lost + c.lost_at_end for rank, c in counts.items()}
+    lost = {rank: n for rank, n in missing.items() if n > MOST_LOST * max(1, counts[rank].launches)}
     if not total:
         return Check(name, SKIPPED, "", "no launch calls recorded", "")
     if not lost:

@@ -10,6 +10,7 @@ import polars as pl
 from stepscope.derive.comm.calls import groups_of, sides_of
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -76,7 +77,8 @@ def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
     for data in ranks_of(part):
         sides = _with_purpose(part, data, sides_of(part, data))
         more = facts(part, data, sides) if facts is not None else {}
-        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, notes_on_cut(data)))
+        notes = [*contradictions(data), *notes_on_cut(data)]
+        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, notes))
     return ranks
 
 

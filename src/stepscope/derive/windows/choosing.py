@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
@@ -46,6 +47,7 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
             )
         )
     notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
+    notes += [note for c in chosen for note in contradictions(c.data)]
     unlinked = sum(c.data.unlinked for c in chosen)
     if unlinked:
         notes.append(

@@ -1,0 +1,106 @@
+"""Whether the records of a capture agree with each other: where they do not, no figure holds, and no figure shows it.
+
+An op starts after its launch, every launch has its op, and a plain launch has one. Clocks that disagree, buffers that
+overflowed and exporters that lost ids break this, and leave figures that look like any others. Whoever settles windows
+or collects communication asks, so that every answer begins with it; so does `capture verify`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.derive.rank.cuda_calls import Family, families
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.graphs import captures
+from stepscope.intervals import union
+from stepscope.intervals.arrays import NONE
+from stepscope.model.link import EARLY_NS
+from stepscope.model.note import Note
+
+#: Shares that single flawed records may have: of ops before their launch, and of launches without an op (some launch
+#: nothing when there is nothing to do). Of 133 real captures none has half as much.
+MOST_EARLY = 0.001
+MOST_LOST = 0.002
+#: The last part of a capture, in which its end may have cut off what streams had still to do.
+_END = 0.05
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Counts of one rank."""
+
+    #: ops whose launch is known, and those of them that start before it
+    linked: int
+    early: int
+    #: launches that must have an op; those without one, and of these apart those that the capture's end explains
+    launches: int
+    lost: int
+    lost_at_end: int
+    #: kernels beyond the first of a plain launch
+    shared: int
+
+    @property
+    def clock_is_wrong(self) -> bool:
+        return self.early > MOST_EARLY * self.linked
+
+    @property
+    def lost_some(self) -> bool:
+        """At its end a capture may stop before the GPU does: that is no contradiction."""
+        return self.linked > 0 and self.lost > MOST_LOST * self.launches
+
+
+def recorded(data: RankData) -> Recorded:
+    """What the rank's records say against each other."""
+    return data.once(_recorded)
+
+
+def _recorded(data: RankData) -> Recorded:
+    linked = data.launch != NONE
+    known = int(linked.sum())
+    early = int((data.start[linked] < data.launched_at[linked] - EARLY_NS).sum())
+    if data.calls.height == 0 or len(data.start) == 0:
+        return Recorded(known, early, 0, 0, 0, 0)
+    kernels = np.bincount(data.launch[linked & data.is_kernel], minlength=data.calls.height)
+    there = np.bincount(data.launch[linked], minlength=data.calls.height) > 0
+    start = data.calls["start_ns"].to_numpy()
+    family = families(data)
+    launches = family == Family.LAUNCH
+    shared = int((kernels[family != Family.GRAPH_LAUNCH] - 1).clip(min=0).sum())
+    missing = np.flatnonzero(launches & ~there)
+    # What is launched while a CUDA graph is captured goes into the graph, whichever thread launches it.
+    _, begun, ended = captures(data)
+    missing = missing[~union(begun, ended).contains(start[missing])]
+    at_end = int((start[missing] > _last_done(data)).sum()) if len(missing) else 0
+    must = int((launches & there).sum()) + len(missing)
+    return Recorded(known, early, must, len(missing) - at_end, at_end, shared)
+
+
+def _last_done(data: RankData) -> int:
+    """Until when the host's launches had all been done when the capture ended.
+
+    Streams are behind the host by different times: of those busy at the end, the one that is furthest behind counts.
+    """
+    _, stream = np.unique(data.stream, return_inverse=True)
+    order = np.lexsort((data.end, stream))
+    last = order[np.r_[np.diff(stream[order]) != 0, True]]
+    ended = data.end[last]
+    busy = ended >= ended.max() - _END * (ended.max() - data.start.min())
+    return int(data.launched_at[last[busy]].min())
+
+
+def contradictions(data: RankData) -> list[Note]:
+    """A note for each way in which the rank's records contradict each other; none where they agree."""
+    counts = recorded(data)
+    notes = []
+    if counts.clock_is_wrong:
+        text = f"{counts.early:,} of {counts.linked:,} GPU ops start before their launch: the clocks are wrong"
+        notes.append(Note("ops-before-launch", f"rank {data.rank}: {text}", severity="warning", origin="recording"))
+    if counts.lost_some:
+        text = f"{counts.lost:,} of {counts.launches:,} launches have no GPU op: records were lost"
+        notes.append(Note("launches-without-op", f"rank {data.rank}: {text}", severity="loss", origin="recording"))
+    if counts.shared > MOST_LOST * counts.linked:
+        text = f"{counts.shared:,} kernels share the launch of another: ids are wrong"
+        notes.append(Note("launches-shared", f"rank {data.rank}: {text}", severity="warning", origin="recording"))
+    return notes
