@@ -24,9 +24,11 @@ from stepscope.agent.server import Server, server
 from stepscope.agent.words import run as run_description
 from stepscope.api.options import RESERVED
 from stepscope.cli.main import run
+from stepscope.cli.skill_files import SKILLS
 from stepscope.model.result import Result
 
 TRACE = "moe4mps.sqlite"
+ANSWERS = (SKILLS / "analyze-profile" / "references" / "answers.md").read_text("utf-8")
 
 
 def printed(path: Path, folder: Path, *words: str) -> dict[str, Any]:
@@ -173,6 +175,35 @@ def test_findings_have_calls_that_give_their_figures(made: Server, traces: Path)
             shown = Result(table, summary=body["summary"])
             missing = [x for x in finding.figures if not cited.printed(x, shown)]
             assert not missing, (trace, finding.id, missing, row["see"])
+
+
+def test_answers_are_tables_of_a_query(made: Server) -> None:
+    """Two of the skill's questions, whose figures its own tests find in the raw tables, in one call each."""
+    chunks = {"a": {"analysis": "overlap", "options": {"chunk": True, "index": "all"}}}
+    medians = "median(exposed_ns) / 1e6 AS ms, median(overlap_pct) AS pct"
+    worst = f"SELECT stage, {medians} FROM a WHERE comm_ns > 0 GROUP BY stage"
+    body = asked(made, "sql", profile=TRACE, query=worst, answers=chunks).structured_content
+    said = {
+        f"{row['stage']}: {row['ms']:.3f} ms exposed per rank and chunk, {row['pct']:.1f} % hidden"
+        for row in body["rows"]
+    }
+    assert len(said) == 4 and said <= set(ANSWERS.splitlines())
+    assert body["window"] and "shared-gpu" in {note["code"] for note in body["notes"]}
+
+    both = {"b": {"analysis": "breakdown"}, "s": {"analysis": "setup"}}
+    balance = "SELECT pp_rank, avg(compute_ns) / 1e6 AS ms FROM b JOIN s USING (rank) GROUP BY pp_rank"
+    rows = asked(made, "sql", profile=TRACE, query=balance, answers=both).structured_content["rows"]
+    said = {f"stage {row['pp_rank']} computes {row['ms']:.1f} ms per rank" for row in rows}
+    assert len(said) == 2 and said <= set(ANSWERS.splitlines())
+
+
+def test_answers_of_every_kind_can_be_tables(made: Server) -> None:
+    """Columns that are null throughout, lists and empty answers too."""
+    for name in ("diagnose", "overlap", "info", "kernels", "collectives", "stragglers"):
+        query = "SELECT count(*) AS n FROM t"
+        answer = asked(made, "sql", profile=TRACE, query=query, answers={"t": {"analysis": name}}).structured_content
+        whole = asked(made, "run", profile=TRACE, analysis=name).structured_content["page"]["of"]
+        assert answer["rows"] == [{"n": whole}], name
 
 
 def test_two_runs(shared: Path, tmp_path: Path) -> None:

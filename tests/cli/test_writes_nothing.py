@@ -27,6 +27,7 @@ OWN: dict[str, list[list[str]]] = {
     "sql": [["sql", "{nsys}", "SELECT count(*) FROM ops"]],
     "capture": [["capture", "verify", "{nsys}"], ["capture", "verify", "{torch}"]],
     "skill": [],
+    "mcp": [],  # tests/agent/test_mcp_stdio.py asks fifty questions and looks
     "simulate": [],
     "demo": [],
 }

@@ -30,7 +30,8 @@ _BUDGET = 23_000  # bytes of one of the two copies
 #: What may be taken by the window, the summary and the notes, each.
 _PART = 3_500
 _RESERVE = 800  # for the page, the link, and what is left out
-_CONCISE_ROWS = 20
+#: Of rows that are ranked the first, of others as many as a reader can take in.
+_CONCISE_ROWS, _UNRANKED_ROWS = 20, 100
 _DIGITS = 6
 #: A cell that is longer is cut: the resource has all of it.
 _LONGEST_TEXT = 1_000
@@ -111,7 +112,8 @@ def _order(result: Result, detail: Detail) -> tuple[np.ndarray, str]:
 def _rows(
     asked: Asked, order: np.ndarray, detail: Detail, most: int | None, left_out: dict[str, str]
 ) -> list[dict[str, Any]]:
-    wanted = most or (_CONCISE_ROWS if detail == "concise" else _BUDGET // 8)
+    few = _CONCISE_ROWS if asked.result.ranked_by is not None else _UNRANKED_ROWS
+    wanted = most or (few if detail == "concise" else _BUDGET // 8)
     rows = asked.result.rows[order[:wanted]].to_dicts()
     shown = [
         {k: _cell(v, detail, left_out) for k, v in row.items() if detail == "full" or v is not None} for row in rows

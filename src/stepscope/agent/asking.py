@@ -49,6 +49,7 @@ class Desk:
         asked = self._kept.get(key)
         if asked is None:
             asked = work(key)
+            asked.arguments = given
             self._kept.put(asked, recipe)
         body = answer(asked, detail, first, limit)
         if body["page"]["rows"] == body["page"]["of"] and "left_out" not in body:
@@ -57,7 +58,7 @@ class Desk:
         link = ResourceLink(
             uri=body["resource"],
             name=f"{key}.json",
-            description=f"the whole answer, {body['page']['of']:,} rows: for programs, too long to read",
+            description=f"the whole answer, {body['page']['of']:,} rows, as JSON: for programs",
             mime_type="application/json",
         )
         return told(body, link)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from stepscope.agent.roots import Roots
 from stepscope.api.options import choices, keywords, takes_profile
 from stepscope.model.effect import Effect
 from stepscope.questions import Analysis, Option
+from stepscope.sql.catalogue import catalogue
 
 #: What every analysis has (the first ones only if it looks at a window): type and meaning. Pages are the tools' own.
 COMMON: dict[str, tuple[Any, str]] = {
@@ -27,8 +29,8 @@ COMMON: dict[str, tuple[Any, str]] = {
     "match": (bool, "the same chunk on every rank, not each rank's own median"),
     "period": (bool, "of an anchor: to the next instance's first op"),
     "whole": (bool, "the whole capture, whatever ranges there are"),
-    "start": (int, "a window in GPU time, nanoseconds; with `end`"),
-    "end": (int, "end of that window"),
+    "start": (int | str, "a window in GPU time: nanoseconds, or with a unit as in `1.5ms`; with `end`"),
+    "end": (int | str, "end of that window"),
     "rank": (int | str, "only these ranks: `0,3-5`"),
     "top": (int, "the rows that matter most, so many; 0 for all"),
     "sort": (str, "rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`"),
@@ -48,14 +50,16 @@ def analysis_of(name: str) -> Analysis:
     return questions.get(wanted)
 
 
+def common_schemas() -> dict[str, dict[str, Any]]:
+    """What all analyses, or all that look at a window, have in common."""
+    return {name: {**_plain_schema(hint), "description": text} for name, (hint, text) in COMMON.items()}
+
+
 def offered(analysis: Analysis) -> dict[str, dict[str, Any]]:
     """By name, the JSON schema of every option that agents have: none that writes, or draws in a terminal."""
     schemas = {o.name: _schema(o) for o in analysis.options if _harmless(o)}
-    for name in keywords(analysis):
-        if name in COMMON and name not in schemas:
-            hint, text = COMMON[name]
-            schemas[name] = {**_plain_schema(hint), "description": text}
-    return schemas
+    common = common_schemas()
+    return schemas | {name: common[name] for name in keywords(analysis) if name in common}
 
 
 def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str, Any]:
@@ -84,6 +88,21 @@ def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str
         if option is not None and (option.effect is Effect.READS or takes_profile(option.type)):
             values[name] = _file(option, values[name], roots)
     return values
+
+
+def question_of(name: str, given: Any, roots: Roots) -> tuple[Analysis, dict[str, Any]]:
+    """An analysis with its options, whose answer is to be a table."""
+    again = call("describe", name="tables")
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or name in catalogue():
+        hint = "use lower case, and no name of a table that there is"
+        raise Refused("bad_argument", f"answers: {name!r} cannot be a table's name", hint, again)
+    if not isinstance(given, dict) or not isinstance(given.get("options", {}), dict) or "analysis" not in given:
+        hint = 'give {"analysis": "overlap", "options": {"step": true}}'
+        raise Refused("bad_argument", f"answers: {name} is not an analysis with its options", hint, again)
+    if extra := set(given) - {"analysis", "options"}:
+        raise Refused("bad_argument", f"answers: {name} has {sorted(extra)[0]!r}", "give analysis and options", again)
+    analysis = analysis_of(str(given["analysis"]))
+    return analysis, checked(analysis, given.get("options", {}), roots)
 
 
 def command_line(analysis: Analysis, paths: Sequence[str], options: dict[str, Any]) -> str:

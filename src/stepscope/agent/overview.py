@@ -21,7 +21,7 @@ _MOST = 12
 _USUAL: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("ops", "what should be changed first?", "diagnose", {}),
     ("ops", "where did the step go?", "breakdown", {}),
-    ("ops", "how well is communication hidden, by stage?", "overlap", {}),
+    ("ops", "how well is communication hidden, by stage, over all ranks?", "overlap", {"across": True}),
     ("ops", "why is the GPU idle?", "idle", {"by": "cause"}),
     ("pp", "are the pipeline stages balanced?", "pipeline", {"by": "stage"}),
     ("ranks", "who waits for whom?", "collectives", {"by": "group"}),

@@ -55,7 +55,7 @@ class Overview(TypedDict):
     missing: Annotated[
         list[str], Field(description="tables that were not; questions that need them cannot be answered")
     ]
-    window: Annotated[list[str], Field(description="what analyses look at unless options say otherwise")]
+    window: Annotated[list[str], Field(description="what overlap, exposed and streams look at; others: the step")]
     streams: str
     notes: list[dict[str, Any]]
     ask: Annotated[list[dict[str, Any]], Field(description="questions, each with its call")]

@@ -9,18 +9,19 @@ import polars as pl
 from mcp_types import CallToolResult
 from pydantic import Field, WithJsonSchema
 
-from stepscope import api
+from stepscope import api, questions
 from stepscope.agent import listing
 from stepscope.agent.answers import Asked, Detail, answer
 from stepscope.agent.asking import Desk, Paths, full_name, gated, short, told
 from stepscope.agent.failures import call
 from stepscope.agent.kept import first_of, key_of
-from stepscope.agent.options import COMMON, analysis_of, checked, command_line
+from stepscope.agent.options import analysis_of, checked, command_line, common_schemas, question_of
 from stepscope.agent.overview import overview
 from stepscope.agent.shapes import Answer, Description, Listing, Overview
 from stepscope.findings.finding import for_profile
 from stepscope.model.note import Note
 from stepscope.model.result import Result
+from stepscope.questions import Analysis
 
 #: A query that would give more rows, or take longer, is better written otherwise.
 MOST_ROWS = 100_000
@@ -33,21 +34,36 @@ _Profile = Field(
 )
 DetailArgument = Annotated[
     Detail,
-    Field(
-        description="concise: the 20 rows that matter most, six digits, no nulls; full: all columns, exact, in pages"
-    ),
+    Field(description="concise: six digits, no nulls, of a ranked list the 20 rows that matter most; full: exact, all"),
 ]
 LimitArgument = Annotated[int | None, Field(ge=1, le=1000, description="at most so many rows in this answer")]
 CursorArgument = Annotated[str | None, Field(description="for the next page: send the arguments of `page.next`")]
 RankArgument = Annotated[int | str | None, Field(description="only these ranks: 0,3-5")]
+#: As clients see it; names that are not there are refused with those that are near.
+_NAME = {"type": "string", "enum": list(questions.names())}
+AnalysisArgument = Annotated[str, WithJsonSchema({**_NAME, "description": "which question, from the list above"})]
 OptionsArgument = Annotated[
     dict[str, Any],
     WithJsonSchema(
         {
             "type": "object",
             "description": "such as by; stepscope_describe lists all of an analysis, with types and choices",
-            "properties": {name: {"description": text} for name, (_, text) in COMMON.items()},
+            "properties": common_schemas(),
             "additionalProperties": True,
+        }
+    ),
+]
+AnswersArgument = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "analyses whose rows are tables of the query, by the name of the table",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"analysis": _NAME, "options": {"type": "object"}},
+                "required": ["analysis"],
+            },
         }
     ),
 ]
@@ -90,7 +106,7 @@ class Tools:
 
     def run(
         self,
-        analysis: Annotated[str, Field(description="which question, from the list above")],
+        analysis: AnalysisArgument,
         profile: Annotated[Paths | None, _Profile] = None,
         options: OptionsArgument = {},  # noqa: B006 (never changed)
         detail: DetailArgument = "concise",
@@ -157,19 +173,26 @@ class Tools:
         self,
         profile: Annotated[Paths, _Profile],
         query: Annotated[str, Field(description="one statement: SELECT or DESCRIBE", max_length=_LONGEST_QUERY)],
+        answers: AnswersArgument = {},  # noqa: B006 (never changed)
         rank: RankArgument = None,
         detail: DetailArgument = "concise",
         limit: LimitArgument = None,
         cursor: CursorArgument = None,
     ) -> Annotated[CallToolResult, Answer]:
-        arguments = {"profile": profile, "query": query, "rank": rank}
+        arguments = {"profile": profile, "query": query, "answers": answers or None, "rank": rank}
+        asked_too = {name: question_of(name, given, self._desk.roots) for name, given in answers.items()}
 
         def work(key: str) -> Asked:
             with self._desk.profiles.asked(profile) as opened:
-                result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS)
+                known = {name: _answered(opened, *question) for name, question in asked_too.items()}
+                result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS, answers=known)
             result.notes = [_first_rows() if note.code == "first-rows" else note for note in result.notes]
+            paths = self._desk.typed(profile)
             words = [] if rank is None else ["--rank", str(rank)]
-            line = shlex.join(["stepscope", "sql", *self._desk.typed(profile), query, *words])
+            line = shlex.join(["stepscope", "sql", *paths, query, *words])
+            if asked_too:  # no one command does that
+                lines = [f"{command_line(q, paths, v)} (as table {name})" for name, (q, v) in asked_too.items()]
+                line = "; ".join([*lines, f"then {query}"])
             return Asked(full_name("sql"), arguments, key, result, line)
 
         return self._desk.ask("sql", arguments, [profile], work, detail, limit, cursor)
@@ -178,6 +201,10 @@ class Tools:
 #: Arguments of `diff` that need not be repeated.
 _USUAL = {"by": "part", "margin": 3.0, "rank": None, "anchor": None, "chunk": False, "whole": False}
 _USUAL |= {"warmup": 0, "runs": "auto"}
+
+
+def _answered(profile: api.Profile, question: Analysis, values: dict[str, Any]) -> Result:
+    return gated(lambda: api.analyse(profile, question.name, **values))[0]
 
 
 def _first_rows() -> Note:

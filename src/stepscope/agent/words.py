@@ -57,10 +57,15 @@ between the runs. A side may be several runs of the same.
 """)
 
 SQL = _prose("""
-A question that no analysis asks, in SQL (DuckDB) over the profile's tables; it can only read. First
-stepscope_describe name=tables, then name=<table>. Use the tables windows, window_ops, origins, exposures and
-meetings: they attribute by launch, as the analyses do; never join ops with ranges by GPU time. In exposures an op
-stands once for each kind of window: filter kind = 'chunk' or kind = 'step', and `chosen` for the median one.
+A question that no analysis answers, in SQL (DuckDB); it can only read. The best tables are answers of analyses, named
+in `answers`: medians, sums over ranks, joins. answers={"a": {"analysis": "overlap", "options": {"chunk": true,
+"index": "all"}}} with query="SELECT stage, median(exposed_ns) AS ns FROM a WHERE comm_ns > 0 GROUP BY stage" says
+which stage is worst.
+
+The profile's own tables: stepscope_describe name=tables, then name=<table>. Use windows, window_ops, origins,
+exposures and meetings: they attribute by launch, as the analyses do; never join ops with ranges by GPU time. In
+exposures an op stands once for each kind of window: filter kind = 'chunk' or kind = 'step', and `chosen` for the
+median one.
 """)
 
 _RUN = """Ask one question of a profile. Analyses (by: what a row can be; *: has no window):
@@ -72,19 +77,20 @@ _RUN = """Ask one question of a profile. Analyses (by: what a row can be; *: has
 
 _WINDOW = _prose("""
 The window is chosen in options: step=true the step, chunk=true the chunk, whole=true the capture; index a number,
-"median" or "all" (rows of every step or chunk); anchor a regular expression of ranges; start and end in ns. By
-default overlap, exposed, streams and window look at the median chunk where the trainer marks chunks, collectives at
-the whole capture, the others at the median step; where nothing marks steps, all at the whole capture. `window` in the
-answer says which it was. Options of all: rank ("0,3-5"), top. Others: stepscope_describe.
+"median" or "all" (rows of every step or chunk); anchor a regular expression of ranges; start and end. By default
+overlap, exposed, streams and window look at the median chunk where the trainer marks chunks, collectives at the whole
+capture, the others at the median step; where nothing marks steps, all at the whole capture. `window` in the answer
+says which it was. Options of all: rank ("0,3-5"), sort, top. Others: stepscope_describe.
 """)
 
 _WHICH = _prose("""
-Which analysis: how well communication is hidden, by stage or EP phase: overlap (stage2 is dispatch, stage4 combine;
-_f forward, _b backward). Which stage is worst: overlap with chunk=true and index="all", the median of each stage's
-rows. Which rank and stage expose most: overlap, the largest row; exposed for single ops. Balance of pipeline stages:
-pipeline with by="stage", and breakdown with setup's pp_rank. Where the step went: breakdown. Idle GPU: breakdown,
-then idle with by="cause" and by="range". What to change: diagnose. Who waits for whom: collectives with by="group".
-Slow rank: stragglers.
+Which analysis: how well communication is hidden, by stage or EP phase: overlap with across=true, over all ranks
+(stage2 is dispatch, stage4 combine; _f forward, _b backward). Which stage is worst: overlap with chunk=true and
+index="all", then the median of each stage's rows, by stepscope_sql. Which rank and stage expose most: overlap with
+sort="exposed_ns", the first row; exposed for single ops. Balance of pipeline stages: pipeline with by="stage";
+compute of the step: breakdown, by setup's pp_rank. Where the step went: breakdown. Idle GPU: breakdown, then idle
+with by="cause" and by="range". What to change: diagnose. Who waits for whom: collectives with by="group". Slow rank:
+stragglers.
 """)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +97,28 @@ def _of_any_capture(profile: model.Profile | None, ask: Callable[[model.Profile 
 
 
 def sql(
-    profile: model.Profile, query: str, *, limit: int = 0, rank: Ranks | None = None, seconds: float | None = None
+    profile: model.Profile,
+    query: str,
+    *,
+    limit: int = 0,
+    rank: Ranks | None = None,
+    seconds: float | None = None,
+    answers: Mapping[str, Result] | None = None,
 ) -> Result:
-    """A question of one's own, in SQL; see docs/cookbook.md. The first `limit` rows, 0 for all, within `seconds`."""
+    """A question of one's own, in SQL; see docs/cookbook.md. The first `limit` rows, 0 for all, within `seconds`.
+
+    `answers` of other questions are tables, too, by the names they are given; this answer has their windows and notes.
+    """
     from stepscope.sql.query import query as answered
 
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
-    return _finished(answered(profile, query, limit=limit, seconds=seconds), "sql", profile, Showing())
+    given = answers or {}
+    tables = {name: answer.rows for name, answer in given.items()}
+    result = answered(profile, query, limit=limit, seconds=seconds, answers=tables)
+    result.window = [row for answer in given.values() for row in answer.window]
+    result.notes = [*(note for answer in given.values() for note in answer.notes), *result.notes]
+    return _finished(result, "sql", profile, Showing())
 
 
 def _finished(result: Result, name: str, profile: model.Profile | None, shown: Showing) -> Result:

@@ -72,14 +72,23 @@ class Profile(model.Profile, Methods):
 
         return gate(base, self, **options)
 
-    def sql(self, query: str, *, limit: int = 0, rank: Ranks | None = None) -> Result:
+    def sql(
+        self,
+        query: str,
+        *,
+        limit: int = 0,
+        rank: Ranks | None = None,
+        answers: Mapping[str, Result] | None = None,
+    ) -> Result:
         """A question of your own, in SQL: `p.sql("SELECT name, sum(dur_ns) AS ns FROM ops GROUP BY name").rows`.
 
-        Only SELECT (WITH), EXPLAIN and DESCRIBE pass. `limit`: how many rows at most, 0 for all. See docs/cookbook.md.
+        Only SELECT (WITH), EXPLAIN and DESCRIBE pass. `limit`: how many rows at most, 0 for all. Answers can be tables,
+        too: `p.sql("SELECT stage, median(exposed_ns) FROM a GROUP BY stage", answers={"a": p.overlap(index="all")})`.
+        See docs/cookbook.md.
         """
         from stepscope.api.analysing import sql
 
-        return sql(self, query, limit=limit, rank=rank)
+        return sql(self, query, limit=limit, rank=rank, answers=answers)
 
     @cached_property
     def unprofiled_step_ns(self) -> float | None:

@@ -8,7 +8,7 @@ through by mistake would still find nothing to harm (docs/decisions/0030-sql-rea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,16 +43,23 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def query(profile: Profile, text: str, *, limit: int = 0, seconds: float | None = None) -> Result:
+def query(
+    profile: Profile,
+    text: str,
+    *,
+    limit: int = 0,
+    seconds: float | None = None,
+    answers: Mapping[str, pl.DataFrame] | None = None,
+) -> Result:
     """The rows of a query, the first `limit` of them (0 for all); a note says where there are more.
 
-    One that runs for more than `seconds` is stopped.
+    One that runs for more than `seconds` is stopped. `answers` are further tables, by name: rows of analyses.
     """
     if limit < 0:
         raise BadInput(f"--limit {limit}", "give how many rows to show; 0 for all")
     with _database() as connection:
         asked = parse(connection, text)
-        notes = _registered(connection, profile, asked)
+        notes = _registered(connection, profile, asked, answers or {})
         rows = _interruptible(connection, lambda: _rows(connection, asked, limit), seconds)
     if limit and rows.height > limit:
         rows = rows.head(limit)
@@ -85,16 +92,22 @@ def _database() -> Iterator[DuckDBPyConnection]:
         connection.close()
 
 
-def _registered(connection: DuckDBPyConnection, profile: Profile, asked: Query) -> list[Note]:
+def _registered(
+    connection: DuckDBPyConnection, profile: Profile, asked: Query, answers: Mapping[str, pl.DataFrame]
+) -> list[Note]:
     """What the query mentions is there afterwards, and nothing can be changed any more."""
     known = catalogue()
     called = [macro for macro in MACROS if macro.name in asked.functions]
     notes: list[Note] = []
     for name in sorted(asked.tables.union(*(macro.reads for macro in called))):
+        if name in answers:
+            known_types = answers[name].with_columns(pl.col(pl.Null).cast(pl.String))  # DuckDB refuses what is all null
+            connection.register(name, _Stream(known_types))
+            continue
         if name not in known:
             if name in asked.named:
                 continue
-            raise BadInput(f"no table {name}", f"there are {', '.join(known)}")
+            raise BadInput(f"no table {name}", f"there are {', '.join((*answers, *known))}")
         try:
             frame, about = known[name].make(profile)
         except CannotAnswer:
