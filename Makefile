@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises diagnoses fuzz page docs clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises diagnoses fuzz page docs docs-serve clean
 
 setup: $(STAMP)
 
@@ -79,10 +79,16 @@ fuzz: setup
 page:
 	cd page && npm ci --ignore-scripts --no-audit --no-fund && npm run types && npm run build
 
-# What is generated from the code: pages of docs/, the tables of the README, the pinned columns.
+# What is generated: pages of docs/, output of the commands that they show, the tables of the README, the pinned columns.
+# Then the site, in site/html.
 docs: setup
 	$(BIN)/python docs/generate.py
 	$(BIN)/pytest tests/test_columns.py tests/nsys/recipes/test_recipe_columns.py --update-golden
+	$(BIN)/python docs/build_site.py
+
+# The site at http://localhost:8000, built again when a page changes.
+docs-serve: setup
+	$(BIN)/python docs/build_site.py --serve
 
 clean:
-	rm -rf page/node_modules .venv .venv-torch .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site page/node_modules .venv .venv-torch .bench .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

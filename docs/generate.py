@@ -1,4 +1,4 @@
-"""Write cli.md, model.md, recipes.md, thresholds.md, parts of diagnoses.md and README.md, and the stub of the methods.
+"""Write the pages that are made from the code, the output of commands that pages show, and the stub of the methods.
 
 `--check` only looks at them.
 """
@@ -32,6 +32,12 @@ from stepscope.model.schema import TABLES
 from stepscope.nsys.recipes import recipes
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import measurements  # noqa: E402
+import nsys_reports  # noqa: E402
+import shown  # noqa: E402
+from note_codes import note_codes  # noqa: E402
+
 SOURCES = HERE.parent / "src" / "stepscope"
 #: The step of the demo that the README shows.
 README_STEP = "diagnose"
@@ -290,9 +296,6 @@ def _demo_part() -> str:
 
 
 def notes_md() -> str:
-    sys.path.insert(0, str(HERE))
-    from note_codes import note_codes
-
     out = [GENERATED, "# Notes", ""]
     out += [
         "Every answer may carry notes. In JSON, `notes` has their texts and `note_details` the same with a code, so "
@@ -307,6 +310,21 @@ def notes_md() -> str:
     rows = sorted({(f"`{n.code}`", n.severity, n.origin, n.text) for n in note_codes(SOURCES)})
     out += table(("code", "severity", "origin", "text"), rows)
     return "\n".join(out).rstrip() + "\n"
+
+
+# -- measure.md, reports.md --------------------------------------------------------------------------------------------
+
+
+def measure_md() -> str:
+    text = (HERE / "measure.md").read_text("utf-8")
+    header = ("question", "commands", "record with `stepscope …`", "nsys", "torch.profiler", "ncu")
+    text = _between(text, "measurements", "\n".join(table(header, measurements.rows())).rstrip())
+    wants = table(("`--with`", "records", "nsys", "torch.profiler"), measurements.wants_rows())
+    return _between(text, "wants", "\n".join(wants).rstrip())
+
+
+def reports_md() -> str:
+    return "\n".join([GENERATED, *nsys_reports.page(table)]).rstrip() + "\n"
 
 
 # -- methods.pyi -------------------------------------------------------------------------------------------------------
@@ -369,6 +387,8 @@ PAGES = {
     "cli.md": cli_md,
     "notes.md": notes_md,
     "model.md": model_md,
+    "measure.md": measure_md,
+    "reports.md": reports_md,
     "recipes.md": recipes_md,
     "diagnoses.md": diagnoses_md,
     "thresholds.md": thresholds_md,
@@ -383,6 +403,11 @@ def main() -> int:
         path, text = HERE / name, make()
         if not path.exists() or path.read_text("utf-8") != text:
             stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, "utf-8")
+    for path, text in shown.refreshed():
+        if path.read_text("utf-8") != text:
+            stale.append(path.relative_to(HERE).as_posix())
             if "--check" not in sys.argv:
                 path.write_text(text, "utf-8")
     print("fresh" if not stale else f"{'stale' if '--check' in sys.argv else 'written'}: {', '.join(stale)}")

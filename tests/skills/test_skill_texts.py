@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from commandlines import parse
 from stepscope import questions
 from stepscope.cli.main import cli
 from stepscope.cli.skill_files import SKILLS, description, files_of, front_matter, names
@@ -35,23 +35,6 @@ def fenced(text: str) -> Iterator[str]:
 def inline(text: str) -> Iterator[str]:
     prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     yield from (" ".join(code.split()) for code in re.findall(r"`(stepscope [^`]+)`", prose))
-
-
-def parse(line: str) -> click.Context:
-    """The context of the command that `line` runs: fails on what the command line would refuse."""
-    program, *arguments = shlex.split(line)
-    assert program == "stepscope"
-    command: click.Command = cli
-    context, name = click.Context(cli, info_name=program), program
-    while isinstance(command, click.Group):
-        if not arguments:
-            raise click.UsageError("no command")
-        name = arguments.pop(0)
-        found = command.get_command(context, name)
-        if found is None:
-            raise click.UsageError(f"no command {name}")
-        command = found
-    return command.make_context(name, arguments, parent=context)
 
 
 def identify(path: Path) -> str:
