@@ -16,7 +16,7 @@ USUAL = "cuda,nvtx"
 
 @dataclass(frozen=True)
 class Measurement:
-    """A question, the commands that answer it (none: nsys's own window shows it), and what has to be recorded."""
+    """A question, the commands that answer it, and what has to be recorded."""
 
     question: str
     commands: tuple[str, ...]
@@ -68,8 +68,18 @@ MEASUREMENTS = (
         "How busy is the network?", ("recipe network_sum", "recipe nic_metric_map"), ("network",), backends=("nsys",)
     ),
     Measurement("Which calls of the OS block the host?", ("stats --report osrt_sum",), ("osrt",), backends=("nsys",)),
-    Measurement("Is the host's thread off its CPU, and what does the CPU do?", (), ("cpu",), backends=("nsys",)),
-    Measurement("What does Python do while the GPU waits?", (), ("python-sampling",), backends=("nsys",)),
+    Measurement(
+        "What does the launching thread do while the GPU waits: run, block, or lack a CPU?",
+        ("idle --by thread",),
+        ("cpu", "osrt"),
+        backends=("nsys",),
+    ),
+    Measurement(
+        "What does Python do while the GPU waits?",
+        ("idle --by thread", "source"),
+        ("python-sampling",),
+        backends=("nsys",),
+    ),
     Measurement("What bounds the heavy kernels?", ("roofline", "kernels"), ncu="bound"),
     Measurement("How far from the roof are they, and why?", ("roofline", "kernels", "diagnose"), ncu="roofline"),
     Measurement("All that Nsight Compute knows of them", ("roofline",), ncu="everything"),
@@ -79,7 +89,7 @@ MEASUREMENTS = (
 def rows() -> Iterator[tuple[str, ...]]:
     """question, commands, how to record it, options of nsys, keywords of torch.profiler, set of ncu."""
     for m in MEASUREMENTS:
-        commands = ", ".join(map(_linked, m.commands)) or "open the report in nsys-ui"
+        commands = ", ".join(map(_linked, m.commands))
         yield m.question, commands, f"`{m.capture}`", _nsys(m), _torch(m), _ncu(m)
 
 

@@ -24,7 +24,9 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "model.md", "measure.md", "reports.md", "recipes.md", "diagnoses.md", "thresholds.md"])
+@pytest.mark.parametrize(
+    "page", ["cli.md", "model.md", "measure.md", "reports.md", "recipes.md", "diagnoses.md", "thresholds.md"]
+)
 def test_generated_pages_are_fresh(generate, page):
     assert (ROOT / "docs" / page).read_text("utf-8") == generate.PAGES[page](), "run `make docs`"
 
