@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises diagnoses fuzz page docs docs-serve clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises hook-cost diagnoses fuzz page docs docs-serve clean
 
 setup: $(STAMP)
 
@@ -66,6 +66,10 @@ reliability: setup
 # ARGS=full is all of it, about half an hour, and writes docs/promises.md.
 promises: setup
 	$(BIN)/python tests/promises $(ARGS)
+
+# What the hooks of `capture run` cost a step while nothing is recorded; needs torch: ARGS="--python PYTHON".
+hook-cost: setup
+	$(BIN)/python tests/capture/hook_cost.py $(ARGS)
 
 # The table of docs/diagnoses.md: what `diagnose` says of every trace in ../shared, beside a person's reading.
 diagnoses: setup
