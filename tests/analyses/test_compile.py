@@ -15,6 +15,7 @@ import stepscope
 from fake import Row, call, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.compile import compile
+from stepscope.capture import manifest
 from stepscope.cli.main import run
 from stepscope.derive.pytorch.log import parse
 from stepscope.derive.rank.data import ranks_of
@@ -403,3 +404,41 @@ def test_the_log_beside_a_capture_is_found(tmp_path):
     assert found.rows.equals(api.analyse(None, "compile", log=LOG).rows)
     with pytest.raises(BadInput, match=r"no compile/rank0\.log in it"):
         api.analyse(None, "compile", log=tmp_path / "compile")
+
+
+def mode(profile: Any) -> tuple[str | None, ...]:
+    summary = compile(profile, W).summary
+    return tuple(summary.get(key) for key in ("mode", "mode_from", "fullgraph"))
+
+
+def test_the_mode_as_far_as_a_trace_tells():
+    """A break rules fullgraph out; CUDA graphs and templates come of some modes only."""
+    assert mode(make(**BROKEN)) == ("unknown", None, "no")
+    whole = {**BROKEN, "host": [region(0, 100, "0/0"), graph(10, 20)]}
+    assert mode(make(**whole)) == ("unknown", None, None)
+    launched = [call(12, 13, 1, name="cudaGraphLaunch"), *BROKEN["calls"][1:]]
+    replayed = [{**BROKEN["ops"][0], "graph_node": 7}, *BROKEN["ops"][1:]]
+    graphed = {**whole, "calls": launched, "ops": replayed}
+    assert mode(make(**graphed)) == ("reduce-overhead or max-autotune", "trace", None)
+    tuned = [{**replayed[0], "name": "triton_tem_fused_addmm_3"}, *replayed[1:]]
+    assert mode(make(**{**graphed, "ops": tuned})) == ("max-autotune", "trace", None)
+    plain = [{**BROKEN["ops"][0], "name": "triton_tem_fused_addmm_3"}, *BROKEN["ops"][1:]]
+    assert mode(make(**{**whole, "ops": plain}))[0] == "max-autotune-no-cudagraphs"
+    elsewhere = {**graphed, "calls": [call(112, 113, 1, name="cudaGraphLaunch"), *BROKEN["calls"][1:]]}
+    assert mode(make(**elsewhere))[0] == "unknown"  # a graph of the program's own
+    eager = {**BROKEN, "host": [host(0, 9, "aten::mm", kind="cpu_op")]}
+    assert mode(make(**eager)) == (None, None, None)  # nothing is compiled: there is no mode
+
+
+def test_the_mode_as_capture_run_heard_it(tmp_path):
+    trace = DATA / "torch2.11_h200_whole.pt.trace.json.gz"
+    (tmp_path / trace.name).write_bytes(trace.read_bytes())
+    assert api.open(tmp_path, cache=False).compile().summary["mode"] == "unknown"
+    asked = [
+        {"backend": "inductor", "mode": "reduce-overhead", "dynamic": False, "fullgraph": True},
+        {"backend": "inductor", "mode": "default", "dynamic": None, "fullgraph": True},
+    ]
+    manifest.write(tmp_path, {"scenario": {}, "captured": {"compiled_with": asked}})
+    summary = api.open(tmp_path, cache=False).compile().summary
+    assert (summary["mode"], summary["mode_from"]) == ("reduce-overhead, default", "manifest")
+    assert (summary["backend"], summary["dynamic"], summary["fullgraph"]) == ("inductor", "no, automatic", "yes")

@@ -86,6 +86,55 @@ def test_modules(torch_python, tmp_path):
     assert ranges(tmp_path)[1:] == [". forward", ". . 0", ". . 1", ". . 2", ". backward", ". optimizer"]
 
 
+DEEP = """
+import torch
+inner = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(8, 8)))
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), inner)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in range(9):
+    model(torch.ones(2, 8)).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_modules_as_deep_as_asked_for(torch_python, tmp_path):
+    done = python(torch_python, "-c", DEEP, cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="modules=2", **TORCH)
+    assert done.returncode == 0, done.stderr
+    inside = [". . 0", ". . 1", ". . . 1.0", ". . . 1.1"]  # and not 1.1.0
+    assert ranges(tmp_path)[1:] == [". forward", *inside, ". backward", ". optimizer"]
+
+
+ASKED = """
+import torch
+model = torch.nn.Linear(4, 4)
+torch.compile(model, mode="reduce-overhead", fullgraph=True, dynamic=False)
+torch.compile(model, mode="reduce-overhead", fullgraph=True, dynamic=False)
+torch.compile(model, backend="eager", disable=True)
+@torch.compile(backend="eager")
+def doubled(x):
+    return 2 * x
+model.compile(options={"max_autotune": True})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in range(9):
+    doubled(model(torch.ones(3, 4))).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_asked_of_torch_compile(torch_python, tmp_path):
+    """By function, decorator and method, each once; what is disabled is not compiled."""
+    done = python(torch_python, "-c", ASKED, cwd=tmp_path, **TORCH)
+    assert done.returncode == 0 and "no hooks" not in done.stderr, done.stderr
+    plain = {"dynamic": None, "fullgraph": False, "mode": "default"}
+    assert log(tmp_path)["compiled_with"] == [
+        {"backend": "inductor", "mode": "reduce-overhead", "dynamic": False, "fullgraph": True},
+        {"backend": "eager", **plain},
+        {"backend": "inductor", **plain, "options": {"max_autotune": True}},
+    ]
+
+
 def test_no_ranges(torch_python, tmp_path):
     done = python(
         torch_python, str(PROGRAMS / "several.py"), "plain", cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="none", **TORCH
@@ -109,13 +158,15 @@ print(type(engine).__module__, d._BaseDataLoaderIter.__next__.__module__)
 import sys
 optim = sys.modules["torch.optim.optimizer"]
 print(len(optim._global_optimizer_pre_hooks), len(optim._global_optimizer_post_hooks))
+print(torch.compile.__code__.co_filename.endswith("torch/__init__.py"))
 """
 
 
 def test_nothing_stays_after_the_capture(torch_python, tmp_path):
     program = AFTER.format(program=str(PROGRAMS / "accumulation.py"))
     done = python(torch_python, "-c", program, cwd=tmp_path, **TORCH)
-    assert done.stdout.splitlines()[-2:] == ["torch._C torch.utils.data.dataloader", "0 0"], done.stderr
+    put_back = ["torch._C torch.utils.data.dataloader", "0 0", "True"]
+    assert done.stdout.splitlines()[-3:] == put_back, done.stderr
 
 
 def test_no_torch_is_imported(tmp_path):

@@ -11,6 +11,9 @@ Idle time that the host caused is split in the same way, and by compilation; the
 comes the verdict: `host-bound` where the GPU idled longer while the host was inside regions and graphs than compiled
 kernels ran (many tiny graphs do that), `breaks exposed` where it idled between graphs, `breaks hidden` where it did
 not, `whole` without breaks.
+
+The summary's `mode` is what the program asked of torch.compile, as `capture run` heard it; else what the trace gives
+away (CUDA graphs, kernels of tuned templates), or `unknown`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from stepscope.derive.host.idle_causes import QUEUE, TAIL, UNLINKED, causes
 from stepscope.derive.pytorch import compile_gate
 from stepscope.derive.pytorch.compiled import INDUCTOR, Compiled, compiled
 from stepscope.derive.pytorch.log import LOG_COLUMNS, log_beside, log_result
+from stepscope.derive.pytorch.mode import compile_mode
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.windows.choosing import windows
@@ -140,6 +144,8 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
             table += [{**row, **span.key()} for row in part]
     columns = COLUMNS if by == "window" else VARIANTS[f"by={by}"]
     summary = {} if by == "region" else _summary(table)
+    if by != "region" and (named or any(marks.any for marks in found.values())):
+        summary |= compile_mode(profile, found)
     notes = [*chosen.notes, *notes, *graph_notes(profile)]
     ranked = {"region": "host_ns", "step": "idle_ns"}.get(by)
     return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)

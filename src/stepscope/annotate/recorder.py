@@ -35,6 +35,8 @@ from stepscope.annotate.profilers import (
 Label = str | Callable[[], str] | None
 #: Prefix of the variables that `capture run` sets.
 PREFIX = "STEPSCOPE_CAPTURE_"
+#: What hooks heard the program ask of torch.compile.
+compiled_with: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True)
@@ -228,6 +230,8 @@ class Recorder:
 
     def log_stopped(self) -> None:
         """The capture is over; also where a trainer stopped its profiler itself."""
+        if compiled_with:
+            self.log({"compiled_with": compiled_with})
         self.log({"stopped": True, "rank": self.rank})
         self.over = True
 

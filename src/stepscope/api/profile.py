@@ -93,13 +93,23 @@ class Profile(model.Profile, Methods):
     @cached_property
     def unprofiled_step_ns(self) -> float | None:
         """Length of a step before recording began: `capture run` notes it in its manifest."""
-        from stepscope.capture import manifest, step_times
+        from stepscope.capture import step_times
+
+        return step_times.unprofiled(self._manifest) if self._manifest else None
+
+    @property
+    def compile_settings(self) -> list[dict[str, Any]]:
+        """What the program asked of torch.compile: the hooks of `capture run` hear it."""
+        return list(self._manifest["captured"].get("compiled_with") or ()) if self._manifest else []
+
+    @cached_property
+    def _manifest(self) -> dict[str, Any] | None:
+        from stepscope.capture import manifest
 
         try:
-            content = manifest.of(self.paths)
+            return manifest.of(self.paths)
         except BadInput:  # some other file of that name: `capture verify` says what is wrong with it
             return None
-        return step_times.unprofiled(content) if content else None
 
     @property
     def paths(self) -> list[Path]:

@@ -69,6 +69,8 @@ class _Captured(msgspec.Struct):
     step_ns: dict[str, list[tuple[Annotated[int, msgspec.Meta(ge=0)], bool]]] | None = None
     #: by rank: [steps, ns, profiled] between two synchronizes of the device
     spans: dict[str, list[tuple[_Positive, _Positive, bool]]] | None = None
+    #: what was asked of torch.compile: backend, mode, dynamic, fullgraph
+    compiled_with: list[dict[str, Any]] | None = None
     #: by rank: what the rank itself says of its environment
     environments: dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}$")], dict[str, Any]] | None = None
     #: steps that were timed without a profiler, in a run of its own

@@ -290,6 +290,7 @@ def _manifest(
             "step_ns": steps.times,
             "spans": steps.spans,
             "hooks": steps.hooks,
+            "compiled_with": steps.compiled_with,
             "environments": {
                 r: {k: v for k, v in said.items() if k != "label"} for r, said in steps.environments.items()
             },

@@ -36,6 +36,8 @@ class Steps:
     refused: str | None = None
     #: by rank: what the rank itself says of its environment
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: what the program asked of torch.compile: backend, mode, dynamic, fullgraph
+    compiled_with: list[dict[str, Any]] = field(default_factory=list)
     #: by rank: what hooks found and cost, where they found the steps
     hooks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -75,6 +77,8 @@ def read(folder: Path) -> Steps:
                     found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
                 elif "hooks" in record:
                     found.hooks[rank] = record["hooks"]
+                elif "compiled_with" in record:
+                    found.compiled_with = found.compiled_with or record["compiled_with"]
                 elif record.get("stopped"):
                     found.stopped += 1
                 else:

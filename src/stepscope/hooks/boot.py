@@ -53,10 +53,15 @@ def boot() -> None:
     if os.environ.get("STEPSCOPE_CAPTURE_HOOKS", "0") == "0" or any(isinstance(f, Watch) for f in sys.meta_path):
         return
     guarded(_collect_compiler_log)
-    if _MODULE in sys.modules:
-        _install(sys.modules[_MODULE])
+    _when_imported("torch", _watch_compile)
+    _when_imported(_MODULE, _install)
+
+
+def _when_imported(name: str, ready: Callable[[Any], None]) -> None:
+    if name in sys.modules:
+        ready(sys.modules[name])
     else:
-        sys.meta_path.insert(0, Watch(_MODULE, _install))
+        sys.meta_path.insert(0, Watch(name, ready))
 
 
 def _collect_compiler_log() -> None:
@@ -72,6 +77,12 @@ def _collect_compiler_log() -> None:
     rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
     os.environ["TORCH_LOGS"] = "graph_breaks,recompiles"
     os.environ["TORCH_LOGS_OUT"] = os.path.join(folder, f"rank{rank}.log")  # noqa: PTH118
+
+
+def _watch_compile(torch: Any) -> None:
+    from stepscope.hooks.compiling import watch_compile
+
+    watch_compile(torch)
 
 
 def _install(module: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from stepscope import annotate
 from stepscope.annotate.profilers import common_store, make_stop_common
 from stepscope.annotate.recorder import Recorder, Settings
+from stepscope.hooks.compiling import unwatch_compile
 from stepscope.hooks.cycle import Cycle, End
 from stepscope.hooks.objects import hooked_optimizers, label_of
 from stepscope.hooks.ranges import Ranges
@@ -202,3 +203,4 @@ class Driver:
         self.over = True
         annotate.emitting(None)
         self._ranges.remove()
+        unwatch_compile()

@@ -66,6 +66,11 @@ class Profile:
         return None
 
     @property
+    def compile_settings(self) -> list[dict[str, Any]]:
+        """What the program asked of torch.compile, where whoever captured heard it."""
+        return []
+
+    @property
     def taxonomy(self) -> taxonomy.Taxonomy:
         """The rules that say what a kernel is."""
         return self._rules
