@@ -98,6 +98,7 @@ WIDE = {
     "long texts": "SELECT repeat('kernel<long, names> ', 20000) AS a, repeat('ä', 20000) AS b FROM range(50)",
     "lists": "SELECT list(start_ns) AS a, list(name) AS b FROM ops",
     "structs": "SELECT rank, list({'a': start_ns, 'b': name}) AS a FROM ops GROUP BY rank",
+    "quotes": "SELECT repeat(chr(34) || chr(92), 400) AS a FROM range(1000)",
     "not ASCII": "SELECT repeat('核函数', 300) AS a FROM range(1000)",
     "one wide row": f"SELECT {', '.join(f'repeat(chr(65), 900) AS c{n}' for n in range(150))}",
 }

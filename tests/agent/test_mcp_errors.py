@@ -12,6 +12,7 @@ import pytest
 from agent_client import asked
 from stepscope import api, questions
 from stepscope.agent.failures import CODES
+from stepscope.agent.profiles import Profiles
 from stepscope.agent.roots import Roots
 from stepscope.agent.server import Server, server
 
@@ -132,6 +133,22 @@ def test_a_defect_is_told_without_its_traceback(
     assert result.is_error and result.structured_content["error"]["code"] == "internal"
     assert "inner matter" not in str(result.structured_content)
     assert "inner matter" in caplog.text
+
+
+def test_only_so_many_profiles_stay_open(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(3):
+        shutil.copy(traces / "train.sqlite", tmp_path / f"{n}.sqlite")
+    opened: list[str] = []
+    real = api.open
+    monkeypatch.setattr(api, "open", lambda *paths, **how: opened.append(paths[0].name) or real(*paths, **how))
+    profiles = Profiles(Roots([tmp_path]), most=2)
+    for name in ("0", "1", "0", "2", "0", "1"):  # 2 drives out 1, and 1 then 2
+        with profiles.asked(f"{name}.sqlite"):
+            pass
+    assert opened == ["0.sqlite", "1.sqlite", "2.sqlite", "1.sqlite"]
+    shutil.copyfile(traces / "moe4mps.sqlite", tmp_path / "1.sqlite")
+    with profiles.asked("1.sqlite") as profile:
+        assert profile.ranks.height == 4
 
 
 def test_a_failed_gate_is_an_answer(made: Server) -> None:

@@ -59,6 +59,8 @@ def described(error: BaseException, tool: str, arguments: dict[str, Any]) -> dic
         return _error("bad_input", error.message, error.hint, sql or call("list", what="files"))
     if isinstance(error, StepscopeError):
         return _error("bad_input", error.message, error.hint, _look(profile))
+    if isinstance(error, OSError):  # a file that went away meanwhile, or may not be read
+        return _error("bad_input", f"cannot read it: {error.strerror or error}", None, call("list", what="files"))
     if isinstance(error, ValidationError):
         return _error("bad_argument", _said(error), f"see the input schema of {tool}", call("list", what="analyses"))
     _log.error("%s failed", tool, exc_info=error)

@@ -23,9 +23,9 @@ State = tuple[tuple[str, int, int], ...]
 
 @dataclass
 class Opened:
-    """A profile; one question at a time, as questions share what they derive."""
+    """A profile, once it is open; one question at a time, as questions share what they derive."""
 
-    profile: api.Profile
+    profile: api.Profile | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -39,24 +39,19 @@ class Profiles:
         self._open: OrderedDict[State, Opened] = OrderedDict()
         self._lock = threading.Lock()
 
-    def files(self, given: str | Sequence[str]) -> list[Path]:
-        """The files of a profile, as opening takes them."""
-        return [path for path, _ in find_profiles(self.roots.paths(given))]
-
     @contextmanager
     def asked(self, given: str | Sequence[str]) -> Iterator[api.Profile]:
         """The profile that these paths name, for the time of one question. A file that has changed is opened anew."""
-        files = self.files(given)
+        files = [path for path, _ in find_profiles(self.roots.paths(given))]
         key = state(files)
         with self._lock:
-            kept = self._open.get(key)
-            if kept is None:
-                # Opening reads no table: others need not wait for long.
-                kept = self._open[key] = Opened(api.open(*files, **self._opening))
+            kept = self._open.setdefault(key, Opened())
             self._open.move_to_end(key)
             while len(self._open) > self._most:
                 self._open.popitem(last=False)
-        with kept.lock:
+        with kept.lock:  # opening may take long, too: a report is exported first
+            if kept.profile is None:
+                kept.profile = api.open(*files, **self._opening)
             yield kept.profile
 
     @property

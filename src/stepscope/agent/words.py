@@ -85,12 +85,12 @@ says which it was. Options of all: rank ("0,3-5"), sort, top. Others: stepscope_
 
 _WHICH = _prose("""
 Which analysis: how well communication is hidden, by stage or EP phase: overlap with across=true, over all ranks
-(stage2 is dispatch, stage4 combine; _f forward, _b backward). Which stage is worst: overlap with chunk=true and
-index="all", then the median of each stage's rows, by stepscope_sql. Which rank and stage expose most: overlap with
-sort="exposed_ns", the first row; exposed for single ops. Balance of pipeline stages: pipeline with by="stage";
-compute of the step: breakdown, by setup's pp_rank. Where the step went: breakdown. Idle GPU: breakdown, then idle
-with by="cause" and by="range". What to change: diagnose. Who waits for whom: collectives with by="group". Slow rank:
-stragglers.
+(stage2 is dispatch, stage4 combine; _f forward, _b backward; where all is "(no stage)", nobody marked stages: say so,
+and ask with by="purpose" or by="range"). Which stage is worst: overlap with chunk=true and index="all", then the
+median of each stage's rows, by stepscope_sql. Which rank and stage expose most: overlap with sort="exposed_ns", the
+first row; exposed for single ops. Balance of pipeline stages: pipeline with by="stage"; compute of the step:
+breakdown, by setup's pp_rank. Where the step went: breakdown. Idle GPU: breakdown, then idle with by="cause" and
+by="range". What to change: diagnose. Who waits for whom: collectives with by="group". Slow rank: stragglers.
 """)
 
 
