@@ -246,6 +246,8 @@ export interface LaneIndex {
   label: string;
   first: number;
   n: number;
+  /** Of a counter: its largest value. Its marks have their largest in `n` and their least in `range`, of 65,535. */
+  most?: number;
 }
 
 export type ColumnName = "start" | "dur" | "kind" | "name" | "range" | "stage" | "outside" | "n";

@@ -125,3 +125,19 @@ def test_refusals():
         timeline(make(ranges=[nvtx(0, 1, "x")]), WindowSpec())
     with pytest.raises(BadInput):
         timeline(job(), WindowSpec(), stage="(")
+
+
+def test_counters_hold_until_the_next_sample():
+    def sample(at: int, name: str, value: float) -> dict[str, object]:
+        return {"start_ns": at, "device": 0, "name": name, "value": value}
+
+    counters = [sample(t, "SMs Active [Throughput %]", t / 10) for t in range(0, 600, 50)] + [sample(160, "power", 7.0)]
+    profile = make(ops=[op(100, 200, call=1)], calls=[call(5, 8, id=1)], counters=counters)
+    rows = timeline(profile, WindowSpec(whole=True), by="counter").rows
+    assert rows.select("counter", "start_ns", "end_ns", "value").rows() == [
+        ("SMs Active [Throughput %]", 100, 150, 10.0),
+        ("SMs Active [Throughput %]", 150, 200, 15.0),
+        ("power", 160, 160, 7.0),  # the last sample of a metric holds for no known time
+    ]
+    with pytest.raises(CannotAnswer, match="--with gpu-metrics"):
+        timeline(job(), WindowSpec(), by="counter")

@@ -88,6 +88,8 @@ def _rows(name: str, options: dict[str, Any], table: pl.DataFrame, label: str) -
         return pl.DataFrame({**when, "part": ["compute"]})
     if name == "timeline" and options.get("by") == "host":
         return pl.DataFrame({**when, "tid": [5], "depth": [0], "kind": ["range"], "name": [label]})
+    if name == "timeline" and options.get("by") == "counter":
+        raise CannotAnswer("the profile has no sampled counters", "capture it again")
     if name == "timeline":
         return table
     if name == "breakdown":

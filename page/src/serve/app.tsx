@@ -7,7 +7,7 @@ import { Prose } from "../section";
 import { ThemeButton } from "../theme";
 import { placeFacts, Tip } from "../timeline/about";
 import type { Arrow } from "../timeline/draw";
-import { isBucket, type Picked, rowOf } from "../timeline/model";
+import { FULL, isBucket, type Picked, rowOf } from "../timeline/model";
 import { firstOpen, layout } from "../timeline/rows";
 import { type Control, type Hit, Stage } from "../timeline/stage";
 import { Legend } from "../timeline/timeline";
@@ -21,7 +21,6 @@ import { keyOf, NAMES, type Scene, type SceneLane } from "./scene";
 import { useConclusions, useSearch, useSpan } from "./state";
 import type { DetailsData, End, MatchData } from "./types";
 
-const FULL = 65_535;
 const linked = readLink();
 
 export function App({ scene }: { scene: Scene }) {

@@ -2,13 +2,21 @@
 
 import { Command } from "../section";
 import { duration } from "../format";
-import type { Lane, Model, RankLanes } from "./model";
+import { FULL, type Lane, type Model, type RankLanes, valuesOf } from "./model";
 
-export function titleOf(model: Model, { marks }: Lane, mark: number): string {
+export function titleOf(model: Model, { marks, group, label }: Lane, mark: number): string {
+  if (group === "counters") return label;
   const { part } = model.kinds[marks.kind[mark]!]!;
   const n = marks.n[mark]!;
   if (part !== null) return n > 1 ? `${part}, ${n} times` : part;
   return (n > 1 ? `${n} short ones, the longest: ` : "") + model.full(marks.name[mark]!);
+}
+
+/** The values that a counter's mark stands for. */
+function sampledText(lane: Lane, mark: number): string {
+  const said = (value: number) => Number((((lane.most ?? 1) * value) / FULL).toPrecision(3)).toLocaleString("en");
+  const [low, high] = valuesOf(lane, mark).map(said);
+  return low === high ? high! : `${low} to ${high}`;
 }
 
 /** Where a mark lies, and how long it takes. */
@@ -22,6 +30,7 @@ export function placeFacts(rank: RankLanes, { label, marks }: Lane, mark: number
 
 export function facts(model: Model, rank: RankLanes, lane: Lane, mark: number): [string, string][] {
   const rows = placeFacts(rank, lane, mark), { of } = lane.marks;
+  if (lane.group === "counters") return [rows[1]!, ["value", sampledText(lane, mark)]];
   if (of?.range[mark]) rows.push(["range", model.full(of.range[mark]!)]);
   const stage = model.full(of?.stage[mark] ?? 0);
   if (stage && !stage.startsWith("(")) rows.push(["stage", stage]);

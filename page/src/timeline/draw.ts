@@ -4,11 +4,9 @@ import { scaleLinear } from "d3-scale";
 import { duration, instant } from "../format";
 import type { Kind, Place } from "../types";
 import { RANGE_LINE, type Row } from "./rows";
-import { bound, type Drawable, isBucket, type Lane, type Picked, reaching, rowOf } from "./model";
+import { bound, type Drawable, FULL, isBucket, type Lane, type Picked, reaching, rowOf, valuesOf } from "./model";
 
 export const AXIS = 26, PIN = 18;
-/** The largest value of a counter, as it is sent. */
-const FULL = 65_535;
 
 /** Room for the names of lanes, in a drawing so wide. */
 export const labelsOf = (width: number): number => (width < 600 ? 92 : 168);
@@ -250,7 +248,7 @@ function drawCounter(ctx: CanvasRenderingContext2D, view: View, colours: Palette
     const left = Math.max(xOf(view, marks.start[i]!), labels);
     const right = Math.min(xOf(view, marks.start[i]! + marks.dur[i]!), view.width);
     if (right < labels) continue;
-    const high = (tall * marks.n[i]!) / FULL, low = (tall * (marks.sent?.row[i] ?? 0)) / FULL;
+    const [low, high] = valuesOf(lane, i).map((value) => (tall * value) / FULL) as [number, number];
     ctx.fillStyle = colours.kinds[marks.kind[i]!]![0]!;
     ctx.fillRect(left, base - high, Math.max(right - left, 0.9), high);
     ctx.fillStyle = colours.dim;

@@ -47,7 +47,7 @@ export function search(model: Model, wanted: string): Found | null {
   let total = 0;
   for (const rank of model.ranks) {
     for (const lane of rank.lanes) {
-      if (lane.group === "host") continue;
+      if (lane.group === "host" || lane.group === "counters") continue;
       for (let mark = 0; mark < lane.marks.start.length; mark++) {
         if (!matches[lane.marks.name[mark]!]) continue;
         marks.push({ lane, mark });

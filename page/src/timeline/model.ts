@@ -17,7 +17,7 @@ export interface Marks {
   sent: { busy: Numbers; row: Numbers; match: Numbers } | null;
 }
 
-export interface Lane extends Pick<LaneIndex, "rank" | "group" | "level" | "label"> {
+export interface Lane extends Pick<LaneIndex, "rank" | "group" | "level" | "label" | "most"> {
   marks: Marks;
   /** The longest mark: how far before the left edge a visible mark may begin. */
   longest: number;
@@ -53,6 +53,9 @@ export interface Picked {
   row: number;
 }
 
+/** The largest value of a counter, as it is sent. */
+export const FULL = 65_535;
+
 export const rowOf = ({ marks }: Lane, mark: number): number => marks.sent?.row[mark] ?? mark;
 
 export const isBucket = ({ marks }: Lane, mark: number): boolean => (marks.sent?.busy[mark] ?? 0) > 0;
@@ -68,17 +71,22 @@ export function bound({ marks: { start } }: Lane, time: number): number {
   return low;
 }
 
+/** The least and the largest value that a counter's mark stands for, of FULL. */
+export function valuesOf({ marks }: Lane, mark: number): [number, number] {
+  return [marks.sent?.row[mark] ?? marks.of?.range[mark] ?? 0, marks.n[mark]!];
+}
+
 /** The first mark of the lane that can reach `time`. */
 export function reaching(lane: Lane, time: number): number {
   return bound(lane, time - lane.longest);
 }
 
 /** A lane of these marks, with what drawing needs to know of them. */
-export function laneOf(index: Pick<LaneIndex, "rank" | "group" | "level" | "label">, marks: Marks): Lane {
+export function laneOf(index: Pick<LaneIndex, "rank" | "group" | "level" | "label" | "most">, marks: Marks): Lane {
   let longest = 0;
   for (let i = 0; i < marks.dur.length; i++) longest = Math.max(longest, marks.dur[i]!);
-  const { rank, group, level, label } = index;
-  return { rank, group, level, label, marks, longest, line: null, lines: 1 };
+  const { rank, group, level, label, most } = index;
+  return { rank, group, level, label, ...(most === undefined ? {} : { most }), marks, longest, line: null, lines: 1 };
 }
 
 export class Model implements Drawable {

@@ -4,8 +4,8 @@ One row per op that runs in a rank's GPU window, also of work that was launched 
 range and the stage that launched it. `--by range`: where each range's work lies on the GPU, from the start of the first
 op launched in it to the end of the last, which is what a range on the host's timeline cannot say. `--by part`: the
 window cut into what the rank was doing, compute, exposed communication, exposed copies or nothing; the rows sum to
-`breakdown`. `--by host`: ranges and CUDA calls, when the host was in them. `common_start_ns` is the
-start on the clock of the first file; within one file it is `start_ns`.
+`breakdown`. `--by host`: ranges and CUDA calls, when the host was in them. `--by counter`: sampled metrics, each value
+until the next sample. `common_start_ns` is the start on the clock of the first file; within one file it is `start_ns`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
+from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.capturing import capture_with
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -64,8 +66,15 @@ VARIANTS = {
         Col("kind", "range or call"),
         Col("name", "text of the range, or name of the call"),
     ),
+    "by=counter": (
+        *_WHO,
+        Col("device", "device of the counter; null for the host"),
+        Col("counter", "name of the metric"),
+        *_WHEN,
+        Col("value", "its value in that time"),
+    ),
 }
-By = Literal["op", "range", "part", "host"]
+By = Literal["op", "range", "part", "host", "counter"]
 
 
 def timeline(
@@ -78,6 +87,8 @@ def timeline(
 ) -> Result:
     need_ops(profile)
     check_pattern("stage", stage)
+    if by == "counter" and not profile.has("counters"):
+        raise CannotAnswer("the profile has no sampled counters", capture_with("gpu-metrics"))
     chosen = windows(profile, window)
     clock = common_clock(profile, align)
     make: dict[str, Callable[[RankData, list[Window]], pl.DataFrame]] = {
@@ -85,6 +96,7 @@ def timeline(
         "range": lambda data, spans: _ranges(data, spans),
         "part": lambda data, spans: _parts(data, spans),
         "host": lambda data, spans: _host(profile, data, spans),
+        "counter": lambda data, spans: _counters(profile, data, spans),
     }
     frames = []
     for data in ranks_of(profile):
@@ -206,6 +218,20 @@ def _host(profile: Profile, data: RankData, spans: list[Window]) -> pl.DataFrame
     texts = profile.names.gather(both["name"])
     frame = both.with_columns(texts.alias("name"), pl.col("tid").cast(pl.Int64)).rename({"what": "kind"})
     return frame.sort("tid", "start_ns", "depth", maintain_order=True)
+
+
+def _counters(profile: Profile, data: RankData, spans: list[Window]) -> pl.DataFrame:
+    """Samples that hold in a window, each until the next one of its metric."""
+    mine = next(frame for rank, frame in profile.by_rank("counters") if rank == data.rank)
+    until = pl.col("start_ns").shift(-1).over("device", "name")
+    inside = [(pl.col("start_ns") < hi) & (pl.col("end_ns") > lo) for lo, hi in (_span(w, False) for w in spans)]
+    rows = (
+        mine.sort("name", "device", "start_ns", maintain_order=True)
+        .with_columns(end_ns=until.fill_null(pl.col("start_ns")))
+        .filter(pl.any_horizontal(inside))
+    )
+    texts = profile.names.gather(rows["name"]).alias("counter")
+    return rows.select(pl.col("device").cast(pl.Int64), texts, "start_ns", "end_ns", "value")
 
 
 def _host_span(spans: list[Window]) -> tuple[int, int]:

@@ -273,7 +273,7 @@ class Methods:
     def timeline(
         self,
         *,
-        by: Literal["op", "range", "part", "host"] = "op",
+        by: Literal["op", "range", "part", "host", "counter"] = "op",
         stage: str = "stage([1-5])_([fbw])",
         align: Literal["auto", "none"] = "auto",
         **options: Unpack[Window],

@@ -15,10 +15,9 @@ import polars as pl
 
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.profile import Profile
+from stepscope.report.lanes import FULL
 from stepscope.web.track import Marks
 
-#: The largest value of a row, as it is sent.
-FULL = 65_535
 #: What the allocator says after each event, and what the rows are called.
 _MEMORY = {"allocated_bytes": "allocated memory", "reserved_bytes": "reserved memory"}
 

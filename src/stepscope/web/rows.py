@@ -17,14 +17,11 @@ from stepscope.derive.rank.data import COMM, ranks_of
 from stepscope.intervals.arrays import I64
 from stepscope.model.taxonomy import COMMUNICATION
 from stepscope.report.asker import Asker
-from stepscope.report.lanes import GROUPS, KINDS, MARKS, PARTS, STREAMS, Labels
+from stepscope.report.lanes import COUNTER, GROUPS, MARKS, PARTS, STREAMS, Labels
 from stepscope.web.counters import CounterTrack, samples
 from stepscope.web.track import Track
 
 Row = Track | CounterTrack
-#: Kinds of marks as the report draws them, and that of a counter.
-SCENE_KINDS = [*KINDS, {"colour": "hidden", "part": None}]
-COUNTER = len(KINDS)
 #: Ranges of one depth that overlap lie on so many lines at most.
 _LINES = 3
 

@@ -20,8 +20,9 @@ from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
 from stepscope.report.asker import Asker
 from stepscope.report.gather import ranks_of_setup
+from stepscope.report.lanes import KINDS
 from stepscope.web.counters import CounterTrack
-from stepscope.web.rows import SCENE_KINDS, Making, Row
+from stepscope.web.rows import Making, Row
 from stepscope.web.track import Track
 
 #: Steps beyond these are not offered as places to go to.
@@ -97,7 +98,7 @@ def _data(scene: Scene) -> dict[str, Any]:
         "paths": list(scene.asker.paths),
         "end": scene.end,
         "ops": scene.profile.ops.height,
-        "kinds": SCENE_KINDS,
+        "kinds": KINDS,
         "families": scene.families,
         "ranks": [
             {

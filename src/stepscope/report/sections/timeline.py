@@ -19,7 +19,9 @@ from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
 from stepscope.model.units import about
 from stepscope.report.asker import Asker
+from stepscope.report.counters import sampled
 from stepscope.report.lanes import (
+    COUNTERS,
     GROUPS,
     HOST_LANES,
     KINDS,
@@ -77,8 +79,10 @@ def make(asker: Asker) -> Timeline:
         *_kept(_part_marks(parts.rows, origin), MOST_PARTS, _LANE, "parts"),
         *_kept(_host_marks(cut, origin, texts), MOST_HOST, _LANE, "host ranges and calls"),
     ]
+    counters = sampled(asker, which, parts.rows, origin)
+    marks += [(counters.marks, "")] if counters.marks.height else []
     said = [note for _, note in marks if note]
-    block, lanes, columns = _packed([frame for frame, _ in marks], Labels(asker, cut))
+    block, lanes, columns = _packed([frame for frame, _ in marks], Labels(asker, cut, counters.labels))
     made = part(
         "timeline",
         TITLE,
@@ -227,6 +231,7 @@ def _packed(frames: list[pl.DataFrame], labels: Labels) -> tuple[str, list[dict[
             "label": labels.of(rank, group, level),
             "first": at,
             "n": n,
+            **({"most": labels.most(level)} if group == COUNTERS else {}),
         }
         for (rank, group, level, n), at in zip(lanes.iter_rows(), first, strict=True)
     ]
