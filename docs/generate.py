@@ -317,10 +317,14 @@ def notes_md() -> str:
 
 def measure_md() -> str:
     text = (HERE / "measure.md").read_text("utf-8")
-    header = ("question", "commands", "record with `stepscope …`", "nsys", "torch.profiler", "ncu")
-    text = _between(text, "measurements", "\n".join(table(header, measurements.rows())).rstrip())
-    wants = table(("`--with`", "records", "nsys", "torch.profiler"), measurements.wants_rows())
-    return _between(text, "wants", "\n".join(wants).rstrip())
+    asked = ("question", "commands", "record with")
+    for mark, header, rows in (
+        ("measurements", (*asked, "nsys", "torch.profiler"), measurements.timeline_rows()),
+        ("kernels", (*asked, "ncu"), measurements.kernel_rows()),
+        ("wants", ("`--with`", "records", "nsys", "torch.profiler"), measurements.wants_rows()),
+    ):
+        text = _between(text, mark, "\n".join(table(header, rows)).rstrip())
+    return text
 
 
 def reports_md() -> str:

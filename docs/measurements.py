@@ -86,11 +86,18 @@ MEASUREMENTS = (
 )
 
 
-def rows() -> Iterator[tuple[str, ...]]:
-    """question, commands, how to record it, options of nsys, keywords of torch.profiler, set of ncu."""
-    for m in MEASUREMENTS:
-        commands = ", ".join(map(_linked, m.commands))
-        yield m.question, commands, f"`{m.capture}`", _nsys(m), _torch(m), _ncu(m)
+def timeline_rows() -> Iterator[tuple[str, ...]]:
+    """question, commands, how to record it, options of nsys, keywords of torch.profiler."""
+    yield from ((*_asked(m), _nsys(m), _torch(m)) for m in MEASUREMENTS if not m.ncu)
+
+
+def kernel_rows() -> Iterator[tuple[str, ...]]:
+    """question, commands, how to record it, set of ncu."""
+    yield from ((*_asked(m), _ncu(m)) for m in MEASUREMENTS if m.ncu)
+
+
+def _asked(m: Measurement) -> tuple[str, ...]:
+    return m.question, ", ".join(map(_linked, m.commands)), _codes(m.capture.split(" --"))
 
 
 def wants_rows() -> Iterator[tuple[str, ...]]:
@@ -109,15 +116,20 @@ def _linked(command: str) -> str:
 
 
 def _nsys(m: Measurement) -> str:
-    if m.ncu or "nsys" not in m.backends:
+    if "nsys" not in m.backends:
         return "–"
     trace = traces(m.wants, USUAL)
     usual = set(nsys_options(()))
     more = [option for option in nsys_options(m.wants) if option not in usual]
     if {"shapes", "pytorch"} & set(m.wants):
-        return "ranges that torch writes; by hand `" + _by_hand(m.wants, "nsys ") + "`"
+        return f"torch's own ranges; by hand `{_by_hand(m.wants, 'nsys ')}`"
     options = [*([f"--trace={trace}"] if trace != USUAL else []), *more]
-    return f"`{' '.join(options)}`" if options else "the usual"
+    return " ".join(f"`{option}`" for option in options) or "the usual"
+
+
+def _codes(parts: list[str]) -> str:
+    """An option at a time, so that a narrow column can break between them."""
+    return " ".join([f"`{parts[0]}`", *(f"`--{part}`" for part in parts[1:])])
 
 
 def _by_hand(wants: tuple[str, ...], program: str) -> str:
@@ -126,14 +138,12 @@ def _by_hand(wants: tuple[str, ...], program: str) -> str:
 
 
 def _torch(m: Measurement) -> str:
-    if m.ncu or "torch" not in m.backends:
+    if "torch" not in m.backends:
         return "–"
     keywords = torch_options(m.wants, {})
-    return ", ".join(f"`{key}=True`" for key in keywords) if keywords else "the usual"
+    return ", ".join(f"`{key}`" for key in keywords) if keywords else "the usual"
 
 
 def _ncu(m: Measurement) -> str:
-    if not m.ncu:
-        return "–"
     options, passes = QUESTIONS[m.ncu]
-    return f"`{' '.join(options)}`, {passes} passes"
+    return f"{_codes(' '.join(options).split(' --'))}, {passes} passes"

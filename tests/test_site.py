@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
+import click
 import pytest
 
 from commandlines import parse
@@ -104,6 +105,17 @@ def test_directives():
         shown._run_block(shown._BLOCK.search(block.replace("show b", "show z")), "page")
 
 
+def test_symptoms_ask_what_there_is():
+    rows = re.findall(r"^\| (?!symptom|-)(.*) \|$", (DOCS / "symptoms.md").read_text("utf-8"), re.M)
+    asked = [code for row in rows for code in re.findall(r"`([^`]+)`", row.split(" | ")[1])]
+    assert len(asked) > 30
+    for command in asked:
+        try:
+            parse(f"stepscope {command}")
+        except click.MissingParameter:
+            parse(f"stepscope {command} PROFILE")
+
+
 def test_measurements_name_commands_that_exist():
     for measurement in measurements.MEASUREMENTS:
         parse(f"stepscope {measurement.capture} -- COMMAND")
@@ -191,6 +203,11 @@ def test_every_page_is_in_the_navigation(built):
 )
 def test_lists_as_the_site_reads_them(source, made):
     assert build_site.with_lists(source) == f"{made}\n"
+
+
+def test_code_in_tables_as_the_site_reads_it():
+    source = "| `a\\|b` | c \\| d |\n`e\\|f`\n"
+    assert build_site.with_pipes(source) == "| `a|b` | c \\| d |\n`e\\|f`\n"
 
 
 def test_navigation_names_pages_once():
