@@ -25,7 +25,7 @@ class Roots:
     """The folders, and the way from what an agent names to files below them."""
 
     def __init__(self, folders: Sequence[str | Path] = ()) -> None:
-        given = [Path(f).expanduser() for f in folders]
+        given = [Path(os.path.expanduser(f)) for f in folders]  # noqa: PTH111 (pathlib fails where there is no such user)
         if not given:
             given = [Path.cwd()]
             if given[0].resolve() == Path(given[0].anchor):

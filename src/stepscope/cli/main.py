@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
+from stepscope.cli import streams
 from stepscope.cli.complete import COMPLETE
 from stepscope.cli.group import Commands
 from stepscope.cli.suggest import no_option
@@ -16,6 +19,8 @@ from stepscope.errors import StepscopeError
 
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
+#: What libraries say where memory ran out.
+_NO_MEMORY = re.compile(r"memory allocation|out of memory|cannot allocate|capacity overflow|bad_alloc|realloc", re.I)
 
 INTRODUCTION = """Where did the training step go? Ask GPU profiles of distributed training.
 
@@ -58,6 +63,7 @@ cli = Commands(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point: run, and exit with the status that docs/cli.md promises."""
+    streams.prepare()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -85,15 +91,27 @@ def run(arguments: Sequence[str]) -> int:
         if sys.stderr.isatty():
             print(file=sys.stderr)  # ends the line that shows ^C
         return _fail("interrupted", 130)
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`); the interpreter must not try to flush once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except BrokenPipeError:  # the reader has seen enough (`| head`)
+        streams.silence_stdout()
         return 0
-    except Exception as error:
-        if os.environ.get(DEBUG) == "1":
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # a panic of Polars is no Exception
+        if os.environ.get(DEBUG) == "1" or isinstance(error, SystemExit):
             raise
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _fail(f"unexpected {what}; this is a bug: please report it, with {DEBUG}=1 for the traceback", 2)
+        return _unexpected(error)
+
+
+def _unexpected(error: BaseException) -> int:
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
+        streams.silence_stdout()
+        return _fail(f"standard output cannot be written ({error.strerror}); give -o FILE on another disk", 2)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return _fail(f"{error.filename}: {error.strerror}; free some space, or set TMPDIR", 2)
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(what):
+        return _fail("there is not enough memory for it; give fewer files, some ranks (--rank), or more memory", 2)
+    return _fail(f"unexpected {what}; this is a bug: please report it, with {DEBUG}=1 for the traceback", 2)
 
 
 def _complete() -> int:

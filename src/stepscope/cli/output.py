@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from stepscope.cli import streams
 from stepscope.errors import BadInput
 from stepscope.model.result import Result
 from stepscope.render import SUFFIXES, WITHOUT_NOTES, Format, render
@@ -86,6 +87,7 @@ def colour() -> bool:
 
 
 def _to_stdout(data: bytes) -> None:
+    streams.need_stdout()
     sys.stdout.flush()
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:  # a stand-in for stdout that takes text only

@@ -30,4 +30,6 @@ def nanoseconds(value: str | float, what: str, plain: str = "ns") -> int:
         raise BadInput(
             f"{what} {text!r}: not a time", f"write it as 1ms, 2.5s, 800us or 100ns; a plain number is in {plain}"
         )
+    if total >= 1 << 62:
+        raise BadInput(f"{what} {text:.40}: too long a time", "no capture takes a century")
     return total

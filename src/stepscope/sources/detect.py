@@ -100,6 +100,8 @@ def refusal(path: Path) -> BadInput:
 
 def _head(path: Path) -> bytes:
     try:
+        if path.stat().st_size == 0:  # also what the system makes up when it is read (/proc), which may never end
+            return b""
         with path.open("rb") as file:
             return file.read(_HEAD)
     except PermissionError:

@@ -85,7 +85,7 @@ def natural_key(path: Path) -> tuple[tuple[tuple[int, int | str], ...], ...]:
 def _expand(given: str | Path) -> list[Path]:
     if not str(given):
         raise BadInput("an empty path was given", "is a shell variable unset? Give `.` for this directory")
-    path = Path(given).expanduser()
+    path = Path(os.path.expanduser(given))  # noqa: PTH111 (pathlib fails where there is no such user)
     try:
         if path.exists():  # first: a file may have brackets in its name
             return [path]

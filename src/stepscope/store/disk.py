@@ -50,9 +50,10 @@ def release(key: str) -> None:
 
 
 def default_dir() -> Path | None:
-    """The user's cache directory; None where the user has no home."""
+    """The user's cache directory; None where the user has no home, or `~NAME` names nobody."""
     if own := os.environ.get(DIR_ENV):
-        return Path(own).expanduser()
+        own = os.path.expanduser(own)  # noqa: PTH111 (pathlib fails where there is no such user)
+        return None if own.startswith("~") else Path(own)
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     try:
         # The XDG specification has relative paths ignored.

@@ -168,3 +168,12 @@ def test_sniffing(tmp_path: Path) -> None:
     assert not looks_like_kineto(other)
     assert not looks_like_kineto(tmp_path / "absent.json")
     assert not looks_like_kineto(tmp_path)
+
+
+@pytest.mark.parametrize("begins", ['{"a": "', '{"traceEvents": [{"name": "', '{"traceEvents": [], "a": "'])
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str) -> None:
+    """40 MB of one string, in 40 kB of gzip: no more of it is held than an event may have."""
+    monkeypatch.setattr("stepscope.sources.kineto.chunks._MOST_BYTES", 1 << 20)
+    path = tmp_path / "bomb.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(begins.encode() + b"x" * (40 << 20)))
+    assert "has no end of an event or of its metadata" in refused(path)

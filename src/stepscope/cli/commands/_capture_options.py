@@ -81,7 +81,9 @@ def run_options() -> list[click.Parameter]:
             ["--nproc"], type=int, default=0, help="Start the command with torchrun, with so many ranks per node."
         ),
         click.Option(["--share-gpu"], is_flag=True, help="Ranks may share a GPU."),
-        click.Option(["--port"], type=int, default=29500, help="Rendezvous port, with --nproc."),
+        click.Option(
+            ["--port"], type=click.IntRange(1, 65535), default=29500, metavar="N", help="Rendezvous port, with --nproc."
+        ),
         click.Option(
             ["--input", "inputs"],
             multiple=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,7 @@ def _show(name: str, file: str) -> None:
 
 
 def _install(name: tuple[str, ...], to: str, force: bool) -> None:
-    folder = Path(to).expanduser()
+    folder = Path(os.path.expanduser(to))  # noqa: PTH111 (pathlib fails where there is no such user)
     chosen = [_known(n) for n in dict.fromkeys(name)] or list(names())
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--to {folder}: is a file", "name a folder")

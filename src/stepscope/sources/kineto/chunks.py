@@ -19,6 +19,8 @@ from stepscope.sources.kineto.repair import repaired
 
 #: Small enough that the events of a chunk stay in the processor's cache: 16 MB costs half as much again.
 CHUNK_BYTES = 2 << 20
+#: An event, or the metadata, is smaller: a megabyte of gzip can hold gigabytes of one string.
+_MOST_BYTES = 256 << 20
 _SPACE = b" \t\r\n"
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: Longest text of `_ARRAY` that may straddle two reads (white space beyond this is not JSON anybody writes).
@@ -150,6 +152,8 @@ class EventChunks:
 
     def _fill(self, size: int) -> None:
         """Make the buffer at least `size` long, or note that the file has ended."""
+        if len(self._buffer) > max(_MOST_BYTES, 8 * self._size) and not self._ended:
+            raise self._bad(f"has no end of an event or of its metadata in {len(self._buffer) >> 20} MB", 0, _BROKEN)
         while len(self._buffer) < size and not self._ended:
             block = self._stream.read(max(size - len(self._buffer), self._size))
             self._ended = not block
