@@ -28,6 +28,7 @@ OWN: dict[str, list[list[str]]] = {
     "capture": [["capture", "verify", "{nsys}"], ["capture", "verify", "{torch}"]],
     "skill": [],
     "mcp": [],  # tests/agent/test_mcp_stdio.py asks fifty questions and looks
+    "serve": [],  # answers requests until it is stopped
     "simulate": [],
     "demo": [],
 }
