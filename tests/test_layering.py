@@ -22,7 +22,7 @@ LAYERS = (
     {"hooks"},
     {"derive"},
     {"analyses"},
-    {"findings", "compare", "verify", "nsys", "sql"},
+    {"findings", "compare", "verify", "nsys", "sql", "export"},
     {"questions"},
     {"report"},
     {"render", "api"},

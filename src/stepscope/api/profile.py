@@ -20,6 +20,7 @@ from stepscope.model.statement import several
 if TYPE_CHECKING:
     from stepscope.api.comparing import Given
     from stepscope.api.options import Ranks
+    from stepscope.export.write import Exported
 
 T = TypeVar("T")
 
@@ -89,6 +90,15 @@ class Profile(model.Profile, Methods):
         from stepscope.api.analysing import sql
 
         return sql(self, query, limit=limit, rank=rank, answers=answers)
+
+    def export(self, file: str | Path, **options: Any) -> Exported:
+        """Write the profile for another tool: `p.export("job.pftrace")`, for https://ui.perfetto.dev.
+
+        Options: to (the form, where the ending does not tell), rank, findings. See docs/export.md.
+        """
+        from stepscope.api.exporting import export
+
+        return export(self, file, **options)
 
     @cached_property
     def unprofiled_step_ns(self) -> float | None:

@@ -26,7 +26,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "Capture": ("capture",),
     "Your own": ("sql",),
     "Agents": ("skill", "mcp"),
-    "Data": ("simulate", "demo"),
+    "Data": ("export", "simulate", "demo"),
 }
 #: The groups in the order of the help.
 ORDER = (

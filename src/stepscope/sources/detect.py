@@ -8,18 +8,29 @@ from typing import Literal
 
 from stepscope.errors import BadInput
 from stepscope.sources.ncu import looks_like_ncu_csv
+from stepscope.sources.pftrace import looks_like_pftrace
 from stepscope.sources.pipelinelog import looks_like_log
 from stepscope.sources.snapshot import looks_like_snapshot
 
-Kind = Literal["nsys-sqlite", "nsys-parquet", "nsys-rep", "kineto", "ncu-rep", "ncu-csv", "snapshot", "pipeline-log"]
+Kind = Literal[
+    "nsys-sqlite",
+    "nsys-parquet",
+    "nsys-rep",
+    "kineto",
+    "pftrace",
+    "ncu-rep",
+    "ncu-csv",
+    "snapshot",
+    "pipeline-log",
+]
 
 KINDS = (
-    "an nsys SQLite export, an nsys parquet directory, a .nsys-rep, a torch.profiler JSON(.gz), "
+    "an nsys SQLite export, an nsys parquet directory, a .nsys-rep, a torch.profiler JSON(.gz) or .pftrace, "
     "a .ncu-rep, what `ncu --csv` prints, or a snapshot of torch.cuda.memory._dump_snapshot"
 )
 
 #: Names by which people and profilers call profiles. A file of such a name that is none is an error, never ignored.
-_PROFILE_NAMES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz", ".ncu-rep")
+_PROFILE_NAMES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz", ".ncu-rep", ".pftrace")
 
 #: JSON lines are never a trace of torch.profiler.
 _LOG_NAMES = (".jsonl", ".ndjson")
@@ -61,6 +72,8 @@ def kind_of(path: Path) -> Kind | None:
         return "snapshot"
     if path.suffix.lower() in _LOG_NAMES or looks_like_log(head):
         return "pipeline-log"
+    if looks_like_pftrace(_inflate(head) if head.startswith(_GZIP) else head):
+        return "pftrace"
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None
 
 

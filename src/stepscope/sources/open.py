@@ -229,6 +229,10 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
             from stepscope.sources.kineto import open_kineto
 
             return open_kineto(path)
+        if kind == "pftrace":
+            from stepscope.sources.pftrace import open_pftrace
+
+            return open_pftrace(path)
         if kind == "pipeline-log":
             from stepscope.sources.pipelinelog import open_pipelinelog
 

@@ -6,6 +6,7 @@ import os
 import zlib
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol, Self
 
 from stepscope.errors import BadInput
 
@@ -13,6 +14,45 @@ _GZIP_MAGIC = b"\x1f\x8b"
 #: Compressed bytes per read. The standard library's GzipFile reads 8 KiB at a time, which costs a third of the speed.
 _BLOCK = 1 << 20
 _AGAIN = "record it again, and let the program end before copying the file"
+
+
+class Stream(Protocol):
+    """Bytes from front to back, and how far that is."""
+
+    path: Path
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+    def position(self) -> tuple[int, int]: ...
+
+    def read(self, size: int) -> bytes: ...
+
+
+class MemoryStream:
+    """Bytes that were made of a file."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path = path
+        self._data = data
+        self._at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._data = b""
+
+    def position(self) -> tuple[int, int]:
+        return self._at, len(self._data)
+
+    def read(self, size: int) -> bytes:
+        part = self._data[self._at : self._at + size]
+        self._at += len(part)
+        return part
 
 
 class ByteStream:
@@ -34,7 +74,7 @@ class ByteStream:
             raise BadInput(f"{path}: the file is empty", f"the profiler wrote nothing; {_AGAIN}")
         self._inflate = zlib.decompressobj(wbits=31) if magic == _GZIP_MAGIC else None
 
-    def __enter__(self) -> ByteStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepscope.errors import BadInput
-from stepscope.sources.kineto.bytestream import ByteStream
+from stepscope.sources.kineto.bytestream import Stream
 from stepscope.sources.kineto.decoding import Malformed, Trailing, Truncated, decode_any, decode_events
 from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.repair import repaired
@@ -32,7 +32,7 @@ _CUT_OFF = "the profiler was probably stopped while writing: record it again, an
 class EventChunks:
     """Iterate once for (events, their JSON array); then `metadata` is complete."""
 
-    def __init__(self, stream: ByteStream, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, stream: Stream, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.metadata: dict[str, Any] = {}
         self.mended = False
         self.unclosed = False

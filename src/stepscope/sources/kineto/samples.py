@@ -33,7 +33,9 @@ def counters(rows: Rows, text: bytes, names: Names) -> pl.DataFrame:
     for row, sample in enumerate(samples[: base.height]):
         series = {k: v for k, v in (sample.args or {}).items() if _is_number(v) and k not in ("device", "rank")}
         for key, value in series.items():
-            found.append((row, sample.name if key in ("value", sample.name) else f"{sample.name} {key}", float(value)))
+            found.append(
+                (row, sample.name if key in ("", "value", sample.name) else f"{sample.name} {key}", float(value))
+            )
     index = [row for row, _, _ in found]
     return base.with_columns(rows.small("device").alias("device"))[index].with_columns(
         pl.Series("name", names.ids([name for _, name, _ in found])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from stepscope.model.note import Note
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.kineto import comms, processes
-from stepscope.sources.kineto.bytestream import ByteStream
+from stepscope.sources.kineto.bytestream import ByteStream, Stream
 from stepscope.sources.kineto.chunks import CHUNK_BYTES, EventChunks
 from stepscope.sources.kineto.collect import MARKS, Collector
 from stepscope.sources.kineto.names import compact
@@ -33,11 +33,14 @@ _VERSIONS = (("cupti_version", "CUPTI"), ("roctracer_version", "roctracer"), ("r
 
 
 class KinetoSource:
-    """One Kineto JSON file, compressed or not."""
+    """One Kineto JSON file, compressed or not; `stream` gives the JSON of a file that holds it in another form."""
 
-    def __init__(self, path: Path, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self, path: Path, chunk_bytes: int = CHUNK_BYTES, stream: Callable[[Path], Stream] = ByteStream
+    ) -> None:
         self.path = path
         self._chunk_bytes = chunk_bytes
+        self._stream = stream
 
     def processes(self) -> pl.DataFrame:
         return self._trace.processes
@@ -62,17 +65,17 @@ class KinetoSource:
 
     @cached_property
     def _trace(self) -> _Trace:
-        return _Trace(self.path, self._chunk_bytes)
+        return _Trace(self.path, self._chunk_bytes, self._stream)
 
 
 class _Trace:
     """Everything a file holds, in the columns of the model."""
 
-    def __init__(self, path: Path, chunk_bytes: int) -> None:
+    def __init__(self, path: Path, chunk_bytes: int, opened: Callable[[Path], Stream]) -> None:
         self.quality = Quality()
         self._world: dict[int, int] = {}
         collector = Collector()
-        with ByteStream(path) as stream, _no_garbage_collection():
+        with opened(path) as stream, _no_garbage_collection():
             chunks = EventChunks(stream, chunk_bytes)
             for events, text in chunks:
                 collector.add(events, text)

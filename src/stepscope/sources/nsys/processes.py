@@ -22,7 +22,7 @@ _PID = 0xFFFFFF
 
 
 def find_processes(export: Export) -> pl.DataFrame:
-    """`schema.PROCESSES` by process key, and `export.keys` with it."""
+    """`schema.PROCESSES` by process key; the export keeps the keys."""
     devices = export.devices = _devices(export)
     labels = _labels(export)
     keys = set(devices) | set(labels)

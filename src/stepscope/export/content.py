@@ -1,0 +1,100 @@
+"""What is exported: tables of the model with all their columns, and what connects their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from stepscope import progress
+from stepscope.derive.comm.across import across
+from stepscope.derive.comm.common_clock import CommonClock, common_clock
+from stepscope.errors import CannotAnswer
+from stepscope.model.exported import TITLES, Header
+from stepscope.model.profile import Profile
+from stepscope.model.schema import PROCESSES, TABLES
+
+#: Added columns: ids that the rows of one launch, and the sides of one communication, share. One op may take part in
+#: several communications: sends and receives that were grouped.
+LAUNCH = "launch_flow"
+MEETINGS = tuple(f"meeting_flow_{k}" for k in range(8))
+FLOWS = (LAUNCH, *MEETINGS)
+
+
+@dataclass(frozen=True)
+class Content:
+    """Tables by name, each by rank and time; text ids are those of `names`."""
+
+    ranks: pl.DataFrame
+    tables: dict[str, pl.DataFrame]
+    names: pl.Series
+    clock: CommonClock
+    header: Header
+
+    def limited(self, tables: dict[str, pl.DataFrame]) -> Content:
+        """The same with other rows."""
+        return replace(self, tables=tables)
+
+
+def content_of(profile: Profile) -> Content:
+    """All tables that have times, as the profile has them."""
+    recorded = [name for name in TITLES if profile.has(name)]
+    tables = {}
+    for done, name in enumerate(recorded):
+        progress.report("reading tables", done, len(recorded))
+        tables[name] = profile.table(name, detail=True)
+    if "ops" in tables and "calls" in tables:
+        tables["ops"], tables["calls"] = _launches(tables["ops"], tables["calls"])
+    if "ops" in tables and profile.ranks.height > 1:
+        tables["ops"] = _meetings(profile, tables["ops"])
+    return Content(profile.ranks, tables, profile.names, common_clock(profile), _header(profile))
+
+
+def _launches(ops: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """An id for every call that launched something, on the call and on what it launched."""
+    first = np.searchsorted(calls["rank"].to_numpy(), ops["rank"].to_numpy())
+    flow = (ops["launch"].cast(pl.Int64) + pl.Series(first + 1)).alias(LAUNCH)
+    launched = np.zeros(calls.height, dtype=bool)
+    launched[flow.drop_nulls().to_numpy() - 1] = True
+    number = pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+    return ops.with_columns(flow), calls.with_columns(pl.when(pl.Series(launched)).then(number).alias(LAUNCH))
+
+
+def _meetings(profile: Profile, ops: pl.DataFrame) -> pl.DataFrame:
+    """An id for every communication that several ranks took part in, on the op of each. Launches have other ids."""
+    try:
+        met = across(profile)
+    except CannotAnswer:
+        return ops
+    sides = met.matched.sides.select(
+        pl.col("rank").cast(pl.Int32),
+        pl.col("op").cast(pl.Int64),
+        (pl.col("meeting").cast(pl.Int64) + (1 << 40)).alias("meeting"),
+    ).unique(maintain_order=True)
+    nth = sides.with_columns(pl.int_range(pl.len()).over("rank", "op").alias("nth"))
+    ops = ops.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("rank").alias("op"))
+    for k, column in enumerate(MEETINGS):
+        of = nth.filter(pl.col("nth") == k).select("rank", "op", pl.col("meeting").alias(column))
+        if of.height:
+            ops = ops.join(of, on=["rank", "op"], how="left", maintain_order="left")
+    return ops.drop("op")
+
+
+def _header(profile: Profile) -> Header:
+    used = sorted(set(profile.ranks["source"].to_list()))
+    sources = [profile.sources[i] for i in used]
+    first = sources[0]
+    info: dict[str, Any] = {
+        "files": [s.file.rsplit("/", 1)[-1] for s in sources],
+        "format": first.format if len({s.format for s in sources}) == 1 else None,
+        "tool": first.tool if len({s.tool for s in sources}) == 1 else None,
+        "schema": first.schema if len({s.schema for s in sources}) == 1 else None,
+        "epoch_ns": first.epoch_ns,
+        "capture_ns": first.capture_ns if len(sources) == 1 else None,
+        "facts": first.facts if all(s.facts == first.facts for s in sources) else {},
+    }
+    processes = profile.ranks.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias("proc")).select(list(PROCESSES))
+    read = [note.data() for note in profile.notes if note.origin != "analysis"]
+    return Header([t for t in TABLES if t in TITLES and profile.has(t)], processes.to_dicts(), info, read)

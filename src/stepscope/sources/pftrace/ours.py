@@ -1,0 +1,142 @@
+"""An export of ours: every event is a row of a table, its arguments are the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from stepscope.intervals.arrays import F64, I64
+from stepscope.model.columns import Column
+from stepscope.model.exported import TITLES, Header, arguments, ends
+from stepscope.sources.exported.source import ExportedSource, Tables
+from stepscope.sources.pftrace.trace import ARGUMENTS, CATEGORIES, NAMES, VALUES, Trace, read, slices
+from stepscope.sources.pftrace.wire import Fields, fields
+
+
+def source_of(path: Path, header: Header) -> ExportedSource:
+    return ExportedSource(path, header, lambda: tables_of(read(path), header))
+
+
+def tables_of(trace: Trace, header: Header) -> Tables:
+    """The tables of a trace of ours."""
+    events = trace.events
+    assert events is not None
+    process = _processes(trace, header)
+    begin, end = slices(events)
+    category = {text: number for number, text in trace.texts.get(CATEGORIES, {}).items()}
+    told = _Arguments(trace, events.arguments)
+    tables: dict[str, pl.DataFrame] = {}
+    for table in TITLES:
+        number = category.get(table)
+        if number is None:
+            continue
+        if ends(table):
+            mine = events.category[begin] == number
+            rows, closing = begin[mine], end[mine]
+        else:
+            rows = closing = np.flatnonzero(events.category == number)
+        order = np.argsort(rows)
+        rows, closing = rows[order], closing[order]
+        columns = [
+            pl.Series("proc", process(events.track[rows])),
+            pl.Series("start_ns", events.time[rows] + header.origin_ns),
+            _texts(trace.texts.get(NAMES, {}), events.name[rows]).alias(TITLES[table]),
+        ]
+        if ends(table):
+            columns.append(pl.Series("end_ns", events.time[closing] + header.origin_ns))
+        if table == "counters":
+            columns.append(pl.Series("value", events.value[rows]))
+        columns += told.of(rows, (c for c in arguments(table) if not (table == "counters" and c.name == "value")))
+        tables[table] = pl.DataFrame(columns)
+    return tables
+
+
+class _Arguments:
+    """All arguments of all events, ready to be looked up."""
+
+    def __init__(self, trace: Trace, found: Fields) -> None:
+        told = fields(trace.buffer, found.start, found.end)
+        count = len(found.of)
+        self._event = found.of
+        self._name = told.last(1, count, 0)
+        self._whole, self._double, self._text = (np.zeros(count, np.int64) for _ in range(3))
+        for number in (2, 3, 4):
+            mine = told.numbered(number)
+            self._whole[mine.of] = mine.value.view(np.int64)
+        mine = told.numbered(5)
+        self._double[mine.of] = mine.value.view(np.int64)
+        mine = told.numbered(17)
+        self._text[mine.of] = mine.value.view(np.int64)
+        self._number = {text: number for number, text in trace.texts.get(ARGUMENTS, {}).items()}
+        self._texts = trace.texts.get(VALUES, {})
+        order = np.argsort(self._name, kind="stable")
+        self._by_name = order, self._name[order]
+
+    def of(self, rows: I64, columns: Iterable[Column]) -> list[pl.Series]:
+        """The columns of these events; null where an event does not have one. `rows` are ascending."""
+        order, names = self._by_name
+        made = []
+        for column in columns:
+            number = self._number.get(column.name)
+            if number is None or not len(rows):
+                continue
+            mine = order[slice(*np.searchsorted(names, [number, number + 1]))]
+            place = np.searchsorted(rows, self._event[mine])
+            there = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == self._event[mine])
+            mine, place = mine[there], place[there]
+            if not len(mine):
+                continue
+            known = np.zeros(len(rows), dtype=bool)
+            known[place] = True
+            made.append(self._column(column, mine, place, known))
+        return made
+
+    def _column(self, column: Column, mine: I64, place: I64, known: np.ndarray) -> pl.Series:
+        if column.name_id or isinstance(column.dtype, pl.Enum):
+            numbers = np.zeros(len(known), np.int64)
+            numbers[place] = self._text[mine]
+            values = _texts(self._texts, numbers)
+        elif column.dtype in (pl.Float64, pl.Float32):
+            doubles: F64 = np.zeros(len(known), np.float64)
+            doubles[place] = self._double[mine].view(np.float64)
+            values = pl.Series(doubles)
+        else:
+            whole = np.zeros(len(known), np.int64)
+            whole[place] = self._whole[mine]
+            values = pl.Series(whole) if column.dtype != pl.Boolean else pl.Series(whole != 0)
+        frame = pl.DataFrame({"values": values, "known": known})
+        return frame.select(pl.when("known").then("values").alias(column.name)).to_series()
+
+
+def _texts(texts: dict[int, str], numbers: I64) -> pl.Series:
+    """Texts by their numbers; null for a number that none has."""
+    known = np.zeros(max([0, *texts]) + 2, np.uint32)
+    values: list[str | None] = [None]
+    for number, text in texts.items():
+        known[number] = len(values)
+        values.append(text)
+    at = known[np.clip(numbers, 0, len(known) - 1)]
+    return pl.Series(values, dtype=pl.String).gather(at)
+
+
+def _processes(trace: Trace, header: Header):  # type: ignore[no-untyped-def]
+    """From tracks to the place of their rank in the header. A rank's group is a process: its number, and one."""
+    place = {row["rank"]: i for i, row in enumerate(header.processes)}
+    of: dict[int, int] = {}
+    for uuid in trace.tracks:
+        up = uuid
+        while up in trace.tracks and trace.tracks[up].pid is None and trace.tracks[up].parent:
+            up = trace.tracks[up].parent
+        pid = trace.tracks[up].pid if up in trace.tracks else None
+        of[uuid] = place.get(pid - 1, -1) if pid is not None else -1
+    known = np.full(max([0, *of]) + 1, -1, np.int32)
+    for uuid, proc in of.items():
+        known[uuid] = proc
+
+    def process(track: I64) -> np.ndarray:
+        return known[np.clip(track, 0, len(known) - 1)]
+
+    return process

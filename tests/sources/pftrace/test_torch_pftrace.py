@@ -1,0 +1,133 @@
+"""torch.profiler's own .pftrace against the JSON of the same events, both written by torch 2.15 (see data/pftrace)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from exports import DATA, job
+from stepscope import api
+from stepscope.cli.main import run
+from stepscope.errors import BadInput
+from stepscope.export import wire as writing
+from stepscope.model.schema import TABLES
+from stepscope.sources.detect import kind_of
+from stepscope.sources.pftrace.trace import Events, slices
+from stepscope.sources.pftrace.wire import Buffer, fields, varints
+
+TRACES = DATA / "pftrace"
+
+
+def _tables(path: Path) -> dict[str, pl.DataFrame]:
+    profile = api.open(path, cache=False)
+    tables = {}
+    for name in TABLES:
+        if profile.has(name):
+            frame = profile.table(name, detail=True)
+            texts = [c for c in TABLES[name].name_ids() if c in frame.columns]
+            tables[name] = frame.with_columns(profile.names.gather(frame[c]).alias(c) for c in texts)
+    return tables
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_it_reads_as_the_json_does(name):
+    found, wanted = _tables(TRACES / f"{name}.pftrace"), _tables(TRACES / f"{name}.json.gz")
+    assert set(found) == set(wanted) >= ({"host", "ranges"} if name == "cpu" else {"ops", "calls", "syncs", "comms"})
+    for table, frame in wanted.items():
+        # The JSON has no device for counters, and cuts the cycles, which it derives, to whole ones.
+        unlike = {"device", "value"} if table == "counters" else set()
+        different = [c for c in frame.columns if c not in unlike and not frame[c].equals(found[table][c])]
+        assert not different, (table, different)
+
+
+def test_sampled_counters_are_read():
+    counters = _tables(TRACES / "gpu.pftrace")["counters"]
+    samples = counters.filter(pl.col("name") == "SM Active (%)")
+    assert samples["value"].to_list() == [10.5, 20.0, 99.0] and samples["device"].to_list() == [0, 0, 0]
+    assert counters.filter(pl.col("name") == "Power (W)")["value"].to_list() == [350.0, 360.0]
+
+
+def test_graph_nodes_are_read():
+    ops = _tables(TRACES / "gpu.pftrace")["ops"].filter(pl.col("graph_node").is_not_null())
+    assert ops["name"].to_list() == ["first", "second", "third"] and ops["graph_node"].to_list() == [1, 2, 3]
+
+
+def test_it_may_be_unpacked_and_called_anything(tmp_path):
+    path = tmp_path / "trace.bin"
+    path.write_bytes(gzip.decompress((TRACES / "gpu.pftrace").read_bytes()))
+    assert kind_of(path) == "pftrace"
+    assert api.open(path, cache=False).ops.height == api.open(TRACES / "gpu.pftrace", cache=False).ops.height
+
+
+def test_json_under_that_name_is_json(tmp_path):
+    """Without its CUPTI backend torch writes JSON, whatever the file is called."""
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(gzip.decompress((TRACES / "cpu.json.gz").read_bytes()))
+    assert kind_of(path) == "kineto"
+
+
+@pytest.mark.parametrize("keep", [40, 1000, 20_000])
+def test_a_file_that_is_cut_off_is_refused(keep, tmp_path, capsys):
+    whole = gzip.decompress((TRACES / "gpu.pftrace").read_bytes())
+    path = tmp_path / "cut.pftrace"
+    path.write_bytes(whole[:keep])
+    assert run(["info", str(path), "--no-cache"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cut.pftrace" in said
+
+
+def test_several_traces_in_one_file_are_refused(tmp_path):
+    path = tmp_path / "two.pftrace"
+    path.write_bytes((TRACES / "cpu.pftrace").read_bytes() * 2)
+    with pytest.raises(BadInput, match="several traces"):
+        api.open(path, cache=False).ranges  # noqa: B018
+
+
+def test_a_trace_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "other.pftrace"
+    packet = writing.text(1, "") + b"\x0a\x04\x40\x05\x50\x01"
+    path.write_bytes(packet)
+    with pytest.raises(BadInput, match="neither torch"):
+        api.open(path, cache=False).ranks  # noqa: B018
+
+
+def test_an_export_of_a_newer_version_is_refused(tmp_path):
+    profile = api.open(job(tmp_path / "job", steps=1), cache=False)
+    profile.export(tmp_path / "out.pftrace", findings=False)
+    data = gzip.decompress((tmp_path / "out.pftrace").read_bytes())
+    (tmp_path / "out.pftrace").write_bytes(data.replace(b'"version":1', b'"version":9', 1))
+    with pytest.raises(BadInput, match="newer stepscope"):
+        api.open(tmp_path / "out.pftrace", cache=False)
+
+
+def test_numbers_of_all_lengths():
+    values = [0, 1, 127, 128, (1 << 56) - 1, 1 << 56, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, *(3**k for k in range(40))]
+    data = b"".join(map(writing.varint, values))
+    at = np.cumsum([0, *(len(writing.varint(v)) for v in values)])
+    found, behind = varints(Buffer(data), at[:-1])
+    assert found.tolist() == values and behind.tolist() == at[1:].tolist()
+
+
+def test_slices_sorted_by_time_pair_on_the_stack():
+    """Some tool sorted the file: outer and inner slices, one behind the other, and one that never ends."""
+    moments = [(1, 0, 7), (1, 2, 7), (2, 5, 7), (1, 5, 7), (2, 8, 7), (2, 10, 7), (1, 0, 9), (2, 3, 9), (1, 4, 9)]
+    kind, time, track = (np.array(column, dtype=np.int64) for column in zip(*moments, strict=True))
+    none = np.zeros(len(kind), np.int64)
+    empty = fields(Buffer(b""), none[:0], none[:0])
+    begin, end = slices(Events(time, kind, track, none, none, none.astype(float), empty))
+    spans = sorted(zip(track[begin].tolist(), time[begin].tolist(), time[end].tolist(), strict=True))
+    assert spans == [(7, 0, 10), (7, 2, 5), (7, 5, 8), (9, 0, 3)]
+
+
+def test_the_header_of_an_export_is_plain_json(tmp_path):
+    profile = api.open(job(tmp_path / "job", steps=1), cache=False)
+    profile.export(tmp_path / "out.pftrace", findings=False)
+    data = gzip.decompress((tmp_path / "out.pftrace").read_bytes())
+    start = data.index(b'{"tables"')
+    header, _ = json.JSONDecoder().raw_decode(data[start : start + 20_000].decode(errors="replace"))
+    assert [p["rank"] for p in header["processes"]] == profile.rank_ids()
