@@ -103,22 +103,24 @@ function OverTime({ part }: { part: Memory }) {
 function Frames({ part }: { part: Memory }) {
   return (
     <div class="scroll">
-      <table class="figure">
-        <thead>
-          <tr><th class="text">line of the user's code</th><th class="text">part</th><th>blocks</th><th>bytes at the peak</th><th>share</th></tr>
-        </thead>
-        <tbody>
-          {part.frames.map((row) => (
-            <tr>
-              <th scope="row" class="text shapes" title={row.frame}>{row.frame}</th>
-              <td class="text">{row.part}</td>
-              <td>{row.blocks}</td>
-              <td>{bytes(row.bytes)}</td>
-              <td>{percent(row.share_pct)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <div class="scroll">
+        <table class="figure">
+          <thead>
+            <tr><th class="text">line of the user's code</th><th class="text">part</th><th>blocks</th><th>bytes at the peak</th><th>share</th></tr>
+          </thead>
+          <tbody>
+            {part.frames.map((row) => (
+              <tr>
+                <th scope="row" class="text shapes" title={row.frame}>{row.frame}</th>
+                <td class="text">{row.part}</td>
+                <td>{row.blocks}</td>
+                <td>{bytes(row.bytes)}</td>
+                <td>{percent(row.share_pct)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
       {part.frames_left_out > 0 && <p class="dim">{count(part.frames_left_out, "smaller holder")} not shown</p>}
     </div>
   );

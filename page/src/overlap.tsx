@@ -16,26 +16,28 @@ export function OverlapSection({ part }: { part: Overlap }) {
   );
   return (
     <Section id="overlap" part={part} aside={legend}>
-      <table class="figure">
-        <thead>
-          <tr>
-            <th>{part.by}</th><th class="wide">sum over ranks</th><th>exposed</th><th>of</th>
-            <th>hidden</th><th class="strip">each rank, 0 to 100 % hidden</th>
-          </tr>
-        </thead>
-        <tbody>
-          {part.rows.map((row) => (
+      <div class="scroll">
+        <table class="figure">
+          <thead>
             <tr>
-              <th scope="row">{row.key}</th>
-              <td class="wide"><Bars row={row} longest={longest} /></td>
-              <td>{row.n ? duration(row.exposed_ns) : "–"}</td>
-              <td>{row.n ? duration(row.comm_ns) : `${duration(row.barrier_ns)} in order`}</td>
-              <td>{percent(row.overlap_pct)}</td>
-              <td class="strip"><Strip row={row} /></td>
+              <th>{part.by}</th><th class="wide">sum over ranks</th><th>exposed</th><th>of</th>
+              <th>hidden</th><th class="strip">each rank, 0 to 100 % hidden</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {part.rows.map((row) => (
+              <tr>
+                <th scope="row">{row.key}</th>
+                <td class="wide"><Bars row={row} longest={longest} /></td>
+                <td>{row.n ? duration(row.exposed_ns) : "–"}</td>
+                <td>{row.n ? duration(row.comm_ns) : `${duration(row.barrier_ns)} in order`}</td>
+                <td>{percent(row.overlap_pct)}</td>
+                <td class="strip"><Strip row={row} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </Section>
   );
 }

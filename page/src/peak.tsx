@@ -51,28 +51,30 @@ export function PeakSection({ part }: { part: Peak }) {
 function Terms({ terms }: { terms: PeakTerm[] }) {
   return (
     <div class="scroll">
-      <table class="figure">
-        <thead>
-          <tr>
-            <th>op</th><th class="text">shapes</th><th class="text">phase</th><th>n</th><th>share of FLOPs</th><th>GPU time</th>
-            <th class="wide">of the peak while it runs</th><th />
-          </tr>
-        </thead>
-        <tbody>
-          {terms.map((term) => (
+      <div class="scroll">
+        <table class="figure">
+          <thead>
             <tr>
-              <th scope="row">{term.op.replace(/^aten::/, "")}</th>
-              <td class="text shapes" title={term.shapes ?? ""}>{term.shapes ?? "–"}</td>
-              <td class="text">{term.phase}</td>
-              <td>{term.n}</td>
-              <td>{percent(term.share_pct)}</td>
-              <td>{duration(term.gpu_ns)}</td>
-              <td class="wide"><Share model={term.peak_pct ?? 0} all={term.peak_pct ?? 0} /></td>
-              <td>{percent(term.peak_pct)}</td>
+              <th>op</th><th class="text">shapes</th><th class="text">phase</th><th>n</th><th>share of FLOPs</th><th>GPU time</th>
+              <th class="wide">of the peak while it runs</th><th />
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {terms.map((term) => (
+              <tr>
+                <th scope="row">{term.op.replace(/^aten::/, "")}</th>
+                <td class="text shapes" title={term.shapes ?? ""}>{term.shapes ?? "–"}</td>
+                <td class="text">{term.phase}</td>
+                <td>{term.n}</td>
+                <td>{percent(term.share_pct)}</td>
+                <td>{duration(term.gpu_ns)}</td>
+                <td class="wide"><Share model={term.peak_pct ?? 0} all={term.peak_pct ?? 0} /></td>
+                <td>{percent(term.peak_pct)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </div>
   );
 }

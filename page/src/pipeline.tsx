@@ -35,14 +35,14 @@ function Gantt({ part, show }: { part: Pipeline; show: ((chunk: Chunk) => void) 
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(900);
   useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(Math.max(300, Math.floor(entry!.contentRect.width))));
+    const watch = new ResizeObserver(([entry]) => setWidth(Math.max(120, Math.floor(entry!.contentRect.width))));
     watch.observe(box.current!);
     return () => watch.disconnect();
   }, []);
   const start = Math.min(...part.chunks.map((chunk) => chunk.start_ns));
   const end = Math.max(...part.chunks.map((chunk) => chunk.end_ns)) - start;
   const x = scaleLinear([0, Math.max(end, 1)], [0, width]);
-  const ticks = x.ticks(8);
+  const ticks = x.ticks(Math.max(2, Math.min(8, Math.floor(width / 90))));
   const step = (ticks[1] ?? end) - (ticks[0] ?? 0);
   const place = new Map(part.ranks.map((row, i) => [row.rank, i]));
   const height = part.ranks.length * LINE;

@@ -148,6 +148,18 @@ test("prints, light and without its tools", async () => {
   assert.deepEqual(problems, []);
 });
 
+test("fits a phone: nothing is wider than the screen, and findings can be read", async () => {
+  for (const name of ["job", "hostile"]) {
+    const { page, problems } = await open(browser, name, { viewport: { width: 390, height: 844 } });
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390, name);
+    for (const text of await page.locator(".finding h3, .finding p").all()) {
+      const { x, width } = await text.boundingBox();
+      assert.ok(x >= 0 && width > 250 && x + width <= 390, "a finding has the screen's width");
+    }
+    assert.deepEqual(problems, []);
+  }
+});
+
 test("names are text, whatever they say", async () => {
   const { page, problems } = await open(browser, "hostile");
   const { texts } = await expected("hostile");

@@ -63,15 +63,17 @@ export function App({ scene }: { scene: Scene }) {
     remember();
   }, [rows, loader, found]);
   const timer = useRef(0);
+  const linkNow = useRef(() => {});
+  linkNow.current = () => {
+    const [from, to] = view.current, lane = selected?.lane as SceneLane | undefined;
+    writeLink({
+      from, to, search: wanted, filter, sort, host, step, pinned: [...pinned],
+      ...(span && { span }), ...(lane && { selected: [lane.profile, lane.id, selected!.row] as [number, number, number] }),
+    });
+  };
   const remember = () => {
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => {
-      const [from, to] = view.current, lane = selected?.lane as SceneLane | undefined;
-      writeLink({
-        from, to, search: wanted, filter, sort, host, step, pinned: [...pinned],
-        ...(span && { span }), ...(lane && { selected: [lane.profile, lane.id, selected!.row] as [number, number, number] }),
-      });
-    }, 250);
+    timer.current = setTimeout(() => linkNow.current(), 250);
   };
   useEffect(remember, [selected, span, wanted, filter, sort, host, pinned, step]);
   useEffect(() => {
@@ -200,8 +202,7 @@ export function App({ scene }: { scene: Scene }) {
       </nav>
       <main class="served">
         {profiles.map(({ source }, p) => <p class="source">{profiles.length > 1 && <b>{NAMES[p]}: </b>}{source}</p>)}
-        <Statement findings={concluded?.findings ?? null} />
-        <section id="timeline">
+        <section id="timeline" class={details || span || (listed && found.wanted) ? "paneled" : ""}>
           <div class="tools">
             <input ref={input} type="search" placeholder="Search kernels and ranges, or /regex/" aria-label="Search the timeline" value={wanted}
               onInput={(e) => { setWanted(e.currentTarget.value); setCurrent(-1); }}
@@ -248,17 +249,22 @@ export function App({ scene }: { scene: Scene }) {
             tip={(hit) => <Tip title={scene.title(hit.lane as SceneLane, hit.mark)} rows={facts(hit)} />} />
           <p class="dim hint">
             <Legend />
-            Keys <kbd>w</kbd> <kbd>s</kbd> <kbd>a</kbd> <kbd>d</kbd>, <kbd>f</kbd> frame, <kbd>m</kbd> measure, <kbd>.</kbd> <kbd>,</kbd> next and
-            previous, <kbd>/</kbd> search, <kbd>0</kbd> all. Drag on the axis, or with Shift, to measure. {count(profiles.reduce((sum, { ops }) => sum + ops, 0), "op")}.
+            <span class="keyboard">Keys <kbd>w</kbd> <kbd>s</kbd> <kbd>a</kbd> <kbd>d</kbd>, <kbd>f</kbd> frame, <kbd>m</kbd> measure, <kbd>.</kbd> <kbd>,</kbd> next and
+            previous, <kbd>/</kbd> search, <kbd>0</kbd> all. Drag on the axis, or with Shift, to measure.</span> {count(profiles.reduce((sum, { ops }) => sum + ops, 0), "op")}.
           </p>
           {failed && <p class="failed" role="alert"><Prose text={failed} /> <button type="button" onClick={() => setFailed("")}>dismiss</button></p>}
-          {listed && found.answers.map((answer) => <SearchPanel data={answer} close={() => setListed(false)} />)}
-          {details && <DetailsPanel data={details} close={clear} frame={frame} />}
-          {span && spans.map((data, p) => data && <SpanPanel data={data} name={profiles.length > 1 ? `${NAMES[p]}: ` : ""} close={() => setSpan(null)} />)}
+          <div class="panels">
+            {listed && found.wanted && found.answers.map((answer) => <SearchPanel data={answer} close={() => setListed(false)} />)}
+            {details && <DetailsPanel data={details} close={clear} frame={frame} />}
+            {span && spans.map((data, p) => data && <SpanPanel data={data} name={profiles.length > 1 ? `${NAMES[p]}: ` : ""} close={() => setSpan(null)} />)}
+          </div>
         </section>
         {!concluded?.ready && <section id="findings"><p class="dim">Findings are being worked out…</p></section>}
         {concluded?.why && <section id="findings"><p class="dim">No findings: <Prose text={concluded.why} /></p></section>}
-        {concluded?.findings && <FindingList findings={concluded.findings} show={show} />}
+        {concluded?.findings && <>
+          <div class="hero"><Statement findings={concluded.findings} /></div>
+          <FindingList findings={concluded.findings} show={show} />
+        </>}
         <p class="dim">stepscope {scene.data.version}</p>
       </main>
     </>

@@ -8,6 +8,8 @@ import type { Scene, SceneLane } from "./scene";
 const BLOCK = 24, AT_ONCE = 3;
 /** So much more than the view is fetched on either side, so that a small move shows no gap. */
 const MARGIN = 0.25;
+/** A view that stands still so long is asked for, and one that moves at least so often. */
+const SETTLED_MS = 40, MOST_WAIT_MS = 150;
 
 export interface Wanted {
   from: number;
@@ -20,6 +22,8 @@ export interface Wanted {
 export class Loader {
   private wanted: Wanted | null = null;
   private running = 0;
+  private timer = 0;
+  private since = 0;
 
   constructor(
     private readonly scene: Scene,
@@ -27,14 +31,16 @@ export class Loader {
     private readonly failed: (reason: string) => void,
   ) {}
 
-  /** What is visible now. */
+  /** What is visible now. While the view moves, it is not asked for at every frame: what is there is drawn stretched. */
   show(wanted: Wanted): void {
+    const same = this.wanted && wanted.from === this.wanted.from && wanted.to === this.wanted.to;
     this.wanted = wanted;
-    this.next();
-  }
-
-  get idle(): boolean {
-    return this.running === 0 && this.missing().length === 0;
+    const now = performance.now();
+    clearTimeout(this.timer);
+    if (same || now - this.since > MOST_WAIT_MS) {
+      this.since = now;
+      this.next();
+    } else this.timer = setTimeout(() => { this.since = performance.now(); this.next(); }, SETTLED_MS);
   }
 
   private next(): void {

@@ -119,7 +119,7 @@ function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, 
   if (row.lane) {
     ctx.font = "11px system-ui, sans-serif";
     ctx.fillStyle = colours.dim;
-    ctx.fillText(cut(row.lane.label, Math.floor((labels - indent) / 6)), indent, middle);
+    ctx.fillText(cut(row.lane.label, Math.floor((labels - indent - 4) / 6.2)), indent, middle);
   } else {
     ctx.font = "600 12px system-ui, sans-serif";
     ctx.fillStyle = colours.ink;

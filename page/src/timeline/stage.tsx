@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { type Arrow, AXIS, draw, labelsOf, palette, PIN, type View } from "./draw";
 import { markAt } from "./find";
-import { type Drawable, type Lane, type Picked, rowOf } from "./model";
+import { type Drawable, type Lane, type Marks, type Picked, rowOf } from "./model";
 import { Navigator } from "./navigate";
 import type { Row } from "./rows";
 import type { Place } from "../types";
@@ -64,7 +64,8 @@ export function Stage(props: StageProps) {
   const queued = useRef(0);
   const printed = useRef(false);
   const measured = useRef<number | null>(null);
-  const [hover, setHover] = useState<{ hit: Hit; x: number; y: number } | null>(null);
+  const [pointed, setHover] = useState<{ hit: Hit; marks: Marks; x: number; y: number } | null>(null);
+  const hover = pointed && pointed.hit.lane.marks === pointed.marks ? pointed : null; // others may have arrived since
   const live = useRef(props);
   live.current = props;
 
@@ -175,7 +176,7 @@ export function Stage(props: StageProps) {
     const onName = row && x < labelsOf(canvas.current!.clientWidth) && !row.lane;
     canvas.current!.style.cursor = y < AXIS && props.onSpan ? "col-resize" : onName || mark >= 0 ? "pointer" : "";
     const hit = hitOf(row, mark);
-    setHover(hit && !event.buttons ? { hit, x, y } : null);
+    setHover(hit && !event.buttons ? { hit, marks: hit.lane.marks, x, y } : null);
   };
   const down = (event: PointerEvent) => {
     const onAxis = event.offsetY < AXIS;
@@ -234,7 +235,7 @@ function onScreen(element: HTMLElement): boolean {
 
 function tipPlace({ x, y }: { x: number; y: number }, canvas: HTMLCanvasElement): Record<string, string> {
   const box = canvas.getBoundingClientRect();
-  const left = Math.max(4, Math.min(box.left + x + 14, innerWidth - 380));
+  const left = Math.max(4, Math.min(box.left + x + 14, innerWidth - Math.min(380, innerWidth)));
   const above = box.top + y > innerHeight - 180;
   return { left: `${left}px`, ...(above ? { bottom: `${innerHeight - box.top - y + 10}px` } : { top: `${box.top + y + 16}px` }) };
 }
