@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across reliability promises hook-cost diagnoses fuzz page docs docs-serve clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across bench-serve reliability promises hook-cost diagnoses fuzz page docs docs-serve clean
 
 setup: $(STAMP)
 
@@ -56,6 +56,10 @@ bench-tools:
 # Time and memory of questions across ranks: `make bench` has 64 and 512 of them, this 128 and 256 too.
 bench-across: setup
 	$(BIN)/python bench/across.py $(ARGS)
+
+# A served trace of two million ops: in Chromium, and under 200 clients and as many slow ones.
+bench-serve: setup
+	$(BIN)/python bench/serve.py $(ARGS)
 
 # Many simulated jobs with a known truth: every script of tests/reliability in turn, about an hour.
 # ARGS=quick takes a part of each, a few minutes; ARGS="full compare" is one script.

@@ -33,6 +33,16 @@ def million() -> Path:
     return _made("million.sqlite", make)
 
 
+def two_million() -> Path:
+    """An nsys export of two million kernels on 8 ranks, as it is simulated."""
+
+    def make(folder: Path, target: Path) -> None:
+        _simulate(folder, "--kernels", str(2 * _KERNELS), "--write", "nsys")
+        (folder / "node0.sqlite").rename(target)
+
+    return _made("two-million.sqlite", make)
+
+
 def ten_million() -> Path:
     """The same ten times over, one after the other."""
 

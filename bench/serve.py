@@ -1,0 +1,172 @@
+"""`make bench-serve`: a served trace of two million ops, in Chromium and under many clients.
+
+    make bench-serve                          simulates the trace once, and keeps it under .bench/
+    make bench-serve ARGS="trace.sqlite"      any trace instead
+
+First one reader: how long the page takes to open once the server is warm, how many bytes travel, and how long frames
+take on the way to a single op and back. Then 200 clients at once that ask for views all over the trace, and 200 slow
+ones: some read a little at a time, some never end their request. All must be answered, and memory must stay flat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import traces
+
+PAGE = Path(__file__).resolve().parents[1] / "page"
+CLIENTS, REQUESTS, SLOW = 200, 20, 200
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", nargs="?", type=Path, help="a trace instead of the simulated one")
+    args = parser.parse_args()
+    trace = args.trace or traces.two_million()
+    with _server(trace) as (process, address, started):
+        print(f"{trace.name}: ready after {started:.1f} s, {_memory(process.pid):.0f} MB")
+        token = parse_qs(urlsplit(address).query)["token"][0]
+        port = int(urlsplit(address).port or 0)
+        clients = _Clients(port, token)
+        scene = json.loads(asyncio.run(clients.get("/api/scene"))[1])["profiles"][0]
+        print(f"{scene['ops']:,} ops, {len(scene['lanes'])} rows, {scene['end'] / 1e9:.1f} s")
+        _findings(clients)
+        _reader(address)
+        before = _memory(process.pid)
+        asyncio.run(clients.all_at_once(scene))
+        between = _memory(process.pid)
+        asyncio.run(clients.all_at_once(scene))
+        after = _memory(process.pid)
+        print(f"memory before {before:.0f} MB, after the first round {between:.0f} MB, after the second {after:.0f} MB")
+    return 0
+
+
+@contextmanager
+def _server(trace: Path) -> Iterator[tuple[subprocess.Popen[str], str, float]]:
+    command = [sys.executable, "-m", "stepscope", "serve", str(trace), "--idle", "30"]
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            yield process, address, time.monotonic() - began
+        finally:
+            process.terminate()
+
+
+def _memory(pid: int) -> float:
+    """Resident memory in MB (Linux)."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines())
+    return int(fields["VmRSS"].split()[0]) / 1024
+
+
+def _findings(clients: _Clients) -> None:
+    """They are worked out beside: measure when that is done."""
+    began = time.monotonic()
+    while not json.loads(asyncio.run(clients.get("/api/findings"))[1])["ready"]:
+        time.sleep(1)
+    print(f"findings after {time.monotonic() - began:.0f} s more")
+
+
+def _reader(address: str) -> None:
+    chromium = os.environ.get("STEPSCOPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None or shutil.which("node") is None or not (PAGE / "node_modules").is_dir():
+        print("no Chromium, Node or page/node_modules (`make page`): the page is not measured")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "REPORTS": folder, "CHROMIUM": chromium, "ADDRESS": address}
+        subprocess.run(["node", "tests/measure.mjs"], cwd=PAGE, env=env, check=True)
+
+
+class _Clients:
+    """Requests as plain bytes: a client library would be most of what is measured."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port, self._token = port, token
+
+    async def get(self, path: str, pause: float = 0) -> tuple[int, bytes]:
+        """One request; with `pause`, the answer is read slowly."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 16)
+        try:
+            writer.write(
+                f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self._token}\r\n"
+                "Connection: close\r\n\r\n".encode()
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            status = int(head.split(b" ", 2)[1])
+            if not pause:
+                return status, await reader.read(-1)
+            body = b""
+            while piece := await reader.read(4096):
+                body += piece
+                await asyncio.sleep(pause)
+            return status, body
+        finally:
+            writer.close()
+
+    async def never_ending(self, seconds: float) -> None:
+        """A request whose head does not end."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            writer.write(b"GET /api/scene HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            for _ in range(int(seconds)):
+                writer.write(b"X: y\r\n")
+                await asyncio.sleep(1)
+        except ConnectionError:
+            pass  # shown the door, rightly
+        finally:
+            writer.close()
+
+    async def all_at_once(self, scene: dict[str, Any]) -> None:
+        times: list[float] = []
+        statuses: list[int] = []
+
+        async def client(seed: int, pause: float = 0, requests: int = REQUESTS) -> None:
+            chance = random.Random(seed)
+            for _ in range(requests):
+                began = time.monotonic()
+                status, _ = await self.get(_view(scene, chance), pause)
+                times.append(time.monotonic() - began)
+                statuses.append(status)
+
+        waiting = [asyncio.create_task(self.never_ending(60)) for _ in range(SLOW // 2)]
+        began = time.monotonic()
+        slow = [asyncio.create_task(client(10_000 + i, 0.05, 1)) for i in range(SLOW // 2)]
+        await asyncio.gather(*(client(i) for i in range(CLIENTS)))
+        took = time.monotonic() - began
+        await asyncio.gather(*slow)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        times.sort()
+        answered = sum(status == 200 for status in statuses)
+        print(
+            f"{CLIENTS} clients and {SLOW} slow ones: {answered:,} of {len(statuses):,} answered in {took:.1f} s, "
+            f"median {times[len(times) // 2]:.2f} s, slowest {times[-1]:.2f} s"
+        )
+
+
+def _view(scene: dict[str, Any], chance: random.Random) -> str:
+    span = int(scene["end"] * 10 ** -chance.uniform(0, 5))
+    start = chance.randrange(0, max(scene["end"] - span, 1))
+    first = chance.randrange(0, max(len(scene["lanes"]) - 24, 1))
+    last = min(first + 23, len(scene["lanes"]) - 1)
+    return f"/api/block?lanes={first}-{last}&from={start}&to={start + max(span, 1000)}&px=1100"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
