@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepscope.errors import BadInput, CannotAnswer, StepscopeError
+from stepscope.errors import BadInput, CannotAnswer, GateFailed, StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.api import Profile, open
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["BadInput", "CannotAnswer", "Profile", "Result", "StepscopeError", "__version__", "open"]
+__all__ = ["BadInput", "CannotAnswer", "GateFailed", "Profile", "Result", "StepscopeError", "__version__", "open"]
 
 _LAZY = {"open": "stepscope.api", "Profile": "stepscope.api", "Result": "stepscope.model.result"}
 

@@ -16,7 +16,7 @@ from stepscope.api.options import (
     takes_profile,
     window_spec,
 )
-from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant
 from stepscope.model import profile as model
 from stepscope.model.note import Note, folded, foremost
 from stepscope.model.ranks import world_of
@@ -49,7 +49,8 @@ def analyse(
     valid = keywords(analysis)
     unknown = [k for k in options if k not in valid]
     if unknown:
-        raise TypeError(f"{name}: no option {unknown[0]!r}; it has {', '.join(valid)}")
+        known = meant(unknown[0], valid) or f"it has {', '.join(valid)}"
+        raise TypeError(f"{name}: no option {unknown[0]!r}; {known}")
     shown = Showing(sort, top, limit, offset)
     for option in analysis.options:
         if option.name in options:
@@ -124,7 +125,7 @@ def sql(
 def _finished(result: Result, name: str, profile: model.Profile | None, shown: Showing) -> Result:
     """The result with the scope that only the front end knows, and the rows that were asked for."""
     result = shown.of(result)
-    result.command = name
+    result.command, result.notebook = name, notebook
     if profile is None:
         return result
     used = {*profile.ranks["source"].to_list(), *profile.timeless_sources}
@@ -136,3 +137,10 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
     if result.doubts and (said := result.summary.get(STATEMENT)):
         result.summary[STATEMENT] = f"Not to be trusted, the records contradict each other: {said}"
     return result
+
+
+def notebook(result: Result) -> str:
+    """How a notebook shows an answer: imported where one does."""
+    from stepscope.render.notebook import answer_html
+
+    return answer_html(result)

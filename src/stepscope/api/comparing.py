@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, Unpack
 
+from stepscope.api.analysing import notebook
 from stepscope.api.opening import open_runs
 from stepscope.api.options import Ranks, parse_ranks
 from stepscope.errors import BadInput, GateFailed
@@ -22,29 +23,49 @@ if TYPE_CHECKING:
 Given = Union["Profile", str, Path, Sequence["Profile"], Sequence[str | Path]]
 
 
+By = Literal["part", "stage", "rank", "family", "kernel"]
+
+
+class Choosing(TypedDict, total=False):
+    """Which ranks and steps are compared, and how paths are opened."""
+
+    rank: Ranks | None
+    anchor: str | None
+    step: bool
+    chunk: bool
+    whole: bool
+    warmup: int
+    runs: Literal["auto", "one", "folder", "file"]
+    cache: bool
+    nsys: str | None
+    taxonomy: str | Path | None
+    jobs: int | None
+    cluster: str | None
+
+
 def compare(
     base: Given,
     new: Given,
     *,
-    by: Literal["part", "stage", "rank", "family", "kernel"] = "part",
+    by: By = "part",
     margin: float = 3.0,
     top: int = 20,
     gate: bool = False,
-    rank: Ranks | None = None,
-    **options: Any,
+    **options: Unpack[Choosing],
 ) -> Result:
     """What changed from `base` to `new`, and is it more than noise? See docs/compare.md.
 
-    A side is a profile, a list of profiles (runs of the same), paths, or a saved baseline. Further options choose the
-    steps (anchor, step, chunk, whole, warmup), and how paths are opened (runs, cache, nsys, taxonomy). With `gate`,
+    A side is a profile, a list of profiles (runs of the same), or paths; the base also a saved baseline, by its name or
+    file. Further options choose ranks and steps, and how paths are opened: see `Choosing`. With `gate`,
     `GateFailed` where the step is more than 2 % longer, or nobody can tell.
     """
     from stepscope.compare.compare import compare as compared
     from stepscope.compare.gate import gate as checked
     from stepscope.compare.gate import parse_limits
 
-    sides = _sides(base, new, rank, options)
+    sides = _sides(base, new, options)
     result = compared(*sides, by=by, margin=margin, top=top)
+    result.notebook = notebook
     if gate:
         try:
             checked(*sides, parse_limits(None, ()))
@@ -61,65 +82,78 @@ def gate(
     limits: Iterable[str] = (),
     limits_file: str | Path | None = None,
     allow_inconclusive: bool = False,
-    rank: Ranks | None = None,
-    **options: Any,
+    **options: Unpack[Choosing],
 ) -> Result:
     """Is `new` within limits of `base`? `GateFailed`, whose `result` says why, where it is not; see docs/compare.md."""
     from stepscope.compare.gate import gate as checked
     from stepscope.compare.gate import parse_limits
 
     wanted = parse_limits(None if limits_file is None else Path(limits_file), limits)  # before anything is read
-    sides = _sides(base, new, rank, options)
-    return checked(*sides, wanted, allow_inconclusive=allow_inconclusive)
+    sides = _sides(base, new, options)
+    try:
+        result = checked(*sides, wanted, allow_inconclusive=allow_inconclusive)
+    except GateFailed as failed:
+        failed.result.notebook = notebook
+        raise
+    result.notebook = notebook
+    return result
 
 
-def save_baseline(given: Given, name: str, *, rank: Ranks | None = None, **options: Any) -> Path:
+def save_baseline(given: Given, name: str, **options: Unpack[Choosing]) -> Path:
     """Keep what a later run is to be compared with: one small file, by name (below `.stepscope`) or by path."""
     from stepscope.compare import baseline
 
     path = baseline.path_of(name)
-    spec = _step_spec(options)
-    ranks = None if rank is None else parse_ranks(rank)
-    baseline.save(path, _given(given, options).side(spec, ranks), spec)
+    spec, ranks, opening = _chosen(options)
+    baseline.save(path, _given(given, opening).side(spec, ranks), spec)
     return path
 
 
-def _sides(base: Given, new: Given, rank: Ranks | None, options: dict[str, Any]) -> tuple[Side, Side]:
+def _sides(base: Given, new: Given, options: Choosing) -> tuple[Side, Side]:
     """Both sides, measured by the same rule: a baseline's, where one was saved."""
     from stepscope.compare import baseline
     from stepscope.compare.measuring import both
 
-    spec = _step_spec(options)
-    ranks = None if rank is None else parse_ranks(rank)
+    spec, ranks, opening = _chosen(options)
     file = _baseline(base)
     if (last := _baseline(new)) is not None:
         raise BadInput(f"{last}: a baseline can only be the base", "name it first: compare BASELINE --to PROFILE")
     if file is None:
-        return both(_given(base, options), _given(new, options), spec, ranks)
+        return both(_given(base, opening), _given(new, opening), spec, ranks)
     saved, rule = baseline.load(file)
     if spec not in (type(spec)(), rule):
         raise BadInput(
             f"{file}: was saved with other steps", "leave out --anchor, --step, --chunk, --whole and --warmup"
         )
-    return saved, _given(new, options).side(rule, ranks)
+    return saved, _given(new, opening).side(rule, ranks)
 
 
-def _step_spec(options: dict[str, Any]) -> StepSpec:
+def _chosen(given: Choosing) -> tuple[StepSpec, list[int] | None, dict[str, Any]]:
+    """The rule for steps, the ranks, and what is left: how paths are opened."""
     from stepscope.compare.steps import StepSpec
 
+    options: dict[str, Any] = dict(given)
+    rank = options.pop("rank", None)
+    ranks = None if rank is None else parse_ranks(rank)
     step, chunk = (options.pop(k, False) for k in ("step", "chunk"))
     if step and chunk:
         raise BadInput("--step and --chunk exclude each other", "give one")
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
-    return StepSpec(unit=unit, **{k: options.pop(k) for k in ("anchor", "whole", "warmup") if k in options})
+    spec = StepSpec(unit=unit, **{k: options.pop(k) for k in ("anchor", "whole", "warmup") if k in options})
+    return spec, ranks, options
 
 
 def _baseline(given: Given) -> Path | None:
-    from stepscope.compare.baseline import is_baseline
+    """The file of a saved baseline, where that is what was given: its path, or its name."""
+    from stepscope.compare.baseline import is_baseline, path_of, saved
 
     paths = [given] if isinstance(given, str | Path) else given if isinstance(given, list | tuple) else []
     one = paths[0] if len(paths) == 1 else None
-    return Path(one) if isinstance(one, str | Path) and is_baseline(Path(one)) else None
+    if not isinstance(one, str | Path):
+        return None
+    if not Path(one).exists() and str(one) in saved():
+        return path_of(str(one))
+    return Path(one) if is_baseline(Path(one)) else None
 
 
 def _given(given: Given, options: dict[str, Any]) -> measuring.Given:

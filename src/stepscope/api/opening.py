@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache as cache_result
 from functools import partial
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def open(  # the name that users see: stepscope.open
-    *paths: str | Path,
+    *paths: str | Path | Iterable[str | Path],
     cache: bool = True,
     nsys: str | None = None,
     taxonomy: str | Path | None = None,
     jobs: int | None = 1,
     cluster: str | None = None,
 ) -> Profile:
-    """Files, directories and globs, as one profile: the ranks of one job.
+    """Files, directories and globs, one by one or as a list, as one profile: the ranks of one job.
 
     Where both nsys and torch.profiler recorded them, nsys's files answer, and `others` has the rest: a question that
     nsys's cannot answer is asked there.
@@ -41,7 +41,8 @@ def open(  # the name that users see: stepscope.open
     `jobs` processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the
     Dask cluster whose scheduler is at `cluster`.
     """
-    found = _opened(paths, cache=cache, nsys=nsys, taxonomy=taxonomy, jobs=jobs, cluster=cluster)
+    given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
+    found = _opened(given, cache=cache, nsys=nsys, taxonomy=taxonomy, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))
     profile = found.profile(by_profiler[first])
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypedDict, Union, get_args, get_origin
 
 from stepscope import questions
 from stepscope.derive.windows.spec import WindowSpec
@@ -13,16 +13,48 @@ from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.model.times import nanoseconds
 
-#: Keywords that choose the window of a windowed analysis.
-WINDOW_KEYWORDS = ("step", "chunk", "anchor", "index", "match", "period", "whole", "start", "end")
-#: Keywords that choose rows of the answer, and their order.
-ROW_KEYWORDS = ("sort", "top", "limit", "offset")
-#: Keywords that every analysis has; no analysis may use them for options of its own.
-RESERVED = (*WINDOW_KEYWORDS, "rank", *ROW_KEYWORDS)
-
 Ranks = str | int | Iterable[int]
 #: Nanoseconds, or a text with a unit: `1ms`.
 Time = int | str
+
+
+class Window(TypedDict, total=False):
+    """Keywords that choose the window of a windowed analysis."""
+
+    step: bool
+    chunk: bool
+    anchor: str | None
+    index: int | Literal["median", "all"]
+    match: bool
+    period: bool
+    whole: bool
+    start: Time | None
+    end: Time | None
+
+
+class Rows(TypedDict, total=False):
+    """Keywords that choose rows of the answer, and their order."""
+
+    sort: str | None
+    top: int | None
+    limit: int | None
+    offset: int
+
+
+class Common(Rows, total=False):
+    """Keywords that every analysis has."""
+
+    rank: Ranks | None
+
+
+class Windowed(Common, Window, total=False):
+    """Keywords that every analysis of a window has."""
+
+
+WINDOW_KEYWORDS = tuple(Window.__annotations__)
+ROW_KEYWORDS = tuple(Rows.__annotations__)
+#: Keywords that every analysis has; no analysis may use them for options of its own.
+RESERVED = (*WINDOW_KEYWORDS, "rank", *ROW_KEYWORDS)
 
 
 def keywords(analysis: questions.Analysis) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
 
@@ -18,8 +18,9 @@ from stepscope.model.result import Result
 from stepscope.model.statement import several
 
 if TYPE_CHECKING:
-    from stepscope.api.comparing import Given
-    from stepscope.api.options import Ranks
+    from stepscope.api.comparing import By, Choosing, Given
+    from stepscope.api.options import Ranks, Window
+    from stepscope.api.reporting import Page
     from stepscope.export.write import Exported
 
 T = TypeVar("T")
@@ -58,20 +59,72 @@ class Profile(model.Profile, Methods):
                 self._sources[i].quality.note(note)
         return results
 
-    def compare(self, to: Given, **options: Any) -> Result:
-        """This run (the base) against another, or several: a profile, paths, or a list of profiles.
+    def compare(
+        self,
+        new: Given | None = None,
+        *,
+        base: Given | None = None,
+        by: By = "part",
+        margin: float = 3.0,
+        top: int = 20,
+        gate: bool = False,
+        **options: Unpack[Choosing],
+    ) -> Result:
+        """This run and another, or several: it is the base of `new=`, or the new one beside `base=`.
 
-        Options: by, margin, top, rank, anchor, step, chunk, whole, warmup. `api.compare` takes runs of both sides.
+        The other side is a profile, a list of profiles, paths, or (as the base) a saved baseline, by name or file.
+        `api.compare(base, new)` takes runs of both sides.
         """
         from stepscope.api.comparing import compare
 
-        return compare(self, to, **options)
+        sides = self._sides(base, new)
+        return compare(*sides, by=by, margin=margin, top=top, gate=gate, **options)
 
-    def gate(self, base: Given, **options: Any) -> Result:
-        """Is this run within limits of `base`: a profile, paths, or the file of a baseline? See `api.gate`."""
+    def gate(
+        self,
+        *,
+        base: Given | None = None,
+        new: Given | None = None,
+        limits: Iterable[str] = (),
+        limits_file: str | Path | None = None,
+        allow_inconclusive: bool = False,
+        **options: Unpack[Choosing],
+    ) -> Result:
+        """Is this run within limits of `base=`; or is `new=` within limits of this run? `GateFailed` where not.
+
+        `base` may be a saved baseline, by name or file. `api.gate(base, new)` takes runs of both sides.
+        """
         from stepscope.api.comparing import gate
 
-        return gate(base, self, **options)
+        limited: dict[str, Any] = {"limits": limits, "limits_file": limits_file}
+        return gate(*self._sides(base, new), **limited, allow_inconclusive=allow_inconclusive, **options)
+
+    def _sides(self, base: Given | None, new: Given | None) -> tuple[Given, Given]:
+        if (base is None) == (new is None):
+            raise TypeError("give one other run: base=, or new=")
+        return (base, self) if base is not None else (self, new)  # type: ignore[return-value]
+
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        memory: Profile | str | Path | None = None,
+        rank: Ranks | None = None,
+        **window: Unpack[Window],
+    ) -> Page:
+        """The report: shown by a notebook, written to `path` (.html or .md), or by its `save`.
+
+        `memory`: a snapshot of the allocator of the same run. The window is chosen as for any question.
+        """
+        from stepscope.api import opening, reporting
+
+        held = memory if isinstance(memory, Profile) or memory is None else opening.open(memory)
+        snapshot = None if held is None else (held, list(map(str, held.paths)))
+        words = ("-o", str(path)) if path is not None else ()
+        page = reporting.report(self, list(map(str, self.paths)), rank=rank, memory=snapshot, words=words, **window)
+        if path is not None:
+            page.save(path)
+        return page
 
     def sql(
         self,
@@ -125,6 +178,11 @@ class Profile(model.Profile, Methods):
     def paths(self) -> list[Path]:
         """The files (or directories) it was opened from."""
         return [s.path for s in self._sources]
+
+    def _repr_html_(self) -> str:
+        from stepscope.render.notebook import profile_html
+
+        return profile_html(self.ranks, [Path(s.file).name for s in self.sources], self.notes)
 
     def __repr__(self) -> str:
         files = ", ".join(Path(s.file).name for s in self.sources[:3]) + (", …" if len(self.sources) > 3 else "")

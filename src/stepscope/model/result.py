@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant_of
 from stepscope.model.note import CONTRADICTORY, Note
 from stepscope.model.source import SourceInfo
 
@@ -51,6 +51,8 @@ class Result:
     notes: list[Note] = field(default_factory=list)
     #: Filled in by the front end that ran the analysis.
     command: str = ""
+    #: How a notebook shows it.
+    notebook: Callable[[Result], str] | None = field(default=None, repr=False, compare=False)
     sources: list[SourceInfo] = field(default_factory=list)
     ranks: int = 0
     #: ranks of the job, where the sources say
@@ -73,7 +75,7 @@ class Result:
         for part in by.split(","):
             name, _, way = part.strip().partition(":")
             if name not in self.rows.columns:
-                raise BadInput(f"--sort {by}: no column {name!r}", f"there are {', '.join(self.rows.columns)}")
+                raise BadInput(f"--sort {by}: no column {name!r}", meant_of(name, self.rows.columns))
             if way not in ("", "asc", "desc"):
                 raise BadInput(f"--sort {by}: {way!r} is not a direction", "write COLUMN:asc or COLUMN:desc")
             if self.rows.schema[name].is_nested():
@@ -149,10 +151,16 @@ class Result:
             for name, values in zip(missing, shared, strict=True)
         )
 
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame. It needs pandas and pyarrow: `pip install 'stepscope[pandas]'`."""
+        try:
+            return self.rows.to_pandas()
+        except ImportError as error:  # Polars' own words: which of the two
+            raise BadInput(f"to_pandas: {error}", "pip install 'stepscope[pandas]'") from None
+
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{n}</li>" for n in self.notes)
-        html: str = self.rows._repr_html_()
-        return f"<b>stepscope {self.command}</b>{html}<ul>{notes}</ul>"
+        html: str = self.notebook(self) if self.notebook is not None else self.rows._repr_html_()
+        return html
 
 
 def rows(

@@ -37,26 +37,31 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.findings import findings_text
 
             return findings_text(result, width, colour).encode()
-        if result.command in ("compare", "gate"):
-            from stepscope.render.comparison import narrowed
-
-            result = narrowed(result)
-        if result.command in ("roofline", "kernels"):
-            from stepscope.render.roofline import narrowed as without_details
-
-            result = without_details(result)
-        if result.command == "memory":
-            from stepscope.render.memory import narrowed as narrow_ledger
-
-            result = narrow_ledger(result)
         from stepscope.render.table import to_text
 
-        return to_text(result, width, colour).encode()
+        return to_text(narrowed(result), width, colour).encode()
     if format == "svg":
         return _picture(result).encode()
     from stepscope.render import flat
 
     return {"csv": flat.to_csv, "md": flat.to_markdown, "parquet": flat.to_parquet}[format](result)
+
+
+def narrowed(result: Result) -> Result:
+    """The result with the columns that people read; files and programs get all of them."""
+    if result.command in ("compare", "gate"):
+        from stepscope.render.comparison import narrowed
+
+        return narrowed(result)
+    if result.command in ("roofline", "kernels"):
+        from stepscope.render.roofline import narrowed as without_details
+
+        return without_details(result)
+    if result.command == "memory":
+        from stepscope.render.memory import narrowed as narrow_ledger
+
+        return narrow_ledger(result)
+    return result
 
 
 def _picture(result: Result) -> str:

@@ -95,15 +95,15 @@ class Pen:
 def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]
-    base = _base(rows)
-    head, body, below = arrange(_columns(rows, base), width)
+    base = since(rows)
+    head, body, below = arrange(columns(rows, base), width)
     if base:
         below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
     return out + [pen.dim(part) for line in below for part in wrapped(line, width)]
 
 
-def _base(rows: pl.DataFrame) -> int:
+def since(rows: pl.DataFrame) -> int:
     """A second to count points in time from, where clocks are so far on that the digits of interest drown."""
     least = [rows[name].min() for name in rows.columns if _instant(rows, name)]
     first = min((t for t in least if isinstance(t, int)), default=0)
@@ -115,8 +115,9 @@ def _instant(rows: pl.DataFrame, name: str) -> bool:
     return name.endswith(INSTANTS) and rows.schema[name].is_numeric()
 
 
-def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
-    columns = []
+def columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
+    """What is printed of each column: values with their units under the name without it."""
+    made = []
     names = rows.columns
     skip = set()
     tree = {"depth", "path", "range"} <= set(names) and rows.schema["depth"].is_integer()
@@ -130,7 +131,7 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
             skip.add(f"{axis}_size")
             pairs = zip(values, rows[f"{axis}_size"].to_list(), strict=True)
             cells = [MISSING if a is None else f"{a}/{show('', b)}" for a, b in pairs]
-            columns.append(layout.Column(axis, cells, number=True))
+            made.append(layout.Column(axis, cells, number=True))
             continue
         if name == "file" and rows.schema[name] == pl.String:
             values = file_names(values)
@@ -141,19 +142,18 @@ def _columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
         if tree and name == "range":
             # Rows are in the tree's order: indented texts say what paths would, which are long.
             cells = ["  " * (depth or 0) + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
-        columns.append(layout.Column(header(name), cells, number))
-    return [c for c in columns if not (tree and c.title in ("depth", "path"))]
+        made.append(layout.Column(header(name), cells, number))
+    return [c for c in made if not (tree and c.title in ("depth", "path"))]
 
 
 def _summary(result: Result, width: int, pen: Pen) -> list[str]:
     """Single values on one line; tables within the summary as small tables under their name."""
     out: list[str] = []
     summary = result.summary
-    single = {k: v for k, v in summary.items() if not _nested(v) and k not in (PLOT, STATEMENT)}
-    if single:
-        out += wrapped(_pairs(single), width)
+    if line := single(summary):
+        out += wrapped(line, width)
     for key, value in summary.items():
-        if key in single or key in (PLOT, STATEMENT):
+        if not _nested(value) or key in (PLOT, STATEMENT):
             continue
         table = _as_table(value)
         if table is None:
@@ -163,6 +163,11 @@ def _summary(result: Result, width: int, pen: Pen) -> list[str]:
             out += [*([""] if out else []), pen.bold(header(key)), *_rows(shown.rows, width, pen)]
             out += [pen.dim(shown.more)] if shown.more else []
     return out
+
+
+def single(summary: dict[str, Any]) -> str:
+    """The single values of a summary on one line."""
+    return _pairs({k: v for k, v in summary.items() if not _nested(v) and k not in (PLOT, STATEMENT)})
 
 
 def _nested(value: Any) -> bool:

@@ -40,6 +40,7 @@ _OWN: tuple[tuple[str, type, str], ...] = (
 
 
 def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
+    from stepscope.api.nsys import of_recipe
     from stepscope.nsys import recipes
 
     if help_wanted is not None or asked is None:
@@ -56,10 +57,7 @@ def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None
     recipe.parse(args)
     with progress.shown():
         made, opened = _make(recipe, paths, args, given)
-    table = given["table"] or made.main
-    if table not in made.tables:
-        raise BadInput(f"--table {table!r}: {recipe.name} has none of that name", f"one of {', '.join(made.tables)}")
-    result = _result(recipe, made, opened, made.tables[table], args)
+    result = of_recipe(recipe, made, opened, args, given["table"])
     if folder is None:
         target.write(result)
         return
@@ -105,25 +103,6 @@ def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
     profile = api.open(*paths, cache=not given["no_cache"], **opening)
     questions.need_timeline(profile, "recipe")
     return profile.view(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
-
-
-def _result(recipe: Recipe, made: Outcome, opened: list[Profile], rows: Any, args: dict[str, Any]) -> Result:
-    from stepscope.model.note import PROFILER_WARNING
-    from stepscope.model.result import Result
-    from stepscope.nsys.recipes.spec import windows
-
-    parsed = recipe.parse(args)
-    window = [row for profile in opened for row in windows(profile, parsed)]
-    read = [n for profile in opened for n in profile.notes if n.code != PROFILER_WARNING]
-    return Result(
-        rows,
-        window,
-        made.summary,
-        list(dict.fromkeys([*read, *made.notes])),
-        command=f"recipe {recipe.name}",
-        sources=[s for profile in opened for s in profile.sources],
-        ranks=max((p.ranks.height for p in opened), default=0),
-    )
 
 
 def _folder(name: str, wanted: str | None, force: bool) -> Path | None:

@@ -2,74 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stepscope.capture.size import show_size
 from stepscope.cli import output, progress
 from stepscope.cli.analysis import profile_argument, window_options, worker_options
-from stepscope.errors import BadInput
-
-if TYPE_CHECKING:
-    from stepscope.report import Report
-
-#: By suffix: whether the report is drawn.
-_SUFFIXES = {".html": True, ".htm": True, ".md": False, ".markdown": False}
 
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
-    from stepscope import api, questions
+    from stepscope import api
     from stepscope.api.options import WINDOW_KEYWORDS
-    from stepscope.report import Asker, gather
+    from stepscope.api.reporting import drawn, report
 
-    path = _path(output_file)
-    drawn = path is not None and _SUFFIXES[path.suffix.lower()]
-    rank = given["rank"]
+    path = None if output_file in (None, "-") else Path(str(output_file))
+    if path is not None:
+        drawn(path)  # refused before any work is done
+        output.writable(path)
     window = {k: given[k] for k in WINDOW_KEYWORDS if given[k] not in (None, False)}
     if window.get("index") == "median":
         del window["index"]
     target = output.Target("md", path)
     with progress.shown():
         opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
-        opened = api.open(*profile, cache=not given["no_cache"], **opening)
-        questions.need_timeline(opened, "report")
+        cache = not given["no_cache"]
+        opened = api.open(*profile, cache=cache, **opening)
         target.spare([*map(Path, profile), *opened.paths])
-        chosen = opened.view(api.parse_ranks(rank) if rank else None).view(in_one_part=True)  # many questions
-        asker = Asker(lambda name, **options: api.analyse(chosen, name, **options), profile, window, rank)
-        if given["memory"]:
-            held = api.open(*given["memory"], cache=not given["no_cache"])
-            of_memory = Asker(lambda name, **options: api.analyse(held, name, **options), given["memory"])
-            asker = replace(asker, of_memory=of_memory)
-        words = ("-o", output_file) if output_file else ()
-        made = gather(asker, asker.command("report", *words), drawn=drawn)
-        text = _writer(drawn)(made)
+        page = report(
+            opened,
+            profile,
+            rank=given["rank"],
+            memory=(api.open(*given["memory"], cache=cache), given["memory"]) if given["memory"] else None,
+            words=("-o", output_file) if output_file else (),
+            **window,
+        )
+        text = page.markdown if path is None else page.text(path)
     target.deliver(text.encode())
     if path is not None and path.is_file():
         click.echo(f"wrote {path} ({show_size(path.stat().st_size)})")
-
-
-def _writer(drawn: bool) -> Callable[[Report], str]:
-    if drawn:
-        from stepscope.render.html.report import to_html
-
-        return to_html
-    from stepscope.render.report_markdown import to_markdown
-
-    return to_markdown
-
-
-def _path(file: str | None) -> Path | None:
-    """Where to write, checked before any work is done."""
-    if file in (None, "-"):
-        return None
-    path = Path(str(file))
-    if path.suffix.lower() not in _SUFFIXES:
-        raise BadInput(f"-o {path}: a report is a page or Markdown", "end it in .html or .md")
-    return output.writable(path)
 
 
 command = click.Command(
