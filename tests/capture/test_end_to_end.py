@@ -59,6 +59,10 @@ def test_run_verify_analyse(torch_python, tmp_path, monkeypatch, capsys):
         assert {"step 3", "pipeline send/recv", "layer00.stage2_f", "layer01.stage3_w", "optimizer"} <= ranges
         assert not {"step 0", "step 2"} & ranges
 
+    both = stepscope.open(tmp_path / "cap")  # the folder above: each rank once, by nsys
+    assert both.rank_ids() == [0, 1] and list(both.others) == ["torch.profiler"]
+    assert {s.format for s in both.nvtx().sources} == {"nsys-sqlite"}
+
     a, b = (manifest.read(tmp_path / "cap" / backend) for backend in ("nsys", "torch"))
     assert a is not None and b is not None
     assert {k for k, _, _ in manifest.differences(a, b)} <= {
@@ -121,3 +125,6 @@ def test_what_torch_compile_says_is_collected(torch_python, tmp_path, monkeypatc
     assert run(["compile", "--log", "cap", "--by", "reason", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["kind"] == "graph_break" and row["location"].endswith("any.py:8")
+    heard = json.loads((tmp_path / "cap" / "manifest.json").read_text())["captured"]["compiled_with"]
+    assert heard == [{"backend": "eager", "mode": "default", "dynamic": None, "fullgraph": False}]
+    assert stepscope.open(tmp_path / "cap").compile(whole=True).summary["mode"] == "default"

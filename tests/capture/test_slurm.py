@@ -160,6 +160,12 @@ def test_a_larger_allocation_is_not_taken_whole(job, nsys, tmp_path, monkeypatch
     assert run([*asked, "--", "python", "train.py"]) == 2
     said = capsys.readouterr().err
     assert "SLURM job 77: have 3 nodes, need 2 (16 ranks, 8 on each); give --nodes 2 to take 2 of them" in said
+    monkeypatch.chdir(tmp_path)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    command = [sys.executable, "-c", "open('started', 'w')"]
+    assert run(["capture", "run", "--yes", *plan, "-o", "cap", "--", *command]) == 2
+    assert capsys.readouterr().err == said  # one line, and nothing was started or left
+    assert said.count("\n") == 1 and sorted(p.name for p in tmp_path.iterdir()) == before
     assert run([*asked, "--nodes", "2", "--", "python", "train.py"]) == 0
     assert "srun --nodes=2 " in capsys.readouterr().out
     assert run([*asked, "--nodes", "4", "--", "python", "train.py"]) == 2

@@ -86,6 +86,34 @@ def test_refusals(dry, nsys):
     assert "--with gpu-metrics: nsys says: GPU 0: Insufficient privilege" in dry("--with", "gpu-metrics")
 
 
+@pytest.mark.parametrize(
+    ("stand_in", "want", "says"),
+    [
+        (
+            {"version": "2023.4.4", "options": ""},
+            "gpu-metrics",
+            "nsys 2023.4.4 has no --gpu-metrics-devices; take a newer",
+        ),
+        (
+            {"metrics": "GPU 0: Insufficient privilege"},
+            "gpu-metrics",
+            "Insufficient privilege; run as root, or let users",
+        ),
+        ({"metrics": "NVIDIA GPUs not found"}, "gpu-metrics", "NVIDIA GPUs not found; run it where there is a GPU"),
+    ],
+)
+def test_a_run_that_is_refused_leaves_nothing(nsys, tmp_path, monkeypatch, capsys, stand_in, want, says):
+    """Not a dry one: one line, and the command was never started."""
+    nsys(**stand_in)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    command = [sys.executable, "-c", "open('started', 'w')"]
+    assert run(["capture", "run", "--yes", "--no-doctor", "--with", want, "-o", "cap", "--", *command]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--with {want}: " in line and says in line
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
 def test_of_two_profilers_each_records_what_it_can(dry, nsys):
     nsys()
     assert isinstance(dry("--backend", "both", "--with", "cpu,stacks"), list)
