@@ -15,11 +15,13 @@ from stepscope.statistics import STEPS, interval
 
 #: Within this share of max (or of the sum) a period is said to be about that.
 _ABOUT = 0.10
+#: A period of more than so many median ones is a stall, and no sign of who gates.
+_STALL = 3
 
 #: What is shown of each run beside the other's periods.
 _SHOWN = ("queue_depth", "queue_depth_in", "queue_depth_out", "chunks", "gating", "items_per_s", "tokens_per_s")
 
-#: The stage that fills the period; both, where they are as long; neither, where the period is longer than either.
+#: The stage that is never idle for long; both, where neither is; neither, where both are.
 Gating = Literal["stage0", "stage1", "both", "neither"]
 
 
@@ -38,7 +40,7 @@ def figures(run: TwoStage, warmup: int) -> dict[str, Any]:
         at: dict[str, Any] = {n: _quantile(kept[n].drop_nulls(), q / 100) for n in names}
         summary[f"p{q}"] = {**at, "overlap_score": float(np.quantile(kept["overlap_score"], q / 100))}
     summary["overlap_score"] = summary["p50"]["overlap_score"]
-    summary["gating"] = _gating(summary)
+    summary["gating"] = _gating(summary, kept)
     return summary | _rates(kept)
 
 
@@ -72,15 +74,29 @@ def _medians(summary: dict[str, Any]) -> tuple[int, int, int]:
     return period, a, b
 
 
-def _gating(summary: dict[str, Any]) -> Gating:
-    """Which stage makes the period as long as it is: the one that fills it."""
+def _gating(summary: dict[str, Any], kept: pl.DataFrame) -> Gating:
+    """Which stage makes the period as long as it is: the one that is never idle for long."""
     period, a, b = _medians(summary)
-    longest = max(a, b)
-    if period > (1 + _ABOUT) * longest:
+    if period > (1 + _ABOUT) * (a + b):
         return "neither"
-    if min(a, b) >= (1 - _ABOUT) * longest:
+    full = [share >= 1 / (1 + _ABOUT) for share in _filled(summary, kept)]
+    if all(full):
         return "both"
-    return "stage0" if a > b else "stage1"
+    return "stage0" if full[0] else "stage1" if full[1] else "neither"
+
+
+def _filled(summary: dict[str, Any], kept: pl.DataFrame) -> list[float]:
+    """How much of its time each stage works: its share of all periods together, but for those in which the run stalled.
+
+    Items are emitted now late and now early, so that no single period is what an item takes. The second stage's own
+    idle time tells without periods.
+    """
+    period, _, median = _medians(summary)
+    steady = kept.filter(pl.col("period_ns") <= _STALL * period)
+    took = max(1, int(steady["period_ns"].sum()))
+    first, second = (int(steady[f"stage{i}_ns"].sum()) / took for i in (0, 1))
+    idle = summary["p50"].get("mesh_idle_ns")
+    return [first, second if idle is None else max(second, median / max(1, median + idle))]
 
 
 def verdict(summary: dict[str, Any]) -> str:
@@ -116,11 +132,13 @@ def _gated(summary: dict[str, Any]) -> str:
     waits = f", and stage 1 idles {about(idle)} before each chunk" if idle else ""
     gating = summary["gating"]
     if gating == "both":
-        return f"both stages gate, as long as each other{waits}"
+        return f"both stages gate{waits}"
     if gating == "neither":
         longer = f"stage {int(b > a)}, the longer, fills {percent(max(a, b), period)} of the period"
         return f"neither stage gates: {longer}{waits}"
-    return f"stage {gating[-1]} gates{waits}"
+    if gating == "stage1":
+        return "stage 1 gates" + (f", idle for {about(idle)} before each chunk" if idle else "")
+    return f"stage 0 gates{waits}"
 
 
 def _at_depth(summary: dict[str, Any]) -> str:
