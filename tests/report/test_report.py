@@ -22,7 +22,8 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.result import Result
 from stepscope.render.html.palette import COLOURS
 from stepscope.render.html.report import to_html
-from stepscope.render.report_markdown import code, text, to_markdown
+from stepscope.render.inert import markdown as text
+from stepscope.render.report_markdown import code, to_markdown
 from stepscope.report import Asker, gather
 from stepscope.report.scale import drawn, scales
 from stepscope.simulate.job.scenario import Scenario
@@ -273,7 +274,8 @@ def test_the_page_forbids_every_request():
 @pytest.mark.parametrize(
     ("plain", "shown"),
     [
-        ("a_b*c`d`", r"a\_b\*c\`d\`"),
+        ("a_b*c`d`", r"a_b\*c\`d\`"),
+        ("_a_ b_", r"\_a\_ b\_"),
         ("void k<float, 4>(x)", "void k&lt;float, 4&gt;(x)"),
         ("a | b", r"a \| b"),
         ("@someone fixed #12", "@<!-- -->someone fixed #<!-- -->12"),

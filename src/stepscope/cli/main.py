@@ -16,6 +16,7 @@ from stepscope.cli.complete import COMPLETE
 from stepscope.cli.group import Commands
 from stepscope.cli.suggest import no_option
 from stepscope.errors import StepscopeError
+from stepscope.model.visible import visible
 
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
@@ -127,5 +128,5 @@ def _complete() -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    print("stepscope:", " ".join(message.split()), file=sys.stderr)
+    print("stepscope:", visible(" ".join(message.split())), file=sys.stderr)
     return status

@@ -14,6 +14,7 @@ import click
 
 from stepscope.cli import progress
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.visible import visible
 
 if TYPE_CHECKING:
     from stepscope.nsys.reports import Answer
@@ -154,7 +155,7 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
 
 def _say(given: dict[str, Any], text: str) -> None:
     if not given["quiet"]:
-        print("stepscope:", text, file=sys.stderr)
+        print("stepscope:", visible(text), file=sys.stderr)
 
 
 def titled(order: Order, text: str, advice: str = "") -> str:
@@ -166,7 +167,7 @@ def titled(order: Order, text: str, advice: str = "") -> str:
 
 def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
     if order.to == "-":
-        click.echo(text, nl=bool(text))
+        click.echo(visible(text), nl=bool(text))
     elif order.to.startswith("@"):
         try:
             subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)

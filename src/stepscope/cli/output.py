@@ -12,6 +12,7 @@ from pathlib import Path
 from stepscope.cli import streams
 from stepscope.errors import BadInput
 from stepscope.model.result import Result
+from stepscope.model.visible import visible
 from stepscope.render import SUFFIXES, WITHOUT_NOTES, Format, render
 from stepscope.render.table import PIPED_WIDTH
 
@@ -57,7 +58,7 @@ class Target:
             self.deliver(render(result, self.format))
         if self.format in WITHOUT_NOTES:
             for note in result.notes:
-                print("note:", note, file=sys.stderr)
+                print("note:", visible(note), file=sys.stderr)
 
     def deliver(self, data: bytes) -> None:
         """Write what is rendered already."""

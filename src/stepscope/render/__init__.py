@@ -33,6 +33,9 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
 
         return to_json(result)
     if format == "table":
+        from stepscope.render.inert import visible_result
+
+        result = visible_result(result)
         if result.command == "diagnose":
             from stepscope.render.findings import findings_text
 

@@ -15,10 +15,11 @@ import polars as pl
 from stepscope.model import heading
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
+from stepscope.render.inert import markdown, no_formulas, visible_rows
 
 
 def to_csv(result: Result) -> bytes:
-    return _flattened(result.with_window()).write_csv().encode()
+    return no_formulas(visible_rows(_flattened(result.with_window()))).write_csv().encode()
 
 
 def to_parquet(result: Result) -> bytes:
@@ -67,5 +68,4 @@ def _text(value: Any) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    text = _text(value) if isinstance(value, dict | list) else str(value)
-    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
+    return markdown(_text(value) if isinstance(value, dict | list) else value)

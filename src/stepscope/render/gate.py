@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from stepscope.model.result import Result
 from stepscope.model.units import about, show
+from stepscope.render.inert import markdown
 
 _MARKS = {"passed": "✅ passed", "failed": "❌ failed", "inconclusive": "❔ inconclusive"}
 
@@ -15,16 +16,23 @@ def to_markdown(result: Result) -> bytes:
     """The verdict, a table of the checks, what differs, the notes, and the sentence to quote."""
     summary = result.summary
     step = summary["step"]
-    out = [f"### stepscope gate: {'passed' if summary['pass'] else 'failed'}", "", _text(summary["statement"]), ""]
+    out = [f"### stepscope gate: {'passed' if summary['pass'] else 'failed'}", "", markdown(summary["statement"]), ""]
     out += ["| check | status | base | new | growth | interval | limit |", "|---|---|---:|---:|---:|---:|---:|"]
     out += [_line(row) for row in result.rows.iter_rows(named=True)]
     out += ["", "Growth, interval and limit are shares of the base's step, "]
     out[-1] += f"{about(step['base_ns'], 4)}; the new one is {about(step['new_ns'], 4)}."
     if differs := summary.get("differs"):
         out += ["", "| differs | base | new |", "|---|---|---|"]
-        out += [f"| {_text(d['what'])} | {_text(d['base'])} | {_text(d['new'])} |" for d in differs]
+        out += [f"| {markdown(d['what'])} | {markdown(d['base'])} | {markdown(d['new'])} |" for d in differs]
     if result.notes:
-        out += ["", "<details><summary>Notes</summary>", "", *(f"- {_text(n)}" for n in result.notes), "", "</details>"]
+        out += [
+            "",
+            "<details><summary>Notes</summary>",
+            "",
+            *(f"- {markdown(n)}" for n in result.notes),
+            "",
+            "</details>",
+        ]
     return ("\n".join(out) + "\n").encode()
 
 
@@ -35,11 +43,7 @@ def _line(row: dict[str, Any]) -> str:
     limit = "" if row["limit_pct"] is None else f"{row['limit_pct']:g} %"
     times = ["" if row[k] is None else show(k, row[k]) for k in ("base_ns", "new_ns")]
     name = row["check"] if row["base_ns"] is not None else f"{row['check']}: {row['why']}"
-    return f"| {_text(name)} | {_MARKS[row['status']]} | {' | '.join([*times, grown, interval, limit])} |"
-
-
-def _text(value: Any) -> str:
-    return " ".join(str(value).replace("|", "\\|").replace("<", "&lt;").split())
+    return f"| {markdown(name)} | {_MARKS[row['status']]} | {' | '.join([*times, grown, interval, limit])} |"
 
 
 def to_junit(result: Result, *, allow_inconclusive: bool = False) -> bytes:

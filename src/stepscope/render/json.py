@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from stepscope.model.result import Result
+from stepscope.render.inert import in_json
 
 SCHEMA = "stepscope/1"
 
@@ -38,7 +39,7 @@ def to_json(result: Result) -> bytes:
         else:
             text = encode(value)
         parts.append(encode(key) + b": " + text)
-    return b"{" + b",\n ".join(parts) + b"}\n"
+    return in_json((b"{" + b",\n ".join(parts) + b"}\n").decode()).encode()
 
 
 def plain(value: Any) -> Any:

@@ -7,45 +7,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stepscope.model.units import show
+from stepscope.model.visible import visible
+from stepscope.render.inert import markdown
 from stepscope.report.gather import Report
 from stepscope.report.part import Part
 
-#: What Markdown or the forge around it would take for something else. A backslash before it makes it plain again.
-_SPECIAL = re.compile(r"([\\`*_\[\]|~$]|^[#+-](?= ))")
 #: More rows than this are left out, with a line that says so.
 _MOST_FINDINGS, _MOST_RANKS = 8, 16
 
 
 def to_markdown(report: Report) -> str:
     """The report as Markdown."""
-    out = [f"### stepscope report · {text(report.source)}", ""]
+    out = [f"### stepscope report · {markdown(report.source)}", ""]
     if report.findings is not None:
         out += _findings(report.findings)
     out += _breakdown(report.breakdown)
     for part in report.parts:
         if part.id in ("peak", "memory", "roofline"):
-            out += [text(part.data["statement"]), ""]
+            out += [markdown(part.data["statement"]), ""]
         if part.id == "stragglers":
             out += _stragglers(part)
     if report.notes or report.missing:
         out += ["<details><summary>Notes</summary>", ""]
-        out += [f"- {text(n)}" for n in report.notes]
-        out += [f"- {text(m.title)}: not here. {text(m.why)}" for m in report.missing]
+        out += [f"- {markdown(n)}" for n in report.notes]
+        out += [f"- {markdown(m.title)}: not here. {markdown(m.why)}" for m in report.missing]
         out += ["", "</details>", ""]
-    out += [f"{code(report.command)} · stepscope {text(report.version)}"]
+    out += [f"{code(report.command)} · stepscope {markdown(report.version)}"]
     return "\n".join(out) + "\n"
-
-
-def text(value: Any) -> str:
-    """A text that Markdown shows as it is: no markup, no tags, nobody is mentioned, no issue is linked."""
-    plain = " ".join(str(value).split())
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"(@|#(?=\d))", r"\1<!-- -->", _SPECIAL.sub(r"\\\1", plain))
 
 
 def code(value: str) -> str:
     """A text as code, whatever backticks it has."""
-    plain = " ".join(value.split())
+    plain = visible(" ".join(value.split()))
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", plain)), default=0))
     pad = " " if plain.startswith("`") or plain.endswith("`") else ""
     return f"{fence}{pad}{plain}{pad}{fence}"
@@ -63,7 +56,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequen
 
 
 def _findings(part: Part) -> list[str]:
-    out = [f"**{text(part.data['statement'])}**", ""] if part.data["statement"] else []
+    out = [f"**{markdown(part.data['statement'])}**", ""] if part.data["statement"] else []
     out += _windows(part)
     rows = part.data["rows"]
     if not rows:
@@ -73,12 +66,12 @@ def _findings(part: Part) -> list[str]:
         (
             (
                 str(i + 1),
-                f"{text(r['title'])} ({code(r['id'])})",
-                text(r["ranks"] or "all"),
+                f"{markdown(r['title'])} ({code(r['id'])})",
+                markdown(r["ranks"] or "all"),
                 f"{_ns(r['recoverable_ns'])} ({show('x_pct', r['share_pct'])}), {_between(r)}",
-                text(r["confidence"]),
-                text(r["evidence"]),
-                text(r["try_next"]),
+                markdown(r["confidence"]),
+                markdown(r["evidence"]),
+                markdown(r["try_next"]),
             )
             for i, r in enumerate(rows[:_MOST_FINDINGS])
         ),
@@ -112,11 +105,17 @@ def _stragglers(part: Part) -> list[str]:
     rows = [r for r in part.data["rows"] if r["cause"]]
     if not rows:
         return []
-    out = [f"**{part.title}** ({code(part.command)}; {text(part.windows[0])})", ""]
+    out = [f"**{part.title}** ({code(part.command)}; {markdown(part.windows[0])})", ""]
     out += _table(
         ("rank", "cause", "longer than its peers", "others waited for it", "share of lateness"),
         (
-            (str(r["rank"]), text(r["cause"]), _ns(r["excess_ns"]), _ns(r["late_ns"]), show("x_pct", r["share_pct"]))
+            (
+                str(r["rank"]),
+                markdown(r["cause"]),
+                _ns(r["excess_ns"]),
+                _ns(r["late_ns"]),
+                show("x_pct", r["share_pct"]),
+            )
             for r in rows[:_MOST_RANKS]
         ),
         numbers=(0, 2, 3, 4),
@@ -129,7 +128,7 @@ def _more(count: int, part: Part) -> list[str]:
 
 
 def _windows(part: Part) -> list[str]:
-    return [*(f"window: {text(line)}  " for line in part.windows), ""] if part.windows else []
+    return [*(f"window: {markdown(line)}  " for line in part.windows), ""] if part.windows else []
 
 
 def _between(finding: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from stepscope.cli import output, progress
 from stepscope.cli.analysis import profile_argument
 from stepscope.errors import BadInput
 from stepscope.model.units import size
+from stepscope.model.visible import visible
 
 #: As `stepscope.export.write.FORMS`: listing options must not import it.
 _FORMS = ("perfetto",)
@@ -35,7 +36,7 @@ def _export(profile: tuple[str, ...], output_file: str, **given: Any) -> None:
         made = opened.export(path, to=given["to"], rank=given["rank"], findings=given["findings"])
     print(f"{made.path}: {made.events:,} events, {size(made.bytes)}; {_THEN[made.form]}")
     for note in made.notes:
-        print("note:", note, file=sys.stderr)
+        print("note:", visible(note), file=sys.stderr)
 
 
 command = click.Command(
