@@ -7,6 +7,9 @@ is each instance's first start to last end (idle time and other work in between 
 inside a range of the same text count in `n` and in the self columns only. `(no range)` is what no range launched.
 A range that began before the window and launched into it shows with its whole length on the host. A path of more than
 4,096 characters loses ranges from its middle.
+
+Calls of libraries (cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC), traced or marked by themselves, are no ranges of the
+program: `--by library` has them, and what they launched.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ import polars as pl
 
 from stepscope.derive.accounting.flame import write_flame
 from stepscope.derive.accounting.forest import Forest, Gpu, forest, launched
+from stepscope.derive.accounting.libraries import library_figures
 from stepscope.derive.accounting.places import Places
 from stepscope.derive.accounting.tree import NO_RANGE
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.libraries import library_calls
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
-from stepscope.errors import CannotAnswer
+from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
 from stepscope.model.effect import Effect
@@ -62,7 +67,15 @@ COLUMNS = (
     Col("range", "its own text"),
     *_FIGURES,
 )
-VARIANTS = {"by=name": (*_WHO, Col("range", "text of the range"), *_FIGURES)}
+VARIANTS = {
+    "by=name": (*_WHO, Col("range", "text of the range"), *_FIGURES),
+    "by=library": (
+        *_WHO,
+        Col("library", "cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC, …"),
+        Col("range", "name of the call"),
+        *_FIGURES[: [c.name for c in _FIGURES].index("self_host_ns")],
+    ),
+}
 _SUMS = [c.name for c in _FIGURES if c.name not in ("n", "mean_ns", "max_ns")]
 
 
@@ -70,7 +83,7 @@ def nvtx(
     profile: Profile,
     window: WindowSpec,
     *,
-    by: Annotated[Literal["path", "name"], "one row per place in the tree, or per text"] = "path",
+    by: Annotated[Literal["path", "name", "library"], "one row per place in the tree, or per text"] = "path",
     depth: Annotated[int | None, "only ranges that lie in fewer than N others"] = None,
     fold: Annotated[bool, "texts that differ only in numbers are one: `step 3` and `step 4` are `step #`"] = False,
     flame: Annotated[
@@ -78,6 +91,8 @@ def nvtx(
     ] = None,
     weight: Annotated[Literal["host", "gpu"], "what the flame graph weighs: host time, or GPU op time"] = "host",
 ) -> Result:
+    if by == "library":
+        return _libraries(profile, window, flame)
     if not profile.has("ranges") or profile.ranges.height == 0:
         raise CannotAnswer(
             "the profile has no NVTX ranges or annotations",
@@ -104,6 +119,27 @@ def nvtx(
         summary["flame"] = str(flame)
     notes = [*chosen.notes, *graph_notes(profile)]
     return Result(chosen.table(columns, shown), chosen.rows(), summary, notes, ranked_by="host_ns")
+
+
+def _libraries(profile: Profile, window: WindowSpec, flame: Path | None) -> Result:
+    if flame is not None:
+        raise BadInput("--flame: calls of libraries are no tree of the program", "leave out --by library")
+    if not any(library_calls(data).frame.height for data in ranks_of(profile)):
+        raise CannotAnswer(
+            "the profile has no calls of libraries", capture_by("--nsys-args=--trace=cuda,nvtx,cublas,cudnn,mpi,ucx")
+        )
+    chosen = windows(profile, window)
+    frames = [
+        span.named(library_figures(data, span).select(*_who(data), pl.all()))
+        for data in ranks_of(profile)
+        for span in chosen.of(data.rank)
+    ]
+    table = chosen.table(VARIANTS["by=library"], pl.concat(frames) if frames else [])
+    return Result(table, chosen.rows(), {}, [*chosen.notes, *graph_notes(profile)], ranked_by="host_ns")
+
+
+def _who(data: RankData) -> tuple[pl.Expr, pl.Expr]:
+    return pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
 
 
 def _texts(profile: Profile, tree: Forest, fold: bool) -> tuple[Forest, pl.Series]:

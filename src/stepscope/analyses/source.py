@@ -51,7 +51,7 @@ _FIGURES = (
 )
 _KEYS = {
     "function": Col("function", "innermost frame of the user's code: `file(line): function`"),
-    "op": Col("op", "outermost torch op around the launch, or the autograd node; null where the trace names none"),
+    "op": Col("op", "outermost torch op around the launch, or the autograd node; else the library call, where known"),
     "phase": Col("phase", "forward, backward, optimizer or other"),
     "kernel": Col("kernel", "short name of the kernel; the full one with --full"),
     "line": Col("line", "`file(line)` of that frame"),

@@ -273,7 +273,7 @@ class Methods:
     def nvtx(
         self,
         *,
-        by: Literal["path", "name"] = "path",
+        by: Literal["path", "name", "library"] = "path",
         depth: int | None = None,
         fold: bool = False,
         flame: Path | None = None,

@@ -199,11 +199,15 @@ COUNTERS = Table(
 
 HOST = Table(
     "host",
-    "What the host did besides CUDA calls and ranges: torch ops, Python functions, OS-runtime calls.",
+    "What the host did besides CUDA calls and ranges: torch ops, Python functions, calls of the OS and of libraries.",
     (
         _RANK,
         _TID,
-        Column("kind", HOST_KIND, "cpu_op (torch), python (function), osrt (OS runtime), gil, compile, gc, mpi, other"),
+        Column(
+            "kind",
+            HOST_KIND,
+            "cpu_op (torch), python (function), osrt (OS runtime), gil, compile, gc; libraries: mpi, cublas, …; other",
+        ),
         _id("name", "name of the op, function or call"),
         _START,
         _END,

@@ -346,3 +346,29 @@ def test_threads_that_only_have_names_are_no_ranks(tmp_path: Path) -> None:
     rows = [range_(1, 2, "step"), range_(-5, None, "worker", pid=9, eventType=39)]
     source = open_sqlite(write(tmp_path / "a.sqlite", {NVTX: rows}))
     assert source.processes()["pid"].to_list() == [7]
+
+
+def test_calls_of_libraries_are_host_records_of_their_own_kind(tmp_path):
+    """cuBLAS and cuDNN name them by `nameId`, MPI and UCX by `textId`; OpenACC has a table per kind of event."""
+    row = {"start": 10, "end": 20, "globalTid": global_id(7, 9)}
+    tables = {
+        "CUBLAS_EVENTS": [row | {"nameId": 3}],
+        "CUDNN_EVENTS": [row | {"nameId": 3}],
+        "UCP_EVENTS": [row | {"textId": 3}],
+        "UCP_SUBMIT_EVENTS": [row | {"textId": 3}],
+        "UCP_PROGRESS_EVENTS": [row | {"textId": 3}],
+        "MPI_P2P_EVENTS": [row | {"textId": 3}],
+        "CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH": [row | {"nameId": 3}],
+    }
+    file = write(
+        tmp_path / "t.sqlite",
+        {
+            "StringIds": strings("gemm", "cudaLaunchKernel", "f"),
+            KERNEL: [kernel(30, 40)],
+            RUNTIME: [call(1, 2)],
+            **tables,
+        },
+    )
+    rows = texts(open_sqlite(file), "host").select("kind", "tid", "name", "start_ns", "end_ns").rows()
+    kinds = ["cublas", "cudnn", "ucx", "ucx", "ucx", "mpi", "openacc"]
+    assert sorted(rows) == sorted((kind, 9, "f", 10, 20) for kind in kinds)

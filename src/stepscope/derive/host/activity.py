@@ -1,4 +1,4 @@
-"""What the host did while the GPU waited, where the trace tells: OS-runtime calls, the GIL, torch ops, Python frames.
+"""What the host did while the GPU waited, where the trace tells: calls of the OS and of libraries, torch ops, the GIL.
 
 Of everything recorded on the launching thread, the innermost record open at the middle of a stretch says it best:
 `read` rather than the training loop around it. Where there is none, a CPU sample taken in the stretch does.
@@ -12,6 +12,7 @@ import polars as pl
 from stepscope.derive.host.idle_causes import HOST, Pieces
 from stepscope.derive.host.threads import sample_texts
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.libraries import library_ranges
 from stepscope.intervals.arrays import NONE
 from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
@@ -56,16 +57,25 @@ def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, told: pl.Serie
 
 
 def _records(profile: Profile, data: RankData) -> pl.DataFrame:
-    """Host records of the rank and its waits for the GIL: tid, start_ns, end_ns and what to say of them."""
+    """Host records of the rank, its library ranges and its waits for the GIL: tid, start_ns, end_ns and what to say."""
     times = ["tid", "start_ns", "end_ns"]
     host, ranges = data.host, data.ranges
     names = profile.names  # grows as tables are read: taken after them
+    domain = names.gather(ranges["domain"].fill_null(0))
     gil = ranges.filter(
-        names.gather(ranges["domain"].fill_null(0)).str.contains(_GIL_DOMAIN)
+        domain.str.contains(_GIL_DOMAIN)
         & ranges["domain"].is_not_null()
         & names.gather(ranges["name"]).str.contains(_GIL_WAIT)
     )
-    kinds = pl.concat([host["kind"].cast(pl.String), pl.Series(["gil"] * gil.height, dtype=pl.String)])
-    frame = pl.concat([host.select(times), gil.select(times)])
-    called = names.gather(pl.concat([host["name"], gil["name"]]))
+    library = library_ranges(data)
+    kinds = pl.concat(
+        [
+            host["kind"].cast(pl.String),
+            pl.Series(["gil"] * gil.height, dtype=pl.String),
+            names.gather(library["domain"]).str.to_lowercase(),
+        ]
+    )
+    parts = [host, gil, library]
+    called = names.gather(pl.concat([part["name"] for part in parts]))
+    frame = pl.concat([part.select(times) for part in parts])
     return frame.with_columns(pl.concat_str(kinds, pl.lit(": "), called).alias("doing"))

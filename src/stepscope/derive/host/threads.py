@@ -22,8 +22,8 @@ STATES = ("running", "blocked", "descheduled", "unknown", "launched", "tail", "u
 RUNNING, BLOCKED, DESCHEDULED, UNKNOWN, LAUNCHED, AT_TAIL, OF_UNLINKED = range(len(STATES))
 #: Of stretches that are nobody's fault: the launch is over, or there is none.
 _NO_THREAD = {QUEUE: LAUNCHED, TAIL: AT_TAIL, UNLINKED: OF_UNLINKED}
-#: Calls of the operating system and of MPI, in which a thread without a CPU waits.
-_CALLS_OF_SYSTEM = ("osrt", "mpi")
+#: Calls of the operating system and of communication, in which a thread without a CPU waits.
+_CALLS_OF_SYSTEM = ("osrt", "mpi", "ucx")
 #: An address that nsys found no name for.
 _UNRESOLVED = r"^0x[0-9a-fA-F]+$"
 _COLUMNS = {"piece": pl.Int64, "state": pl.Int64, "doing": pl.String, "samples": pl.Int64, "ns": pl.Int64}

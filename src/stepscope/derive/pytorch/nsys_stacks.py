@@ -24,9 +24,10 @@ from stepscope.derive.pytorch.frames import (
     native_op,
     relative,
 )
-from stepscope.derive.pytorch.passes import Passes
+from stepscope.derive.pytorch.passes import Passes, outermost
 from stepscope.derive.pytorch.torch_ops import TorchOps
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.libraries import library_calls
 from stepscope.intervals.arrays import I64, NONE, Mask, take
 
 _CALL_OF_MODULE = "torch/nn/modules/module.py"
@@ -95,12 +96,19 @@ class NsysStacks:
             # A native frame of the user's says less than a Python one.
             found.select(pl.coalesce("frame", "frame_native"))["frame"],
             pl.Series("module", [None] * len(ops), dtype=pl.String),
-            pl.select(pl.coalesce(self._passes.text(torch_op, node), found["op"])).to_series(),
+            pl.select(pl.coalesce(self._passes.text(torch_op, node), found["op"], self._library(tid, at))).to_series(),
             phase,
             (maker != NONE) & (chain != NO_CHAIN) & (exact == NO_CHAIN),
             found.select(pl.coalesce("stack", "stack_native"))["stack"] if whole else None,
             found["frame"].is_not_null().to_numpy() & (exact == NO_CHAIN),
         )
+
+    def _library(self, tid: I64, at: I64) -> pl.Series:
+        """The outermost library call around each launch, `cuBLAS: cublasGemmEx`, in place of a torch op."""
+        calls = library_calls(self._data)
+        rows = outermost(calls.nesting.parent, np.ones(calls.frame.height, dtype=bool))
+        texts = calls.frame["library"] + ": " + calls.frame["name"]
+        return texts.gather(pl.Series(take(rows, calls.enclosing(tid, at), NONE)).replace(NONE, None))
 
     def _python_chains(
         self, exact: I64, tid: I64, at: I64, torch_op: I64, node: I64, maker: I64

@@ -18,8 +18,8 @@ class Passes:
         self._node = frame["node"].to_numpy()
         parent = torch.nesting.parent
         # From each op to the outermost around it, and from a backward op to its outermost node.
-        self._root = _top(parent, np.ones(len(parent), dtype=bool))
-        self._top_node = _top(parent, self._node)
+        self._root = outermost(parent, np.ones(len(parent), dtype=bool))
+        self._top_node = outermost(parent, self._node)
         self._maker = _makers(torch)
 
     def of(self, tid: I64, at: I64) -> tuple[I64, I64, I64]:
@@ -38,7 +38,7 @@ class Passes:
         return self._torch.frame["name"].gather(rows).str.replace(r"^.*evaluate_function: ", "")
 
 
-def _top(parent: I64, wanted: Mask) -> I64:
+def outermost(parent: I64, wanted: Mask) -> I64:
     """From each row to the outermost around it, itself included, that is wanted; NONE where there is none."""
     best = np.where(wanted, np.arange(len(parent)), NONE)
     at = parent.copy()
@@ -57,7 +57,7 @@ def _makers(torch: TorchOps) -> I64:
     several threads have a node's number, there is no link.
     """
     frame = torch.frame.select(pl.int_range(pl.len()).alias("row"), "tid", "start_ns", "sequence", "node")
-    frame = frame.with_columns(top=pl.Series(_top(torch.nesting.parent, torch.frame["node"].to_numpy())))
+    frame = frame.with_columns(top=pl.Series(outermost(torch.nesting.parent, torch.frame["node"].to_numpy())))
     known = frame.drop_nulls("sequence").sort("start_ns")
     forward = known.filter(~pl.col("node") & ~pl.Series(torch.backward).gather(known["row"]))
     asked = known.filter("node").select("top", "sequence", "start_ns")

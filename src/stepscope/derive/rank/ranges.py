@@ -13,8 +13,14 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import SETUP_PATTERN
 from stepscope.model.nesting import Nesting, nest
 
-#: Domains of NCCL and of the profiler's own injections: their ranges say nothing about the program's structure.
-TOOL_DOMAINS = r"(?i)^(nccl|gil trace|python backtrace.*)$"
+#: Domains of the profiler's own injections: their ranges say nothing about the program's structure.
+_TOOL_DOMAINS = r"(?i)^(gil trace|python (backtrace|periodic sampling).*)$"
+#: Domains of libraries. Their ranges are calls, not parts of the program: they are no steps, no stages, and enclose
+#: nothing (`derive/rank/libraries.py`).
+LIBRARY_DOMAINS = (
+    r"(?i)^(nccl|cublas(lt)?|cudnn|cufft|curand|cusolver\w*|cusparse\w*|cutensor\w*|cccl|cub|thrust|mpi|ucx|ucc"
+    r"|nvshmem|libnvshmem.*|openacc)$"
+)
 
 #: Group of the ranges that belong to no thread's stack; no thread id is negative, and NONE is taken.
 _NO_THREAD = -2
@@ -25,11 +31,11 @@ class RankRanges(RankTables):
 
     @cached_property
     def own_ranges(self) -> I64:
-        """Rows of the ranges that say what the program was doing: no setup label, no marks, nothing of a tool."""
+        """Rows of the ranges that say what the program was doing: no setup label, no marks, no tool's, no library's."""
         frame = self.ranges
         names = self.profile.names  # after the ranges were read
         setup = names.str.contains(SETUP_PATTERN).to_numpy()
-        tools = names.str.contains(TOOL_DOMAINS).to_numpy()
+        tools = names.str.contains(f"{_TOOL_DOMAINS}|{LIBRARY_DOMAINS}").to_numpy()
         if frame.height == 0:
             return np.empty(0, np.int64)
         skip = setup[frame["name"].to_numpy()] | (frame["kind"] == "mark").to_numpy()

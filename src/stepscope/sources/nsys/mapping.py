@@ -249,6 +249,8 @@ HOST = (
     _host("MPI_P2P_EVENTS", "mpi", "textId"),
     _host("MPI_START_WAIT_EVENTS", "mpi", "textId"),
     _host("MPI_OTHER_EVENTS", "mpi", "textId"),
-    _host("CUDNN_EVENTS", "other", "nameId"),
-    _host("CUBLAS_EVENTS", "other", "nameId"),
+    _host("CUDNN_EVENTS", "cudnn", "nameId"),
+    _host("CUBLAS_EVENTS", "cublas", "nameId"),
+    *(_host(f"UCP_{what}EVENTS", "ucx", "textId") for what in ("", "SUBMIT_", "PROGRESS_")),
+    *(_host(f"CUPTI_ACTIVITY_KIND_OPENACC_{what}", "openacc", "nameId") for what in ("DATA", "LAUNCH", "OTHER")),
 )
