@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import questions
 from stepscope.api.analysing import analyse
-from stepscope.api.options import WINDOW_KEYWORDS, Ranks, parse_ranks
-from stepscope.errors import CannotAnswer, GateFailed
+from stepscope.api.options import WINDOW_KEYWORDS, Ranks, parse_ranks, window_spec
+from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
@@ -26,34 +25,41 @@ def export(
     to: str | None = None,
     rank: Ranks | None = None,
     findings: bool = True,
+    anonymize: bool = False,
     **window: Any,
 ) -> Exported:
-    """Write the profile to `file`, in the form that `to` or its ending names."""
+    """Write the profile to `file`, in the form that `to` or its ending names; cut to a window where one is given."""
+    from stepscope.derive.windows.choosing import windows
+    from stepscope.export.write import Order, form_of
     from stepscope.export.write import export as written
-    from stepscope.export.write import form_of
 
     unknown = [k for k in window if k not in WINDOW_KEYWORDS]
     if unknown:
-        raise TypeError(f"export: no option {unknown[0]!r}")
+        raise TypeError(f"export: no option {unknown[0]!r}; it has to, rank, findings, anonymize and those of a window")
     path = Path(file)
     form = form_of(path, to)
     questions.need_timeline(profile, "export")
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
+    given = {k: v for k, v in window.items() if v not in (None, False)}
+    chosen = windows(profile, window_spec(**given)) if given else None
     notes: list[Note] = []
-    made = written(profile, path, form, diagnose=_diagnosis(notes, window) if findings else None)
-    made.notes.extend(notes)
+    order = Order(
+        chosen.spans if chosen is not None else None,
+        anonymize,
+        partial(_diagnosed, notes, given) if findings and form in ("perfetto", "chrome") else None,
+    )
+    made = written(profile, path, form, order)
+    made.notes.extend([*notes, *(chosen.notes if chosen is not None else ())])
     return made
-
-
-def _diagnosis(notes: list[Note], window: dict[str, Any]) -> Callable[[Profile], Result | None]:
-    return partial(_diagnosed, notes, window)
 
 
 def _diagnosed(notes: list[Note], window: dict[str, Any], profile: Profile) -> Result | None:
     """The findings; none where the profile cannot tell, which is noted."""
+    if window.get("index") == "all":
+        window = {k: v for k, v in window.items() if k != "index"}
     try:
-        return analyse(profile, "diagnose", **{k: v for k, v in window.items() if v not in (None, False)})
-    except (CannotAnswer, GateFailed) as reason:
+        return analyse(profile, "diagnose", **window)
+    except CannotAnswer as reason:
         notes.append(Note("no-findings", f"no findings are drawn: {reason.message}"))
         return None

@@ -27,8 +27,9 @@ TITLES = {
     "allocations": "action",
 }
 
-#: Name of the track, or key of the JSON, that holds the header.
+#: Name of the track, or key of the JSON, that holds the header; and the file of a folder that does.
 MARK = "stepscope export"
+FOLDER_HEADER = "stepscope.json"
 VERSION = 1
 
 _ELSEWHERE = ("rank", "start_ns", "end_ns")

@@ -48,6 +48,10 @@ class Profile:
     def sources(self) -> list[SourceInfo]:
         return [s.info for s in self._sources]
 
+    def source_path(self, source: int) -> Path:
+        """Where one of the sources lies."""
+        return self._sources[source].path
+
     @property
     def folders(self) -> list[Path]:
         """Where the sources lie: a capture has more beside its profiles."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from stepscope.errors import BadInput
+from stepscope.sources.exported import is_export_folder, looks_like_chrome_export
 from stepscope.sources.ncu import looks_like_ncu_csv
 from stepscope.sources.pftrace import looks_like_pftrace
 from stepscope.sources.pipelinelog import looks_like_log
@@ -18,6 +19,8 @@ Kind = Literal[
     "nsys-rep",
     "kineto",
     "pftrace",
+    "chrome-export",
+    "export-folder",
     "ncu-rep",
     "ncu-csv",
     "snapshot",
@@ -56,7 +59,7 @@ _OTHERS: tuple[tuple[bytes, str, str], ...] = (
 def kind_of(path: Path) -> Kind | None:
     """The kind of profile at `path`, None where it is none; `BadInput` where it cannot be read."""
     if path.is_dir():
-        return "nsys-parquet" if is_parquet_export(path) else None
+        return "nsys-parquet" if is_parquet_export(path) else "export-folder" if is_export_folder(path) else None
     if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
         return None
     head = _head(path)
@@ -74,6 +77,8 @@ def kind_of(path: Path) -> Kind | None:
         return "pipeline-log"
     if looks_like_pftrace(_inflate(head) if head.startswith(_GZIP) else head):
         return "pftrace"
+    if looks_like_chrome_export(_text(head)):
+        return "chrome-export"
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None
 
 

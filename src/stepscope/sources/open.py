@@ -15,7 +15,6 @@ from stepscope.model.source import Source
 from stepscope.sources.detect import (
     KINDS,
     Kind,
-    is_parquet_export,
     is_pipeline_log,
     kind_of,
     named_like_profile,
@@ -123,7 +122,7 @@ def _profiles_at(path: Path) -> list[tuple[Path, Kind]]:
     _refuse_odd_name(path)
     if not path.is_file() and not path.is_dir():
         raise BadInput(f"{path}: not a regular file", "write it to a file first: profiles are read more than once")
-    kind = kind_of(path) if not path.is_dir() or is_parquet_export(path) else None
+    kind = kind_of(path)
     if kind is not None:
         return [(path, kind)]
     if path.is_dir():
@@ -229,6 +228,14 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
             from stepscope.sources.kineto import open_kineto
 
             return open_kineto(path)
+        if kind == "export-folder":
+            from stepscope.sources.exported.folder import open_export_folder
+
+            return open_export_folder(path)
+        if kind == "chrome-export":
+            from stepscope.sources.exported.chrome import open_chrome_export
+
+            return open_chrome_export(path)
         if kind == "pftrace":
             from stepscope.sources.pftrace import open_pftrace
 
