@@ -196,7 +196,15 @@ def test_a_command_that_goes_on_is_ended(capture, nsys, train, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
-def test_ctrl_c_leaves_nothing(nsys, train, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "last"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGHUP, "ended by SIGHUP"),
+    ],
+)
+def test_a_run_that_is_ended_leaves_nothing(nsys, train, tmp_path, number, last):
     nsys()
     command = [sys.executable, "-m", "stepscope", "capture", "run", "--trigger", "nvtx", "-o", "cap", "--"]
     process = subprocess.Popen(
@@ -207,9 +215,12 @@ def test_ctrl_c_leaves_nothing(nsys, train, tmp_path):
     while not steps.exists() and time.monotonic() < until:
         time.sleep(0.1)
     assert steps.exists(), "the run never began"
-    process.send_signal(signal.SIGINT)
+    if number == signal.SIGTERM:
+        second = subprocess.run([*command, "true"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert second.returncode == 2 and "-o cap: another capture run writes there" in second.stderr
+    process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == 130 and said.strip().splitlines()[-1] == "stepscope: interrupted"
+    assert process.returncode == 128 + number and said.strip().splitlines()[-1] == f"stepscope: {last}"
     assert nothing_left(tmp_path)
     assert not [e for e in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path / "train.py") in _read(e)]
 

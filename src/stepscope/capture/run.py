@@ -21,6 +21,7 @@ from stepscope.capture.nsys import Nsys, version_of
 from stepscope.capture.process import Run
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
+from stepscope.capture.working_folder import alone
 from stepscope.errors import BadInput, StepscopeError
 
 #: Bytes free on a disk that is as good as full.
@@ -73,9 +74,8 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
     """Run under each backend. Of a run that fails, the log of the command stays, and nothing else."""
     check_output(spec)
     part = spec.out.absolute().with_name(f".{spec.out.name}.part")
-    try:
+    with alone(part, spec.out):
         try:
-            shutil.rmtree(part, ignore_errors=True)
             made = {b: part / b if len(spec.backends) > 1 else part for b in spec.backends}
             found = [_one(spec, backend, folder, job, export, show) for backend, folder in made.items()]
             if spec.out.is_dir():
@@ -93,8 +93,6 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
             Captured(c.backend, final[c.backend], tuple(final[c.backend] / f.name for f in c.files), c.manifest)
             for c in found
         ]
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _keep_log(part: Path, out: Path) -> bool:
@@ -108,7 +106,7 @@ def _keep_log(part: Path, out: Path) -> bool:
 
 
 def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export: Export, show: Show | None) -> Captured:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(8)
     what = launch(spec, backend, folder, token, job)
     for path, text in what.files.items():

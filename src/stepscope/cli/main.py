@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -65,7 +67,24 @@ cli = Commands(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point: run, and exit with the status that docs/cli.md promises."""
     streams.prepare()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            signal.signal(number, _end)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+class Ended(BaseException):
+    """A signal asked us to end: what was begun is cleared away, as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    for again in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(again, signal.SIG_IGN)  # clearing away is not to be interrupted
+    raise Ended(number)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -92,6 +111,8 @@ def run(arguments: Sequence[str]) -> int:
         if sys.stderr.isatty():
             print(file=sys.stderr)  # ends the line that shows ^C
         return _fail("interrupted", 130)
+    except Ended as ended:
+        return _fail(f"ended by {ended}", 128 + ended.number)
     except BrokenPipeError:  # the reader has seen enough (`| head`)
         streams.silence_stdout()
         return 0

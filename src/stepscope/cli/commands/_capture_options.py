@@ -82,7 +82,7 @@ def run_options() -> list[click.Parameter]:
         ),
         click.Option(["--share-gpu"], is_flag=True, help="Ranks may share a GPU."),
         click.Option(
-            ["--port"], type=click.IntRange(1, 65535), default=29500, metavar="N", help="Rendezvous port, with --nproc."
+            ["--port"], type=click.IntRange(0, 65535), default=29500, metavar="N", help="Rendezvous port, with --nproc."
         ),
         click.Option(
             ["--input", "inputs"],
