@@ -126,6 +126,26 @@ def test_each_capture_is_verified_by_what_is_known_of_it(merged: Path, capsys: p
     assert len(checks) % 2 == 0 and all(name.startswith(("nsys: ", "torch.profiler: ")) for name in checks)
 
 
+def _printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run([*arguments, "--no-cache"]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["stats", "--report", "cuda_gpu_kern_sum"], ["stats", "--report", "nvtx_sum"], ["rules"]]
+)
+def test_what_nsys_prints_is_the_same(merged: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    of_both, of_nsys = (_printed([*words, str(path)], capsys) for path in (merged, merged / "*.sqlite"))
+    assert of_both == of_nsys
+
+
+def test_other_commands_take_the_folder(merged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nsys (2 files) and torch.profiler (4 files) recorded this job" in _printed(["report", str(merged)], capsys)
+    assert "recorded this job" in " ".join(_printed(["recipe", "cuda_gpu_kern_sum", str(merged)], capsys).split())
+    _printed(["export", str(merged), "-o", str(tmp_path / "job.pftrace")], capsys)
+    assert (tmp_path / "job.pftrace").stat().st_size > 0
+
+
 def test_compare_takes_one_of_them(merged: Path) -> None:
     result = api.compare(merged, merged / "*.sqlite", cache=False)
     assert {source.format for source in result.sources} == {"nsys-sqlite"}
