@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepscope.capture import manifest
+from stepscope.capture.run import COMPILER_LOGS, LOG
 from stepscope.errors import BadInput
 
-#: What `capture run` leaves in folders beside profiles, a file per rank.
-_PER_RANK = ("compile", "items")
-_LOG = "log.txt"
+#: What a run leaves in folders beside its profiles, a file per rank: torch.compile's logs, and `annotate.items`.
+_PER_RANK = (COMPILER_LOGS, "items")
 
 
 def gather(captures: Mapping[str, Sequence[Path]], out: Path) -> dict[str, list[Path]]:
@@ -53,8 +53,8 @@ def _one(paths: Sequence[Path], to: Path) -> list[Path]:
             for file in sorted((folder / kind).glob("*")):
                 (to / kind).mkdir(exist_ok=True)
                 _link(file, to / kind / file.name)
-        if (folder / _LOG).is_file():
-            _link(folder / _LOG, to / (_LOG if len(folders) == 1 else f"log.{folder.name}.txt"))
+        if (folder / LOG).is_file():
+            _link(folder / LOG, to / (LOG if len(folders) == 1 else f"log.{folder.name}.txt"))
     content = manifest.of_folders(folders)
     if content is not None:
         manifest.write(to, {key: value for key, value in content.items() if key != "schema"})

@@ -13,6 +13,8 @@ from stepscope.errors import BadInput
 from stepscope.model.times import nanoseconds
 
 BACKENDS = ("nsys", "torch")
+#: What a backend's profiler is called in answers.
+BACKEND_OF = {"nsys": "nsys", "torch.profiler": "torch"}
 #: Prefix of the variables that `stepscope.annotate` reads.
 PREFIX = "STEPSCOPE_CAPTURE_"
 #: The range that starts and ends an nsys capture without CUDA.

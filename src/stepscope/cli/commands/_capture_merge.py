@@ -20,13 +20,11 @@ it, as `capture run --backend both` leaves them."""
 def _merge(profile: tuple[str, ...], output: str) -> None:
     from stepscope import api
     from stepscope.capture.gather import gather
-    from stepscope.capture.spec import BACKENDS
-    from stepscope.sources.captures import PROFILERS
+    from stepscope.capture.spec import BACKEND_OF
 
     opened = api.open(*profile)  # refuses a rank that is there twice
-    backends = dict(zip(PROFILERS.values(), BACKENDS, strict=True))
-    captures = {backends.get(next(iter(opened.captured), ""), ""): opened.paths}
-    captures |= {backends[name]: other().paths for name, other in opened.others.items()}
+    captures = {BACKEND_OF.get(next(iter(opened.captured), ""), ""): opened.paths}
+    captures |= {BACKEND_OF[name]: other().paths for name, other in opened.others.items()}
     made = gather(captures, Path(output))
     for paths in made.values():
         for path in paths:

@@ -10,6 +10,7 @@ import click
 from stepscope import api, questions
 from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
+from stepscope.capture.spec import BACKEND_OF
 from stepscope.cli import progress
 from stepscope.cli.analysis import profile_argument
 from stepscope.cli.output import Target
@@ -41,7 +42,7 @@ def check(
         questions.need_timeline(profile, "capture verify")
         around = [*folders, *(p.parent for p in profile.paths)]
         try:
-            results[name] = verify(profile, profile.paths, expected_of(around, BACKENDS.get(name), **given))
+            results[name] = verify(profile, profile.paths, expected_of(around, BACKEND_OF.get(name), **given))
         except GateFailed as error:
             failed = failed or error
             results[name] = error.result
@@ -49,10 +50,6 @@ def check(
     if failed is not None:
         raise GateFailed(failed.message, failed.hint, result)
     return result
-
-
-#: What a manifest calls a profiler.
-BACKENDS = {"nsys": "nsys", "torch.profiler": "torch"}
 
 
 def _unprofiled(folder: Path) -> float:
