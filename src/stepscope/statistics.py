@@ -20,6 +20,11 @@ import numpy as np
 from stepscope.intervals.arrays import F64, I64
 
 LEVEL = 0.95
+#: A change that is said to be seen is seen so often.
+RATE = 0.9
+#: By the number of samples, the multiple of Student's half width, itself taken from so few samples of a normal
+#: distribution, that is seen so often: simulated, as no table has it.
+_SEEN = {2: 4.45, 3: 2.5, 4: 2.15}
 #: With fewer samples than this on a side a bootstrap of medians draws from too few values: Student's interval instead.
 FEWEST = 5
 _DRAWS = 2000
@@ -109,6 +114,17 @@ def mean_change(base: F64, new: F64, base_total: F64, new_total: F64, design: De
     if design.steps:
         half = half * np.sqrt(_memory([sides[1] - sides[0]] if design.paired else sides))
     return Change(*middle, _possible(delta - half, middle[0]), delta + half)
+
+
+def detectable(half: float, samples: int) -> float:
+    """The change that is seen (its interval leaves out zero) at `RATE`, where `samples` a side have this half width.
+
+    Half a width is so many standard errors; in one case of 1 - RATE the estimate falls short of the change by more
+    than some more of them. Of few samples the width itself is uncertain.
+    """
+    if samples < FEWEST:
+        return half * _SEEN[max(samples, 2)]
+    return half * (1.0 + NormalDist().inv_cdf(RATE) / _normal(LEVEL, 1))
 
 
 def uneven(total: F64) -> bool:

@@ -12,6 +12,7 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stepscope.capture.process import Run
@@ -352,3 +353,47 @@ def test_doctor_asks_the_python_that_trains(nsys, script, tmp_path, monkeypatch,
     assert checks("--", str(good))[1]["GPU counters"] == ("warning", "nsys says: GPU 0: Insufficient privilege")
     status, found = checks("--with", "gpu-metrics", "--", str(good))
     assert status == 1 and found["GPU counters"][0] == "missing"
+
+
+def test_a_gate_says_how_many_steps(capture, nsys, train, tmp_path):
+    from stepscope.compare import baseline
+    from stepscope.compare.resolution import steps_needed
+    from stepscope.compare.run import PARTS, Run, Table
+    from stepscope.compare.side import Side
+    from stepscope.compare.steps import StepSpec
+
+    nsys()
+    lengths = 1e8 * (1 + 0.02 * np.random.default_rng(3).standard_normal(40))
+    ns = np.zeros((40, 1, len(PARTS)))
+    ns[:, 0, 0] = lengths
+    table = Table(["step"], ns, np.ones((40, 1)))
+    side = Side([Run([str(k) for k in range(40)], "step", [0], dict.fromkeys(("part", "stage", "family"), table))], {})
+    baseline.save(baseline.path_of("main"), side, StepSpec())
+
+    needed = steps_needed(side, 3.0)
+    assert 5 < needed < 40
+    assert capture(train(steps=needed + 6), "--for-gate", "3", "--baseline", "main") == (0, [])
+    made = json.loads((tmp_path / "cap" / "manifest.json").read_text())
+    assert made["scenario"]["steps"] == needed
+    assert sum(profiled for _, profiled in made["captured"]["step_ns"]["0"]) == needed
+
+    for options, says in (
+        (["--for-gate", "0.1", "--baseline", "main"], "too few to tell such a change from noise"),
+        (["--for-gate", "3", "--baseline", "mian"], "did you mean main?"),
+        (["--for-gate", "3", "--steps", "4"], "give one of them"),
+        (["--for-gate", "much"], "not a percentage"),
+        (["--baseline", "main"], "give --for-gate PERCENT"),
+    ):
+        status, said = capture(train(), *options)
+        assert status == 2 and says in said[0]
+
+
+def test_without_a_baseline_a_gate_gets_twenty_steps(nsys, train, tmp_path, monkeypatch, capsys):
+    nsys()
+    monkeypatch.chdir(tmp_path)
+    assert (
+        run(["capture", "run", "--trigger", "nvtx", "--no-verify", "--for-gate", "2", "-o", "cap", "--", *train(26)])
+        == 0
+    )
+    assert "20 steps: their noise is not known yet" in capsys.readouterr().out
+    assert json.loads((tmp_path / "cap" / "manifest.json").read_text())["scenario"]["steps"] == 20

@@ -121,7 +121,7 @@ _NAMES: dict[tuple[str, str], Names] = {
 }
 #: A name or a file.
 _NAMES_OR_FILES: dict[tuple[str, str], Names] = {
-    ("gate", "baseline"): _baselines,
+    ("*", "baseline"): _baselines,
     ("gate", "save"): _baselines,
     ("*", "model"): _models,
 }

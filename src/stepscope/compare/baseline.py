@@ -85,6 +85,12 @@ def saved() -> list[str]:
     return sorted(p.stem for p in FOLDER.glob("*.json"))
 
 
+def same(base: Side, new: Side) -> bool:
+    """Whether both sides are the same captures, one of them perhaps as it was saved."""
+    sides = ([_run(run)["tables"]["part"] for run in side.runs] for side in (base, new))
+    return next(sides) == next(sides)
+
+
 def is_baseline(path: Path) -> bool:
     """Whether a file is a baseline, of whatever version: by its first bytes."""
     try:

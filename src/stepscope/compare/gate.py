@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from stepscope.compare import facts as about
+from stepscope.compare.baseline import same
 from stepscope.compare.changing import matched, step_change
 from stepscope.compare.compare import compare
+from stepscope.compare.resolution import FLOOR
 from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
@@ -37,8 +39,6 @@ COLUMNS = (
 )
 DEFAULT: dict[str, float] = {"step": 2.0}
 PASSED, FAILED, OPEN = "passed", "failed", "inconclusive"
-#: A limit of zero asks whether anything grew at all: noise below this share of the step does not make it undecidable.
-_FLOOR = 0.5
 _KEYED = ("stage", "family", "rank", "kernel")
 
 
@@ -63,7 +63,7 @@ def parse_limits(file: Path | None, given: Iterable[str]) -> list[Limit]:
         name, eq, value = text.rpartition("=")
         if not eq:
             raise BadInput(f"--limit {text!r}: no limit", "write NAME=PERCENT, as in step=2 or stage:stage2_f=1")
-        found[name.strip()] = _number(f"--limit {text!r}", value)
+        found[name.strip()] = percentage(f"--limit {text!r}", value)
     return [Limit(_checked(name), pct) for name, pct in (found or DEFAULT).items()]
 
 
@@ -88,11 +88,12 @@ def _from_file(file: Path) -> dict[str, float]:
             full = name if key is None else f"{name}:{key}"
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise BadInput(f"--limits {file}: {full} = {number!r} is not a number", "give a percentage, as in 2.0")
-            found[full] = _number(f"--limits {file}: {full}", number)
+            found[full] = percentage(f"--limits {file}: {full}", number)
     return found
 
 
-def _number(where: str, value: Any) -> float:
+def percentage(where: str, value: Any) -> float:
+    """A limit as users write it: `2`, `0.5%`."""
     try:
         number = float(str(value).strip().removesuffix("%"))
     except ValueError:
@@ -112,11 +113,14 @@ def _checked(name: str) -> str:
 def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool = False) -> Result:
     """All checks; `GateFailed`, with the result, where one failed or (unless allowed) could not be decided."""
     answer = compare(base, new)
+    itself = same(base, new)
     base, new, design = matched(base, new)
     step = step_change(base, new, design)
     differ = about.differences(base.facts, new.facts, (base.manifest, new.manifest))
     checks = [_comparable([d.what for d in differ if d.job])]
     checks += [_check(limit, base, new, step, design, len(limits)) for limit in limits]
+    if itself:
+        checks = [{**c, "status": PASSED, "why": "the same capture on both sides"} for c in checks]
     count = {s: sum(c["status"] == s for c in checks) for s in (PASSED, FAILED, OPEN)}
     bad = [c for c in checks if c["status"] == FAILED or (c["status"] == OPEN and not allow_inconclusive)]
     undecided = [
@@ -125,6 +129,8 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
         if c["status"] != PASSED
     ]
     notes = [*undecided, *answer.notes]
+    if itself:
+        notes.insert(0, Note("same-capture", "both sides are the same capture: nothing was tested", severity="warning"))
     result = Result(rows(COLUMNS, checks), answer.window, {"pass": not bad, **count}, notes, "gate")
     result.summary |= {k: answer.summary[k] for k in ("verdict", "step", "differs", "statement") if k in answer.summary}
     result.sources, result.ranks = answer.sources, answer.ranks
@@ -187,6 +193,6 @@ def _status(grown: float, low: float | None, high: float | None, limit: float, s
     text = f"{grown:+.1f} % of the step ({low:+.1f} to {high:+.1f} %), limit {limit:g} %"
     if grown > limit and low > 0:
         return FAILED, text
-    if high <= limit or (grown <= limit and (high - low) / 2 <= max(limit, _FLOOR)):
+    if high <= limit or (grown <= limit and (high - low) / 2 <= max(limit, FLOOR)):
         return PASSED, text
     return OPEN, f"{text}: the noise hides it"

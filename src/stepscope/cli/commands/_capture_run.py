@@ -33,10 +33,41 @@ ones, on all ranks together (docs/capture.md). Inside a SLURM allocation it is s
 `capture doctor` has looked at each. The plan is shown before anything starts. Of a run that fails, log.txt stays."""
 
 
+#: Steps for a gate where nothing is known of their noise.
+_GATE_STEPS = 20
+
+
 def _given(option: str) -> bool:
     """Whether the user wrote it."""
     source = click.get_current_context().get_parameter_source(option)
     return source not in (None, click.core.ParameterSource.DEFAULT)
+
+
+def _steps_for_gate(given: dict[str, Any]) -> int:
+    """Steps by which the gate can decide: by the noise of the baseline, where there is one."""
+    from stepscope.compare import baseline
+    from stepscope.compare.gate import percentage
+    from stepscope.compare.resolution import steps_needed
+
+    if _given("steps"):
+        raise BadInput("--for-gate and --steps both say how many steps", "give one of them")
+    limit = percentage("--for-gate", given["for_gate"])
+    if given["baseline"] is None:
+        click.echo(
+            f"{_GATE_STEPS} steps: their noise is not known yet; `gate --save` will say what they can tell apart, "
+            "and with --baseline NAME as many as needed are taken\n"
+        )
+        return _GATE_STEPS
+    file = baseline.path_of(given["baseline"])
+    side, _ = baseline.load(file)
+    steps = steps_needed(side, limit) if limit else None
+    if steps is None:
+        raise BadInput(
+            f"--for-gate {limit:g}: {side.said}: too few to tell such a change from noise, however long the new run",
+            "save one of more steps or runs, or give a larger limit",
+        )
+    click.echo(f"{steps} steps: by {side.said}, they tell a change of {limit:g} % from noise\n")
+    return steps
 
 
 def _spec(given: dict[str, Any], command: tuple[str, ...]) -> tuple[Spec, Plan | None]:
@@ -115,6 +146,10 @@ def _check_preset(given: dict[str, Any], chosen: tuple[str, ...]) -> None:
 
 
 def _run(command: tuple[str, ...], **given: Any) -> None:
+    if given["for_gate"] is not None:
+        given["steps"] = _steps_for_gate(given)
+    elif given["baseline"] is not None:
+        raise BadInput("--baseline says the noise for --for-gate", "give --for-gate PERCENT, the limit, too")
     spec, made = _spec(given, command)
     axes = {axis: given[axis] for axis in world.SAID}
     asked = world.Asked(axes, given["dp"], given["world"], given["nodes"] if _given("nodes") else None)
@@ -194,6 +229,14 @@ command = click.Command(
         click.Option(["--need-time"], default="10m", metavar="TIME", help="Time that one run needs (SLURM)."),
         click.Option(
             ["--tag", "tags"], multiple=True, metavar="KEY=VALUE", help="Name the experiment; may be repeated."
+        ),
+        click.Option(
+            ["--for-gate"],
+            metavar="PERCENT",
+            help="As many steps as `gate` needs to decide a limit of so many % of the step; see --baseline.",
+        ),
+        click.Option(
+            ["--baseline"], metavar="NAME|FILE", help="For --for-gate: the baseline whose noise says how many."
         ),
         click.Option(["--yes"], is_flag=True, help="Ask nothing; a pipe is not asked either."),
         click.Option(["--quiet"], is_flag=True, help="Do not show what the command says; log.txt has it."),

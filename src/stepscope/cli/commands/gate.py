@@ -20,7 +20,10 @@ from stepscope.cli.commands._compare_options import (
 from stepscope.errors import BadInput, GateFailed
 
 if TYPE_CHECKING:
+    from stepscope.compare.gate import Limit
     from stepscope.model.result import Result
+
+_UNKNOWN = "what change it can tell is not known: that takes more than one step, or chunks of more than one run"
 
 DESCRIPTION = """Is this run within limits of a baseline? For CI: exit 1 where not, with Markdown and JUnit to show.
 
@@ -42,10 +45,10 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
     markdown, junit = (None if f is None else output.Target("md", output.writable(f)) for f in _files(given))
     allow = given.pop("allow_inconclusive")
     limits = {"limits": given.pop("limit"), "limits_file": given.pop("limits")}
-    parse_limits(limits["limits_file"], limits["limits"])  # before anything is read
+    parsed = parse_limits(limits["limits_file"], limits["limits"])  # before anything is read
     given = opening(given)
     if saved is not None:
-        _save(base, to, name, saved, given)
+        _save(base, to, name, saved, parsed, given)
         return
     if name is not None:
         if to:
@@ -92,9 +95,17 @@ def _there(path: Path) -> None:
     load(path)
 
 
-def _save(base: tuple[str, ...], to: tuple[str, ...], name: str | None, saved: str, given: dict[str, Any]) -> None:
+def _save(
+    base: tuple[str, ...],
+    to: tuple[str, ...],
+    name: str | None,
+    saved: str,
+    limits: list[Limit],
+    given: dict[str, Any],
+) -> None:
     from stepscope import api
-    from stepscope.compare.baseline import path_of
+    from stepscope.compare.baseline import load, path_of
+    from stepscope.compare.resolution import resolution
 
     if to or name is not None:
         raise BadInput("--save keeps one profile, and compares nothing", "leave out --to and --baseline")
@@ -104,6 +115,12 @@ def _save(base: tuple[str, ...], to: tuple[str, ...], name: str | None, saved: s
     with progress.shown():
         path = api.save_baseline(list(base), saved, **given)
     click.echo(f"saved {path} ({path.stat().st_size} bytes)")
+    kept, _ = load(path)
+    found = resolution(kept)
+    click.echo(found.statement() if found is not None else _UNKNOWN)
+    limit = {limit.check: limit.pct for limit in limits}.get("step")
+    if found is not None and limit is not None and (unseen := found.unseen(limit)):
+        click.echo(f"note: {unseen}", err=True)
 
 
 command = ToTheEnd(
