@@ -135,7 +135,7 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
     read = profile.notes if name == "info" else folded(profile.notes)
     result.notes = foremost(dict.fromkeys([*read, *result.notes]))
     if result.doubts and (said := result.summary.get(STATEMENT)):
-        result.summary[STATEMENT] = f"Not to be trusted, the records contradict each other: {said}"
+        result.summary[STATEMENT] = f"Not to be trusted, the records are damaged or contradict each other: {said}"
     return result
 
 

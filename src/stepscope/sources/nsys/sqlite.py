@@ -46,6 +46,15 @@ class SqliteTables:
             str(name) for (name,) in self._query("SELECT name FROM sqlite_master WHERE type='table'")
         )
 
+    def damage(self) -> str | None:
+        """What SQLite's own check of pages finds wrong first; None where all is well. About a second for 400 MB."""
+        try:
+            with closing(sqlite3.connect(self._uri, uri=True)) as database:
+                said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            said = str(error)
+        return None if said == "ok" else said.splitlines()[-1]
+
     def names(self) -> frozenset[str]:
         return self._names
 
