@@ -95,6 +95,7 @@ def _settings(folder: Path) -> Iterator[None]:
         "STEPSCOPE_CACHE_DIR": str(folder / "cache"),
         "LC_ALL": "C.UTF-8",
         "COLUMNS": None,
+        "XDG_CONFIG_HOME": None,
         "STEPSCOPE_DEBUG": None,
     }
     before = {name: os.environ.get(name) for name in wanted}
