@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 
 import click
 
@@ -24,3 +25,19 @@ def parse(line: str) -> click.Context:
             raise click.UsageError(f"no command {name}")
         command = found
     return command.make_context(name, arguments, parent=context)
+
+
+def every_option() -> set[str]:
+    """All options of all commands."""
+    return {o for command in every_command() for p in command.params for o in (*p.opts, *p.secondary_opts)}
+
+
+def every_command() -> Iterator[click.Command]:
+    context = click.Context(cli)
+    stack = [cli.get_command(context, name) for name in cli.list_commands(context)]
+    while stack:
+        command = stack.pop()
+        assert command is not None
+        yield command
+        if isinstance(command, click.Group):
+            stack += [command.get_command(context, name) for name in command.list_commands(context)]

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import click
 import pytest
 
-from commandlines import parse
+from commandlines import every_option, parse
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -92,6 +92,17 @@ def test_other_command_lines_are_understood():
                     parse(command)
                     lines += 1
     assert lines > 40
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "symptoms.md", "index.md", "lab", "howto"])
+def test_options_in_prose_exist(page):
+    path = DOCS / page
+    known = every_option() | {"--help"}
+    for file in [path] if path.is_file() else sorted(path.glob("*.md")):
+        prose = re.sub(r"^```.*?^```|<!--.*?-->", "", file.read_text("utf-8"), flags=re.S | re.M)
+        for code in re.findall(r"`([^`]*)`", prose):
+            if not code.startswith(("nsys", "ncu", "torch", "pip", "salloc")):
+                assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)) <= known, f"{file.name}: {code}"
 
 
 def test_directives():

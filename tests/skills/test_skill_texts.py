@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from commandlines import parse
+from commandlines import every_option, parse
 from stepscope import questions
-from stepscope.cli.main import cli
 from stepscope.cli.skill_files import SKILLS, description, files_of, front_matter, names
 from stepscope.compare.columns import VARIANTS as COMPARE
 
@@ -94,21 +93,10 @@ def test_command_lines_are_understood(path):
 @pytest.mark.parametrize("path", TEXTS, ids=identify)
 def test_options_in_prose_exist(path):
     prose = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.S | re.M)
-    known = {option for command in every_command() for p in command.params for option in (*p.opts, *p.secondary_opts)}
+    known = every_option()
     for code in re.findall(r"`([^`]*)`", prose):
         if not code.startswith(("nsys", "ncu", "torch")):
             assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)) <= known, code
-
-
-def every_command() -> Iterator[click.Command]:
-    context = click.Context(cli)
-    stack = [cli.get_command(context, name) for name in cli.list_commands(context)]
-    while stack:
-        command = stack.pop()
-        assert command is not None
-        yield command
-        if isinstance(command, click.Group):
-            stack += [command.get_command(context, name) for name in command.list_commands(context)]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=identify)
