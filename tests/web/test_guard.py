@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from serving import TOKEN, client
 
 from stepscope.errors import BadInput
+from stepscope.web import run as server_run
 from stepscope.web.answers import Answers
 from stepscope.web.guard import POLICY, Guard
 from stepscope.web.run import Where, listening, serve
@@ -161,6 +163,14 @@ def test_no_other_file_can_be_read(answers, served_job: Path):
             assert b"root:" not in body and head not in body
         assert raw(port, "/api/scene")[0] == 200
         assert raw(port, "/api/scene", authorization="")[0] == 401
+
+
+def test_a_caller_who_never_ends_its_request_is_cut_off(answers, monkeypatch):
+    monkeypatch.setattr(server_run, "PATIENCE_S", 0.5)
+    with running(answers, idle_s=20) as (port, _), socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+        caller.sendall(b"GET /api/scene HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        assert caller.recv(100) == b""
+        assert raw(port, "/api/alive")[0] == 200
 
 
 def test_an_idle_server_stops(answers):

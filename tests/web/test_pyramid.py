@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepscope.web.pyramid import Buckets, Pyramid, buckets
+from stepscope.web.rows import lines_of
 from stepscope.web.track import PER_PIXEL, Track
 
 FAMILIES = 3
@@ -99,3 +102,23 @@ def test_a_search_marks_the_buckets_that_hold_a_match():
     shown = track(given).view(0, 50_000, 100, matches)
     (at,) = np.flatnonzero(shown.match)
     assert shown.start[at] <= 30_000 < shown.end[at]
+
+
+@given(marks)
+def test_marks_that_overlap_lie_on_lines_of_their_own(given):
+    """First fit, one mark after the other, on three lines."""
+    start, end, _ = arrays(given)
+    free = [0, 0]
+    expected = []
+    for s, e in zip(start.tolist(), end.tolist(), strict=True):
+        line = next((k for k, until in enumerate(free) if until <= s), 2)
+        if line < 2:
+            free[line] = max(e, s)
+        expected.append(line)
+    found = lines_of(start, end).tolist()
+    # A mark without length ends where it begins: any that begins there may follow it on its line.
+    if all(d > 0 for _, d, _ in given):
+        assert found == expected
+    for k in (0, 1):
+        mine = [(s, e) for s, e, line in zip(start.tolist(), end.tolist(), found, strict=True) if line == k]
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(mine))

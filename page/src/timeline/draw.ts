@@ -1,69 +1,11 @@
 // Draws the visible part of the timeline on a canvas. What is narrower than a pixel is drawn once per pixel.
 
 import { scaleLinear } from "d3-scale";
-import { duration, instant } from "../format";
-import type { Kind, Place } from "../types";
+import { instant } from "../format";
 import { RANGE_LINE, type Row } from "./rows";
 import { bound, type Drawable, FULL, isBucket, type Lane, type Picked, reaching, rowOf, valuesOf } from "./model";
-
-export const AXIS = 26, PIN = 18;
-
-/** Room for the names of lanes, in a drawing so wide. */
-export const labelsOf = (width: number): number => (width < 600 ? 92 : 168);
-
-/** A tie between two marks: a launch and what it launched, or two sides of a communication. */
-export interface Arrow {
-  kind: "launch" | "comm";
-  from: ArrowEnd;
-  to: ArrowEnd;
-}
-
-/** Where an arrow begins or ends: on a stream, or on a thread's calls. */
-export interface ArrowEnd {
-  key: number;
-  stream: number | null;
-  thread: number | null;
-  at: number;
-}
-
-export interface View {
-  width: number;
-  height: number;
-  /** Visible time. */
-  from: number;
-  to: number;
-  scroll: number;
-  rows: Row[];
-  open: Set<number>;
-  /** By text: 1 where it matches the search; null without one. */
-  matches: Uint8Array | null;
-  /** A server's marks say themselves whether they match. */
-  searched: boolean;
-  selected: Picked | null;
-  hovered: Picked | null;
-  /** Ranks of places are keys. */
-  places: Place[];
-  place: number;
-  arrows: Arrow[];
-  /** The stretch of time that is measured. */
-  span: [number, number] | null;
-  /** Ranks that stay on top; null where none can be. */
-  pinned: Set<number> | null;
-}
-
-export type Palette = Record<"ink" | "dim" | "paper" | "panel" | "line" | "accent" | "onmark", string> & { kinds: string[][] };
-
-/** Colours of the style sheet, by kind: marks have three shades, so that neighbours differ; parts have one. */
-export function palette(kinds: Kind[]): Palette {
-  const style = getComputedStyle(document.documentElement);
-  const get = (name: string) => style.getPropertyValue(`--${name}`).trim();
-  const shades = ({ colour, part }: Kind) =>
-    part === null ? [get(colour), get(`${colour}-2`) || get(colour), get(`${colour}-3`) || get(colour)] : [get(colour)];
-  return {
-    ink: get("ink"), dim: get("dim"), paper: get("paper"), panel: get("panel"), line: get("line"),
-    accent: get("accent"), onmark: get("onmark"), kinds: kinds.map(shades),
-  };
-}
+import { drawArrows, drawPlaces, drawSpan } from "./overlay";
+import { AXIS, labelsOf, type Palette, PIN, type View, xOf } from "./view";
 
 export function draw(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette): void {
   ctx.clearRect(0, 0, view.width, view.height);
@@ -83,12 +25,6 @@ export function draw(ctx: CanvasRenderingContext2D, model: Drawable, view: View,
   ctx.restore();
   drawAxis(ctx, view, colours);
   drawSpan(ctx, view, colours);
-}
-
-/** Pixels of a moment. */
-export function xOf(view: View, time: number): number {
-  const labels = labelsOf(view.width);
-  return labels + ((time - view.from) * (view.width - labels)) / (view.to - view.from);
 }
 
 function drawAxis(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
@@ -205,11 +141,14 @@ function drawMarks(
   const done = [-1, -1, -1]; // by line, the pixel up to which marks narrower than one are drawn
   const is = (picked: Picked | null, i: number) => picked?.lane === lane && !isBucket(lane, i) && picked.row === rowOf(lane, i);
   ctx.font = "11px system-ui, sans-serif";
-  for (let i = reaching(lane, view.from); i < last; i++) {
+  const first = reaching(lane, view.from), n = Math.max(last - first, 0);
+  for (let k = marks.sent ? 0 : n; k < 2 * n; k++) { // buckets first: marks of their own lie over them
+    const i = first + (k % n), busy = marks.sent?.busy[i] ?? 0;
+    if ((busy > 0) !== (k < n)) continue;
     const left = labels + (marks.start[i]! - view.from) * scale;
     const wide = marks.dur[i]! * scale;
     if (left + wide < labels) continue;
-    const line = lane.line?.[i] ?? 0, selected = is(view.selected, i), busy = marks.sent?.busy[i] ?? 0;
+    const line = lane.line?.[i] ?? 0, selected = is(view.selected, i);
     const asked = view.searched || view.matches !== null;
     const matches = !asked || (view.searched ? marks.sent?.match[i] : view.matches![marks.name[i]!]) === 1;
     if (wide < 1 && !(matches && asked) && !selected) {
@@ -264,87 +203,6 @@ function drawWindows(ctx: CanvasRenderingContext2D, model: Drawable, view: View,
     const left = Math.max(xOf(view, start), labelsOf(view.width)), right = Math.min(xOf(view, end), view.width);
     if (right > left) ctx.fillRect(left, row.top + row.height - 3, right - left, 2);
   }
-}
-
-/** Frames around the moments that a finding names. */
-function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
-  view.places.forEach((place, i) => {
-    const mine = view.rows.filter((row) => row.rank.key === place.rank);
-    const named = mine.filter((row) => row.lane?.group === "streams" && row.lane.level === place.stream);
-    const rows = named.length ? named : mine;
-    const first = rows[0], last = rows[rows.length - 1];
-    if (!first || !last) return;
-    const labels = labelsOf(view.width);
-    const left = Math.max(xOf(view, place.start), labels), right = Math.min(xOf(view, place.end), view.width);
-    if (right < labels || left > view.width) return;
-    const height = last.top + last.height - first.top;
-    const wide = Math.max(right - left, 2);
-    ctx.fillStyle = colours.accent;
-    ctx.globalAlpha = i === view.place ? 0.16 : 0.08;
-    ctx.fillRect(left, first.top, wide, height);
-    ctx.globalAlpha = 1;
-    ctx.strokeStyle = colours.accent;
-    ctx.lineWidth = i === view.place ? 2 : 1;
-    ctx.strokeRect(left, first.top + 1, wide, height - 2);
-  });
-}
-
-/** From a launch to what it launched, and between the ranks of a communication. */
-function drawArrows(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
-  const rowOfEnd = (end: ArrowEnd) => {
-    const mine = view.rows.filter((row) => row.rank.key === end.key);
-    return mine.find((row) => row.lane && (end.stream !== null
-      ? row.lane.group === "streams" && row.lane.level === end.stream
-      : row.lane.group === "host" && row.lane.level === end.thread && row.lane.label.endsWith("calls"))) ?? mine[0];
-  };
-  const middle = (row: Row) => row.top + row.height / 2;
-  const labels = labelsOf(view.width);
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(labels, view.scroll - AXIS, view.width - labels, view.height + AXIS);
-  ctx.clip();
-  ctx.lineWidth = 1.5;
-  for (const { kind, from, to } of view.arrows) {
-    const a = rowOfEnd(from), b = rowOfEnd(to);
-    if (!a || !b) continue;
-    const [x1, y1, x2, y2] = [xOf(view, from.at), middle(a), xOf(view, to.at), middle(b)];
-    const bend = Math.max(18, Math.min(90, Math.abs(x2 - x1) / 2));
-    ctx.strokeStyle = ctx.fillStyle = kind === "launch" ? colours.ink : colours.accent;
-    ctx.beginPath();
-    ctx.moveTo(x1, y1);
-    ctx.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
-    ctx.stroke();
-    ctx.beginPath();
-    ctx.moveTo(x2, y2);
-    ctx.lineTo(x2 - 7, y2 - 4);
-    ctx.lineTo(x2 - 7, y2 + 4);
-    ctx.fill();
-  }
-  ctx.restore();
-}
-
-/** The stretch that is measured, with its length. */
-function drawSpan(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
-  if (!view.span) return;
-  const labels = labelsOf(view.width);
-  const left = Math.max(xOf(view, view.span[0]), labels), right = Math.min(xOf(view, view.span[1]), view.width);
-  if (right < labels || left > view.width) return;
-  ctx.fillStyle = colours.accent;
-  ctx.globalAlpha = 0.1;
-  ctx.fillRect(left, AXIS, right - left, view.height - AXIS);
-  ctx.globalAlpha = 1;
-  ctx.fillRect(left, 0, 1, view.height);
-  ctx.fillRect(right, 0, 1, view.height);
-  ctx.fillRect(left, AXIS - 4, right - left, 4);
-  const text = duration(view.span[1] - view.span[0]);
-  ctx.font = "600 11px system-ui, sans-serif";
-  const wide = ctx.measureText(text).width + 10;
-  const at = Math.min(Math.max((left + right - wide) / 2, labels), view.width - wide);
-  ctx.fillStyle = colours.paper;
-  ctx.fillRect(at, 2, wide, 17);
-  ctx.fillStyle = colours.accent;
-  ctx.textAlign = "left";
-  ctx.fillText(text, at + 5, 11);
 }
 
 /** Ranges that are numbered differ at their ends: `backward mb 3`. */

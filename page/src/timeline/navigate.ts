@@ -3,7 +3,7 @@
 import { select } from "d3-selection";
 import "d3-transition";
 import { zoom, zoomIdentity, zoomTransform, type D3ZoomEvent, type ZoomBehavior } from "d3-zoom";
-import { labelsOf } from "./draw";
+import { labelsOf } from "./view";
 
 /** The shortest time that fills the width. */
 const LEAST_NS = 500;

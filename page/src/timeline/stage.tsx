@@ -2,11 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { type Arrow, AXIS, draw, labelsOf, palette, PIN, type View } from "./draw";
+import { draw } from "./draw";
 import { markAt } from "./find";
 import { type Drawable, type Lane, type Marks, type Picked, rowOf } from "./model";
 import { Navigator } from "./navigate";
 import type { Row } from "./rows";
+import { type Arrow, AXIS, labelsOf, palette, PIN, type View } from "./view";
 import type { Place } from "../types";
 
 /** What lies under the pointer. */

@@ -14,7 +14,7 @@ import polars as pl
 from stepscope import api
 from stepscope.derive.comm.common_clock import Line
 from stepscope.derive.rank.data import COMM, ranks_of
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.taxonomy import COMMUNICATION
 from stepscope.report.asker import Asker
 from stepscope.report.lanes import COUNTER, GROUPS, MARKS, PARTS, STREAMS, Labels
@@ -169,13 +169,29 @@ def _plain(
 
 
 def lines_of(start: I64, end: I64) -> I64:
-    """On which line each mark lies, so that those that overlap are apart: in turn, within each run of overlaps."""
-    if not len(start):
-        return np.empty(0, np.int64)
-    reach = np.maximum.accumulate(end)
-    fresh = np.flatnonzero(np.r_[True, start[1:] >= reach[:-1]])
-    place: I64 = np.arange(len(start)) - np.repeat(fresh, np.diff(np.r_[fresh, len(start)]))
-    return place % _LINES
+    """On which line each mark lies: the first where the marks before it have ended; what finds none, on the last."""
+    line = np.full(len(start), _LINES - 1, np.int64)
+    rest = np.arange(len(start))
+    for each in range(_LINES - 1):
+        taken = _one_after_another(start[rest], end[rest])
+        line[rest[taken]] = each
+        rest = rest[~taken]
+    return line
+
+
+def _one_after_another(start: I64, end: I64) -> Mask:
+    """The first mark, the first that begins after that has ended, and so on: which marks these are.
+
+    Each mark knows the one that would follow it; jumps that double in length find all that follow the first.
+    """
+    n = len(start)
+    follows = np.append(np.maximum(np.searchsorted(start, end), np.arange(n) + 1), n)
+    on = np.zeros(n + 1, dtype=bool)
+    on[:1] = True
+    for _ in range(n.bit_length()):
+        on[follows[on]] = True
+        follows = follows[follows]
+    return on[:n]
 
 
 def _counters(of: Making) -> Iterator[CounterTrack]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stepscope.errors import BadInput
 from stepscope.web.answers import Answers
@@ -20,6 +21,8 @@ from stepscope.web.guard import MOST_PATH, PARAMETER, Guard
 #: Connections at once: those of many browsers, but no endless number.
 _MOST_CONNECTIONS = 1_024
 _KEEP_ALIVE_S = 15
+#: Who has not said what is wanted by then has to call again.
+PATIENCE_S = 10.0
 #: How often the server looks whether anybody still asks.
 _LOOK_S = 1.0
 
@@ -74,7 +77,7 @@ def serve(
     server = uvicorn.Server(
         uvicorn.Config(
             guard,
-            http="h11",
+            http=_Patient,
             ws="none",
             lifespan="off",
             log_level="error",
@@ -95,6 +98,18 @@ def serve(
         return watched.result() if watched is not None and watched.done() else False
 
     return asyncio.run(both())
+
+
+class _Patient(H11Protocol):
+    """HTTP as uvicorn speaks it, but a caller who never ends its first request does not keep the line."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(PATIENCE_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 async def _watch(server: uvicorn.Server, guard: Guard, idle_s: float) -> bool:
