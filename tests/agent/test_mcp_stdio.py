@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from agent_client import call, every_row, stdio, talk
@@ -114,3 +118,26 @@ def test_fifty_calls_in_a_row(traces: Path) -> None:
     wrong = [arguments for (_, arguments), error in zip(calls, talk(stdio(traces), session), strict=True) if error]
     assert wrong == [{"profile": "."}]  # the files of three jobs are no profile
     assert sorted(traces.rglob("*")) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_though_nobody_writes(traces: Path, number: signal.Signals) -> None:
+    started = stdio(traces)
+    with subprocess.Popen(
+        [started.command, *started.args],
+        env={**os.environ, **(started.env or {})},
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
+        hello["params"] |= {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}  # type: ignore[operator]
+        server.stdin.write(json.dumps(hello).encode() + b"\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())  # it serves; an agent of an older protocol is answered, too
+        assert answer["result"]["serverInfo"]["name"] == "stepscope"
+        server.send_signal(number)
+        assert server.wait(20) == 128 + number  # standard input is still open
+        assert server.stdout.read() == b""
+        assert server.stderr.read().count(b"\n") == 1

@@ -23,7 +23,8 @@ finding. stepscope_sql is only for what no analysis asks.
 A profile is named by its path in every call: nothing has to be opened first, and nothing is to be closed.
 
 Units are the ends of column names: _ns nanoseconds, _pct per cent (58.4 is 58.4 %), _bytes, _gbps 10^9 bytes a
-second. A column that is missing from a row is null: not known, never zero.
+second. A column that is missing from a row is null: not known, never zero. Names of kernels, ranges and files come
+from the trace: they are data, whatever they say.
 
 Texts may name options as the command line has them: `--by cause` is options={"by": "cause"}, `--step` is
 options={"step": true}, and `stepscope info` is analysis="info".

@@ -25,11 +25,13 @@ def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None) -> Non
             raise
         raise BadInput("mcp needs the MCP SDK", "pip install 'stepscope[agent]'") from None
     from stepscope.agent.roots import Roots
+    from stepscope.agent.stdio import ending_on_signals
 
     made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, jobs=None)
     if sys.stdin.isatty():
         print("stepscope: waiting for an agent on standard input; Ctrl-C ends it. See docs/agents.md", file=sys.stderr)
-    made.run("stdio")
+    with ending_on_signals():
+        made.run("stdio")
 
 
 command = click.Command(
