@@ -70,7 +70,7 @@ _MEANWHILE = {
     "descheduled": "has no CPU",
     "unknown": "does what was not recorded",
 }
-#: With fewer, a share of a tenth is off by half of itself as often as not (binomial: 1/sqrt(0.1 n) > 0.3).
+#: With fewer, the standard error of a share of a tenth is three tenths of it and more: sqrt(0.9 / 0.1 n).
 _ENOUGH_SAMPLES = 100
 #: What a sentence says of a cause. In a call or in none: before the launch the host is what the GPU waits for.
 _BECAUSE = {

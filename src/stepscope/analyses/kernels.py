@@ -104,10 +104,10 @@ def kernels(
     looked_at: list[tuple[RankData, I64]] = []
     told: list[tuple[Activities, pl.DataFrame]] = []
     for data in ranks_of(profile):
+        metrics = activities(profile, data)
         for span in chosen.of(data.rank):
             ops = span.ops[_wanted(data, span.ops, stage, range)]
             frame = names.of(data, ops, _lengths(data, span, ops)).hstack(_roofs(profile, data, ops))
-            metrics = activities(profile, data)
             table = _with_samples(_table(frame, by, span.gpu_ns), frame, by, data, ops, metrics)
             frames.append(span.named(table.select(*_who(data), pl.all())))
             totals.append(_total(span, frame))

@@ -27,12 +27,16 @@ WANTS = {
     ),
     "memory": Want("every allocation on the GPU", "nsys --cuda-memory-usage=true, torch.profiler profile_memory=True"),
     "gpu-metrics": Want(
-        "samples of the GPU's counters: clocks, SM and tensor activity, DRAM, NVLink", "nsys --gpu-metrics-devices=all"
+        "samples of the GPU's counters (clocks, SM and tensor activity, DRAM, NVLink): `kernels`, the report's lanes",
+        "nsys --gpu-metrics-devices=all",
     ),
-    "cpu": Want("CPU samples, and when threads were scheduled", "nsys --sample=process-tree --cpuctxsw=process-tree"),
-    "osrt": Want("calls of the OS that take long", "nsys --trace=cuda,nvtx,osrt"),
+    "cpu": Want(
+        "CPU samples, and when threads were scheduled: `idle --by thread`",
+        "nsys --sample=process-tree --cpuctxsw=process-tree",
+    ),
+    "osrt": Want("calls of the OS that take long: `idle --by thread`", "nsys --trace=cuda,nvtx,osrt"),
     "pytorch": Want("torch's operators, passes and compiled regions", "nsys --pytorch=autograd-nvtx, torch.profiler"),
-    "python-sampling": Want("samples of Python's stacks", "nsys --python-sampling=true"),
+    "python-sampling": Want("samples of Python's stacks: `source`, `idle --by thread`", "nsys --python-sampling=true"),
     "network": Want("samples of the network cards' counters", "nsys --nic-metrics=true"),
 }
 _USUAL = "nsys --trace=cuda,nvtx --cuda-graph-trace=node, torch.profiler with ProfilerActivity.CPU and CUDA"
