@@ -60,7 +60,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "Do clocks drop? How busy are SMs, tensor cores, DRAM?",
-        ("diagnose", "recipe gpu_metric_util_sum", "recipe gpu_metric_util_map"),
+        ("diagnose", "kernels", "timeline --by counter", "recipe gpu_metric_util_sum", "recipe gpu_metric_util_map"),
         ("gpu-metrics",),
         backends=("nsys",),
     ),

@@ -134,6 +134,9 @@ def test_measurements_name_commands_that_exist():
             parse(f"stepscope {command} PROFILE")
     recorded = {want for measurement in measurements.MEASUREMENTS for want in measurement.wants}
     assert recorded == set(measurements.WANTS), "every want answers a question"
+    for want, about in measurements.WANTS.items():
+        commands = {c for m in measurements.MEASUREMENTS if want in m.wants for c in m.commands}
+        assert set(re.findall(r"`([^`]+)`", about.gives)) <= commands, want
 
 
 # -- the site ----------------------------------------------------------------------------------------------------------
