@@ -27,6 +27,7 @@ _QUERIES = {
     "JOIN process_track t ON s.track_id = t.id JOIN process p USING (upid) WHERE s.category = 'ops' GROUP BY 1, 2",
     "flows": "SELECT count(*) FROM flow f JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id "
     "WHERE a.category = 'calls' AND b.category = 'ops'",
+    "all": "SELECT count(*) FROM slice",
     "findings": "SELECT s.name FROM slice s WHERE s.category = 'findings'",
 }
 
@@ -61,8 +62,12 @@ def test_perfetto_counts_what_we_count(page_tools, chromium, tmp_path):
     }
     for name, profile in profiles.items():
         profile.export(tmp_path / f"{name}.pftrace")
+    profiles["moe4"].export(tmp_path / "moe4.json.gz", findings=False)
     traces = {name: tmp_path / f"{name}.pftrace" for name in profiles}
-    answers = _ask(page_tools, chromium, traces)
+    answers = _ask(page_tools, chromium, {**traces, "json": tmp_path / "moe4.json.gz"})
+    assert answers["json"]["problems"] == []
+    drawn = sum(profiles["moe4"].table(t).height for t in ("ops", "calls", "ranges", "syncs", "comms"))
+    assert answers["json"]["all"] == [[drawn]]
     for name, profile in profiles.items():
         found = answers[name]
         assert found["problems"] == []

@@ -86,6 +86,17 @@ def test_answers_of_a_job_come_back(written, ending, tmp_path):
     _same_answers(profile, again)
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_export_beside_its_traces_is_left_alone(ending, tmp_path):
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    path = h200("eager", folder)
+    api.open(folder, cache=False).export(folder / f"job{ending}", findings=False)
+    assert api.open(folder, cache=False).paths == [path]
+    path.unlink()
+    assert api.open(folder, cache=False).ops.height > 0  # alone it is a profile
+
+
 def _one_rank(folder: Path) -> api.Profile:
     """Torch's traces are a file per rank: of several, the export is on one clock."""
     return api.open(next(iter(sorted(folder.glob("*rank0*")))), cache=False)

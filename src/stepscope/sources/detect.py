@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from stepscope.errors import BadInput
-from stepscope.sources.exported import is_export_folder, looks_like_chrome_export
+from stepscope.sources.exported import is_export_folder, looks_like_chrome_export, looks_like_perfetto_export
 from stepscope.sources.ncu import looks_like_ncu_csv
 from stepscope.sources.pftrace import looks_like_pftrace
 from stepscope.sources.pipelinelog import looks_like_log
@@ -19,6 +19,7 @@ Kind = Literal[
     "nsys-rep",
     "kineto",
     "pftrace",
+    "perfetto-export",
     "chrome-export",
     "export-folder",
     "ncu-rep",
@@ -75,8 +76,8 @@ def kind_of(path: Path) -> Kind | None:
         return "snapshot"
     if path.suffix.lower() in _LOG_NAMES or looks_like_log(head):
         return "pipeline-log"
-    if looks_like_pftrace(_inflate(head) if head.startswith(_GZIP) else head):
-        return "pftrace"
+    if looks_like_pftrace(unpacked := _inflate(head) if head.startswith(_GZIP) else head):
+        return "perfetto-export" if looks_like_perfetto_export(unpacked) else "pftrace"
     if looks_like_chrome_export(_text(head)):
         return "chrome-export"
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None

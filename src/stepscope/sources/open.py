@@ -30,6 +30,9 @@ _PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
 #: The folders that `capture run --backend both` makes in its own.
 _OF_BOTH = ("nsys", "torch")
 
+#: What `stepscope export` writes.
+_EXPORTS: tuple[Kind, ...] = ("perfetto-export", "chrome-export", "export-folder")
+
 #: Files are hashed and scanned outside the interpreter's lock; more threads than this only use memory.
 _THREADS = 4
 
@@ -149,7 +152,13 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
         return [profile for entry in below for profile in _profiles_in(entry)]
     if not found:
         raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
-    return _without_twins(_without_logs(_without_snapshots(found)))
+    return _without_twins(_without_logs(_without_snapshots(_without_exports(found))))
+
+
+def _without_exports(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+    """Exports kept beside the traces that they were made of have the same ranks: they are left out."""
+    others = [(path, kind) for path, kind in found if kind not in _EXPORTS]
+    return others or found
 
 
 def _instead(entries: list[Path]) -> str:
@@ -236,7 +245,7 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
             from stepscope.sources.exported.chrome import open_chrome_export
 
             return open_chrome_export(path)
-        if kind == "pftrace":
+        if kind in ("pftrace", "perfetto-export"):
             from stepscope.sources.pftrace import open_pftrace
 
             return open_pftrace(path)

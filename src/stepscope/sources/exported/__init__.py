@@ -10,9 +10,17 @@ from stepscope.model.exported import FOLDER_HEADER, MARK
 #: How Chrome JSON of ours begins.
 CHROME_START = f'{{"displayTimeUnit":"ns",{json.dumps(MARK)}:'.encode()
 
+#: The name of the first track of a Perfetto trace of ours lies within so many bytes.
+_NAMED_BY = 64
+
 
 def looks_like_chrome_export(head: bytes) -> bool:
     return head.startswith(CHROME_START)
+
+
+def looks_like_perfetto_export(head: bytes) -> bool:
+    """Whether the first packet of a Perfetto trace is the header of an export."""
+    return MARK.encode() in head[:_NAMED_BY]
 
 
 def is_export_folder(path: Path) -> bool:

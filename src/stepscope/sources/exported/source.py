@@ -30,7 +30,7 @@ class ExportedSource:
         self._header, self._load = header, load
         info = header.info
         self.info = SourceInfo(
-            str(path),
+            path.name,
             info.get("format") or "stepscope",  # of what was exported: answers are the same
             tool=info.get("tool"),
             schema=info.get("schema"),
