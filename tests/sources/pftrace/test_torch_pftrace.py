@@ -18,7 +18,7 @@ from stepscope.export import wire as writing
 from stepscope.model.schema import TABLES
 from stepscope.sources.detect import kind_of
 from stepscope.sources.pftrace.trace import Events, slices
-from stepscope.sources.pftrace.wire import Buffer, fields, varints
+from stepscope.sources.pftrace.wire import Buffer, varints
 
 TRACES = DATA / "pftrace"
 
@@ -118,8 +118,7 @@ def test_slices_sorted_by_time_pair_on_the_stack():
     moments = [(1, 0, 7), (1, 2, 7), (2, 5, 7), (1, 5, 7), (2, 8, 7), (2, 10, 7), (1, 0, 9), (2, 3, 9), (1, 4, 9)]
     kind, time, track = (np.array(column, dtype=np.int64) for column in zip(*moments, strict=True))
     none = np.zeros(len(kind), np.int64)
-    empty = fields(Buffer(b""), none[:0], none[:0])
-    begin, end = slices(Events(time, kind, track, none, none, none.astype(float), empty))
+    begin, end = slices(Events(time, kind, track, none, none, none.astype(float)))
     spans = sorted(zip(track[begin].tolist(), time[begin].tolist(), time[end].tolist(), strict=True))
     assert spans == [(7, 0, 10), (7, 2, 5), (7, 5, 8), (9, 0, 3)]
 

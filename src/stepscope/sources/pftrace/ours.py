@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.columns import Column
 from stepscope.model.exported import TITLES, Header, arguments, ends
 from stepscope.sources.exported.source import ExportedSource, Tables
@@ -17,17 +17,18 @@ from stepscope.sources.pftrace.wire import Fields, fields
 
 
 def source_of(path: Path, header: Header) -> ExportedSource:
-    return ExportedSource(path, header, lambda: tables_of(read(path), header))
+    return ExportedSource(path, header, lambda: tables_of(path, header))
 
 
-def tables_of(trace: Trace, header: Header) -> Tables:
+def tables_of(path: Path, header: Header) -> Tables:
     """The tables of a trace of ours."""
+    told = _Arguments()
+    trace = read(path, told.visit)
     events = trace.events
     assert events is not None
     process = _processes(trace, header)
     begin, end = slices(events)
     category = {text: number for number, text in trace.texts.get(CATEGORIES, {}).items()}
-    told = _Arguments(trace, events.arguments)
     tables: dict[str, pl.DataFrame] = {}
     for table in TITLES:
         number = category.get(table)
@@ -49,63 +50,64 @@ def tables_of(trace: Trace, header: Header) -> Tables:
             columns.append(pl.Series("end_ns", events.time[closing] + header.origin_ns))
         if table == "counters":
             columns.append(pl.Series("value", events.value[rows]))
-        columns += told.of(rows, (c for c in arguments(table) if not (table == "counters" and c.name == "value")))
+        columns += told.of(
+            trace, rows, (c for c in arguments(table) if not (table == "counters" and c.name == "value"))
+        )
         tables[table] = pl.DataFrame(columns)
     return tables
 
 
 class _Arguments:
-    """All arguments of all events, ready to be looked up."""
+    """All arguments of all events, by the number of their name: rows of events, and values as they are written."""
 
-    def __init__(self, trace: Trace, found: Fields) -> None:
+    def __init__(self) -> None:
+        self._parts: dict[int, list[tuple[I64, I64]]] = {}
+        self._texts: dict[int, str] = {}
+
+    def visit(self, trace: Trace, found: Fields) -> None:
         told = fields(trace.buffer, found.start, found.end)
         count = len(found.of)
-        self._event = found.of
-        self._name = told.last(1, count, 0)
-        self._whole, self._double, self._text = (np.zeros(count, np.int64) for _ in range(3))
-        for number in (2, 3, 4):
-            mine = told.numbered(number)
-            self._whole[mine.of] = mine.value.view(np.int64)
-        mine = told.numbered(5)
-        self._double[mine.of] = mine.value.view(np.int64)
-        mine = told.numbered(17)
-        self._text[mine.of] = mine.value.view(np.int64)
-        self._number = {text: number for number, text in trace.texts.get(ARGUMENTS, {}).items()}
-        self._texts = trace.texts.get(VALUES, {})
-        order = np.argsort(self._name, kind="stable")
-        self._by_name = order, self._name[order]
+        name = told.last(1, count, 0)
+        value = np.zeros(count, np.int64)
+        for number in (2, 3, 4, 5, 17):
+            mine = told.number == number
+            value[told.of[mine]] = told.value[mine].view(np.int64)
+        for number in np.unique(name).tolist():
+            mine = np.flatnonzero(name == number)
+            order = np.argsort(found.of[mine])
+            self._parts.setdefault(number, []).append((found.of[mine][order], value[mine][order]))
 
-    def of(self, rows: I64, columns: Iterable[Column]) -> list[pl.Series]:
+    def of(self, trace: Trace, rows: I64, columns: Iterable[Column]) -> list[pl.Series]:
         """The columns of these events; null where an event does not have one. `rows` are ascending."""
-        order, names = self._by_name
+        numbers = {text: number for number, text in trace.texts.get(ARGUMENTS, {}).items()}
+        self._texts = trace.texts.get(VALUES, {})
         made = []
         for column in columns:
-            number = self._number.get(column.name)
-            if number is None or not len(rows):
+            parts = self._parts.get(numbers.get(column.name, -1), [])
+            if not parts or not len(rows):
                 continue
-            mine = order[slice(*np.searchsorted(names, [number, number + 1]))]
-            place = np.searchsorted(rows, self._event[mine])
-            there = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == self._event[mine])
-            mine, place = mine[there], place[there]
-            if not len(mine):
-                continue
-            known = np.zeros(len(rows), dtype=bool)
-            known[place] = True
-            made.append(self._column(column, mine, place, known))
+            event, value = (np.concatenate([part[k] for part in parts]) for k in range(2))
+            place = np.searchsorted(rows, event)
+            there = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == event)
+            place, value = place[there], value[there]
+            if len(place):
+                known = np.zeros(len(rows), dtype=bool)
+                known[place] = True
+                made.append(self._column(column, value, place, known))
         return made
 
-    def _column(self, column: Column, mine: I64, place: I64, known: np.ndarray) -> pl.Series:
+    def _column(self, column: Column, value: I64, place: I64, known: Mask) -> pl.Series:
         if column.name_id or isinstance(column.dtype, pl.Enum):
             numbers = np.zeros(len(known), np.int64)
-            numbers[place] = self._text[mine]
+            numbers[place] = value
             values = _texts(self._texts, numbers)
         elif column.dtype in (pl.Float64, pl.Float32):
             doubles: F64 = np.zeros(len(known), np.float64)
-            doubles[place] = self._double[mine].view(np.float64)
+            doubles[place] = value.view(np.float64)
             values = pl.Series(doubles)
         else:
             whole = np.zeros(len(known), np.int64)
-            whole[place] = self._whole[mine]
+            whole[place] = value
             values = pl.Series(whole) if column.dtype != pl.Boolean else pl.Series(whole != 0)
         frame = pl.DataFrame({"values": values, "known": known})
         return frame.select(pl.when("known").then("values").alias(column.name)).to_series()

@@ -46,21 +46,28 @@ _NOT_TORCH = (
 
 
 def torch_source(path: Path) -> KinetoSource:
-    return KinetoSource(path, stream=lambda path: MemoryStream(path, as_json(read(path))))
+    return KinetoSource(path, stream=lambda path: MemoryStream(path, as_json(path)))
 
 
-def as_json(trace: Trace) -> bytes:
+def as_json(path: Path) -> bytes:
     """The trace as torch's JSON."""
+    given: list[pl.DataFrame] = []
+
+    def visit(trace: Trace, found: Fields) -> None:
+        names, values = members(trace, found.start, found.end)
+        given.append(pl.DataFrame({"of": found.of, "name": names, "value": values}))
+
+    trace = read(path, visit)
     assert trace.events is not None and trace.stages is not None
     base = trace.begins
-    lines = pl.concat([_host(trace, base), _gpu(trace, base), _counters(trace, base)])
+    lines = pl.concat([_host(trace, pl.concat(given), base), _gpu(trace, base), _counters(trace, base)])
     if not lines.len():
         raise BadInput(f"{trace.path}: {_NOT_TORCH[0]}", _NOT_TORCH[1])
     text = ",\n".join(lines.to_list())
     return f'{{"schemaVersion": 1, "baseTimeNanoseconds": {base}, "traceEvents": [\n{text}\n]}}'.encode()
 
 
-def _host(trace: Trace, base: int) -> pl.Series:
+def _host(trace: Trace, given: pl.DataFrame, base: int) -> pl.Series:
     events = trace.events
     assert events is not None
     begin, end = slices(events)
@@ -68,11 +75,11 @@ def _host(trace: Trace, base: int) -> pl.Series:
     begin, end = begin[order], end[order]
     row = np.full(len(events.time), -1, np.int64)
     row[begin] = np.arange(len(begin))
-    given = events.arguments.where(row[events.arguments.of] >= 0)
-    names, values = members(trace, given.start, given.end)
-    arguments = objects(row[given.of], names, values, len(begin))
+    at = row[given["of"].to_numpy()]
+    given, at = given.filter(at >= 0), at[at >= 0]
+    arguments = objects(at, given["name"], given["value"], len(begin))
     synchronizes = np.zeros(len(begin), dtype=bool)
-    synchronizes[row[given.of[(names == '"cuda_sync_kind"').to_numpy()]]] = True
+    synchronizes[at[(given["name"] == '"cuda_sync_kind"').to_numpy()]] = True
     pid, tid = _owners(trace, events, begin)
     category = quoted(pl.Series([trace.text(CATEGORIES, c) for c in events.category[begin].tolist()], dtype=pl.String))
     # Torch gives no category to waits and to the profiler's own work.

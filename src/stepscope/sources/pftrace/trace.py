@@ -5,11 +5,13 @@ Numbers of fields are those of perfetto_trace.proto. Only what stepscope and tor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.intervals.arrays import F64, I64
 from stepscope.sources.kineto.bytestream import ByteStream
@@ -22,6 +24,9 @@ CATEGORIES, NAMES, ARGUMENTS, VALUES = 1, 2, 3, 29
 GPU_SPECIFICATIONS, GPU_COUNTERS, KERNEL_ARGUMENTS = 24, 47, 1001
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 _AGAIN = "record or copy it again"
+#: Packets that are parsed at once.
+_AT_ONCE = 1 << 16
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,6 @@ class Events:
     name: I64
     category: I64
     value: F64  # of a counter
-    arguments: Fields  # `of` is the row of the event
 
 
 @dataclass
@@ -69,41 +73,58 @@ class Trace:
         return self.texts.get(kind, {}).get(number, "")
 
 
-def read(path: Path) -> Trace:
-    """Decode the file."""
+#: Given where arguments are (`of` is the row of their event), keeps what it needs of them.
+Visit = Callable[[Trace, Fields], None]
+
+
+def read(path: Path, visit: Visit) -> Trace:
+    """Decode the file, some packets at a time: places of all arguments would take many times the file."""
     with ByteStream(path) as stream:
         parts = []
         while part := stream.read(1 << 24):
             parts.append(part)
     trace = Trace(path, Buffer(b"".join(parts)))
     try:
-        _decode(trace)
+        _decode(trace, visit)
     except Malformed as flaw:
         raise BadInput(f"{path}: not a whole Perfetto trace (broken at byte {flaw.at})", _AGAIN) from None
     return trace
 
 
-def _decode(trace: Trace) -> None:
+def _decode(trace: Trace, visit: Visit) -> None:
     start, end = frames(trace.buffer)
-    packet = fields(trace.buffer, start, end)
-    count = len(start)
-    if (packet.number == _PACKED).any():
-        raise BadInput(
-            f"{trace.path}: its packets are compressed one by one", "write it without compression, or as gzip"
-        )
-    flags = packet.last(_FLAGS, count, 0)
-    if int(((flags & _CLEARED) > 0).sum()) > 1:
+    events: list[Events] = []
+    stages, samples = ([(_NONE, _NONE, _NONE)] for _ in range(2))
+    cleared = done = 0
+    for first in range(0, len(start), _AT_ONCE):
+        count = len(start[first : first + _AT_ONCE])
+        packet = fields(trace.buffer, start[first : first + count], end[first : first + count])
+        if (packet.number == _PACKED).any():
+            raise BadInput(
+                f"{trace.path}: its packets are compressed one by one", "write it without compression, or as gzip"
+            )
+        cleared += int(((packet.last(_FLAGS, count, 0) & _CLEARED) > 0).sum())
+        time = packet.last(_TIMESTAMP, count, 0)
+        trace.begins = trace.begins if first else int(time[0])
+        _descriptors(trace, packet.numbered(_DESCRIPTOR))
+        _interned(trace, packet.numbered(_INTERNED))
+        found = packet.numbered(_EVENT).by_message()
+        made, arguments = _events(trace.buffer, time, found)
+        visit(trace, replace(arguments, of=arguments.of + done))
+        events.append(made)
+        done += len(found.of)
+        for number, kept in ((_STAGE, stages), (_COUNTERS, samples)):
+            mine = packet.numbered(number).by_message()
+            kept.append((time[mine.of], mine.start, mine.end))
+        progress.report(f"reading {trace.path.name}", first + count, len(start))
+    if cleared > 1:
         raise BadInput(
             f"{trace.path}: holds several traces, one behind the other", "give the trace of each rank as a file"
         )
-    time = packet.last(_TIMESTAMP, count, 0)
-    trace.begins = int(time[0]) if count else 0
-    _descriptors(trace, packet.numbered(_DESCRIPTOR))
-    _interned(trace, packet.numbered(_INTERNED))
-    trace.events = _events(trace.buffer, time, packet.numbered(_EVENT))
-    stages, samples = packet.numbered(_STAGE), packet.numbered(_COUNTERS)
-    trace.stages = (time[stages.of], stages.start, stages.end)
-    trace.samples = (time[samples.of], samples.start, samples.end)
+    names = Events.__dataclass_fields__
+    trace.events = Events(*(np.concatenate([_NONE, *(getattr(e, n) for e in events)]) for n in names))
+    trace.stages = (*(np.concatenate([s[k] for s in stages]) for k in range(3)),)  # type: ignore[assignment]
+    trace.samples = (*(np.concatenate([s[k] for s in samples]) for k in range(3)),)  # type: ignore[assignment]
 
 
 def _descriptors(trace: Trace, found: Fields) -> None:
@@ -141,32 +162,34 @@ def _interned(trace: Trace, found: Fields) -> None:
     told = fields(trace.buffer, found.start, found.end)
     for kind in np.unique(told.number).tolist():
         mine = told.numbered(kind)
-        trace.specifications[kind] = (mine.start, mine.end)
+        known = trace.specifications.get(kind, (_NONE, _NONE))
+        trace.specifications[kind] = (np.append(known[0], mine.start), np.append(known[1], mine.end))
         entries = fields(trace.buffer, mine.start, mine.end)
         number = entries.last(1, len(mine.of), 0)
         texts = entries.numbered(2)
         texts = texts.where(texts.wire == LENGTH)
-        trace.texts[kind] = {
-            int(number[of]): trace.buffer.text(start, end)
+        trace.texts.setdefault(kind, {}).update(
+            (int(number[of]), trace.buffer.text(start, end))
             for of, start, end in zip(texts.of.tolist(), texts.start.tolist(), texts.end.tolist(), strict=True)
-        }
+        )
 
 
-def _events(buffer: Buffer, time: I64, found: Fields) -> Events:
+def _events(buffer: Buffer, time: I64, found: Fields) -> tuple[Events, Fields]:
+    """The events of some packets, and where their arguments are."""
     told = fields(buffer, found.start, found.end)
     count = len(found.of)
     value = told.last(44, count, 0).view(np.uint64)
     whole = told.numbered(30)
     value[whole.of] = whole.value.view(np.int64).astype(np.float64).view(np.uint64)
-    return Events(
+    made = Events(
         time[found.of],
         told.last(9, count, 0),
         told.last(11, count, 0),
         told.last(10, count, 0),
         told.last(3, count, 0),
         value.view(np.float64),
-        told.numbered(4),
     )
+    return made, told.numbered(4)
 
 
 def slices(events: Events) -> tuple[I64, I64]:

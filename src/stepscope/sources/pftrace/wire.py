@@ -40,7 +40,10 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Fields:
-    """Fields of messages, in file order: of which message, its number, and its value or where its bytes are."""
+    """Fields of messages: of which message, its number, and its value or where its bytes are.
+
+    Those of one message are in order; messages are not.
+    """
 
     of: I64
     number: I64
@@ -55,6 +58,11 @@ class Fields:
     def numbered(self, number: int) -> Fields:
         """The fields of one number."""
         return self.where(self.number == number)
+
+    def by_message(self) -> Fields:
+        """In the order of the messages."""
+        order = np.argsort(self.of, kind="stable")
+        return Fields(*(getattr(self, name)[order] for name in self.__dataclass_fields__))
 
     def last(self, number: int, count: int, default: int = -1) -> I64:
         """The value of this field for each of `count` messages; the last one counts, as protobuf has it."""
@@ -128,13 +136,22 @@ def fields(buffer: Buffer, start: I64, end: I64) -> Fields:
         live = np.flatnonzero(last < stop)
         at, of, stop = last[live], of[live], stop[live]
     columns = [np.concatenate([r[k] for r in rounds]) if rounds else np.empty(0, np.int64) for k in range(6)]
-    order = np.argsort(columns[0], kind="stable")
-    of, number, wire, value, first, last = (c[order] for c in columns)  # type: ignore[assignment]
+    of, number, wire, value, first, last = columns  # type: ignore[assignment]
     return Fields(of, number, wire, value.astype(np.uint64), first, last)
 
 
 def varints(buffer: Buffer, at: I64) -> tuple[U64, I64]:
     """The numbers at these places, and where what follows begins. The eighth bit of a byte says that there are more."""
+    value = buffer.bytes[np.minimum(at, buffer.size)].astype(np.uint64)
+    behind = at + 1
+    longer = np.flatnonzero(value > 0x7F)
+    if len(longer):  # most are of one byte
+        value[longer], behind[longer] = _long(buffer, at[longer])
+    return value, behind
+
+
+def _long(buffer: Buffer, at: I64) -> tuple[U64, I64]:
+    """Numbers of several bytes: eight of them at once, then the bits that count are moved together."""
     word = buffer.words[np.minimum(at, buffer.size)]
     stop = ~word & np.uint64(0x8080808080808080)
     lowest = stop & (~stop + np.uint64(1))
