@@ -76,7 +76,7 @@ def run(profile: api.Profile, line: str) -> Result:
     command = command_of(name)
     context = click.Context(command)
     command.parse_args(context, words)
-    ours = ("profile", "format", "output", "no_cache", "nsys", "taxonomy", "jobs", "cluster")
+    ours = ("profile", "format", "output", "no_cache", "nsys", "taxonomy", "labels", "jobs", "cluster")
     return api.analyse(profile, name, **{k: v for k, v in context.params.items() if k not in ours})
 
 

@@ -47,6 +47,6 @@ def test_an_analysis_describes_itself(name):
     assert questions.question(name) == analysis.question
     assert all(column.doc for column in analysis.columns)
     assert all(option.help for option in analysis.options), "every option needs a help text"
-    taken = {*api.RESERVED, "format", "output", "no_cache", "nsys", "taxonomy", "profile"}
+    taken = {*api.RESERVED, "format", "output", "no_cache", "nsys", "taxonomy", "labels", "profile"}
     assert not taken & {o.name for o in analysis.options}
     assert not hasattr(model.Profile, name.replace("-", "_")), "a table of the profile has that name"

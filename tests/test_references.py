@@ -20,9 +20,9 @@ FOLDERS = "|".join(
 )
 #: Where a path in a text may begin, besides the folder of the text itself.
 BASES = (ROOT, SRC, ROOT / "src", ROOT / "docs", ROOT / "tests", ROOT / "page", ROOT / "page" / "src")
-#: Files of others, files that commands write, and the examples of docs/architecture.md.
+#: Files of others, files that commands write, and the examples of docs/architecture.md and docs/labels.md.
 FOREIGN = re.compile(
-    r"^(torch|site-packages|/|\.\./shared|~)|/(torch|site-packages)/|^gate\.(md|toml)$|^x\.py$|busiest|memsets|oplog"
+    r"^(torch|site-packages|/|\.\./shared|~)|/(torch|site-packages)/|^gate\.(md|toml)$|^x\.py$|busiest|memsets|oplog|^(mytrainer|passes)\.toml$"
 )
 
 

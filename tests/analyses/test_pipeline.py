@@ -12,6 +12,7 @@ import pytest
 from stepscope import api
 from stepscope.derive.pipelines.schedules import Shape, ideal, pieces
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.label_rules import default
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
@@ -117,7 +118,7 @@ def test_no_pipeline_cannot_answer(tmp_path):
     ],
 )
 def test_labels(text, expected):
-    assert [(p.kind, p.mb, p.part) for p in pieces(text)] == expected
+    assert [(p.kind, p.mb, p.part) for p in pieces(text, default().micro_batches)] == expected
 
 
 @pytest.mark.parametrize(

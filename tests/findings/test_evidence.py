@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import html
+import json
 import lzma
+import shlex
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +19,7 @@ from fake import call, make, nvtx, op
 from faultcases import profile_of, scenario
 from stepscope import api, questions
 from stepscope.api.options import window_spec
+from stepscope.cli.main import run
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.citation import ALIGNED, NO_WINDOW, NOT_THE_STEP
@@ -114,6 +118,42 @@ def test_ranks_that_were_asked_for() -> None:
         for row in rows:
             assert "--rank 2" in row["command"] or "--rank 3" in row["command"], row["command"]
             cited.run(profile, row["command"])
+
+
+def test_every_front_end_cites_files_rules_window_and_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command line in the table, JSON, Markdown, both reports and Python; and it runs as it stands."""
+    rules = tmp_path / "my labels.toml"  # a name that a shell would break
+    rules.write_text("stage = 'layer\\d+'\n", "utf-8")
+    with profile_of(scenario("1f1b", "straggler:rank=2,factor=1.4")) as profile:
+        folder = str(profile.paths[0].parent)
+        asked = [folder, "--labels", str(rules), "--rank", "2-3", "--index", "0"]
+        python = api.open(folder, labels=rules, cache=False).diagnose(rank="2-3", index=0).rows["command"].to_list()
+        for line in python:
+            words = shlex.split(line)
+            assert words[:1] == ["stepscope"] and words[2:5] == [folder, "--labels", str(rules)]
+            assert words[words.index("--rank") + 1] in ("2", "3", "2-3") and words[-2:] == ["--index", "0"]
+
+        def printed(*words: str) -> str:
+            assert run([*words, "--no-cache"]) == 0, capsys.readouterr().err
+            return capsys.readouterr().out
+
+        assert [row["command"] for row in json.loads(printed("diagnose", *asked, "--format", "json"))["rows"]] == python
+        page = tmp_path / "page.html"
+        printed("report", *asked, "-o", str(page))
+        front_ends = {
+            "table": printed("diagnose", *asked),
+            "md": printed("diagnose", *asked, "--format", "md"),
+            "report.md": printed("report", *asked),
+            "report.html": html.unescape(page.read_text("utf-8")),
+        }
+        for name, text in front_ends.items():
+            missing = [line for line in python if "".join(line.split()) not in "".join(text.split())]
+            assert not missing, f"{name}: {missing}"
+        assert python
+        for line in python:
+            answer = json.loads(printed(*shlex.split(line)[1:], "--format", "json"))
+            assert {w["index"] for w in answer["window"]} <= {0} and answer["rows"], line
+            assert {w["rank"] for w in answer["window"]} <= {2, 3}
 
 
 def job(*ranks: tuple[int, ...]) -> Profile:

@@ -298,7 +298,7 @@ def test_markdown_tables_keep_their_columns():
     bad = finding(title="a | b", evidence="`|` | x", try_next="y|z", command="x | y", id="a|b")
     report = gather(fake(ops(["gemm"], [None]), bad), "stepscope report 'a|b'", drawn=False)
     table = [line for line in to_markdown(report).splitlines() if line.startswith("| 1 |")]
-    assert len(table) == 1 and len(re.findall(r"(?<!\\)\|", table[0])) == 8
+    assert len(table) == 1 and len(re.findall(r"(?<!\\)\|", table[0])) == 9
 
 
 # -- packing -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 from stepscope import api
 from stepscope.agent.roots import Roots
+from stepscope.api.profile import Named
 from stepscope.sources.open import find_profiles
 
 #: So many profiles stay open; the one that was asked longest ago goes first.
@@ -52,7 +53,13 @@ class Profiles:
         with kept.lock:  # opening may take long, too: a report is exported first
             if kept.profile is None:
                 kept.profile = api.open(*files, **self._opening)
+                kept.profile.named = None  # command lines name files as the agent did: whoever answers puts them in
             yield kept.profile
+
+    @property
+    def rules(self) -> list[str]:
+        """The options that say by which rules files are read."""
+        return Named((), *(self._opening.get(rule) for rule in ("taxonomy", "labels"))).rules
 
     @property
     def opening(self) -> dict[str, Any]:

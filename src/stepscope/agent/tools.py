@@ -123,7 +123,7 @@ class Tools:
             else:
                 with self._desk.profiles.asked(profile) as opened:
                     result, gate = gated(lambda: api.analyse(opened, question.name, **values))
-            paths = self._desk.typed(profile)
+            paths = [*self._desk.typed(profile), *(self._desk.profiles.rules if profile else ())]
             asked = Asked(full_name("run"), arguments, key, result, command_line(question, paths, values), gate)
             if "command" in result.rows.columns:
                 asked.cited = result.rows["command"].to_list()

@@ -15,7 +15,7 @@ import polars as pl
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.accounting.named_window import about_window
 from stepscope.derive.comm.outside import outside_notes
-from stepscope.derive.rank.data import COMPUTE, STAGE, RankData, ranks_of
+from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
@@ -49,7 +49,7 @@ def exposed(
     profile: Profile,
     window: WindowSpec,
     *,
-    stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
+    stage: Annotated[str | None, "what a stage range is called (regular expression), instead of --labels"] = None,
 ) -> Result:
     check_pattern("stage", stage)
     need_communication(profile)
@@ -82,7 +82,7 @@ def _statement(where: str, table: pl.DataFrame) -> str:
     return f"{about(bare)} of communication are exposed in {where}{sum_over(ranks)}: {', '.join(why)}."
 
 
-def _rows(profile: Profile, data: RankData, comm: CommOps, stage: str) -> pl.DataFrame:
+def _rows(profile: Profile, data: RankData, comm: CommOps, stage: str | None) -> pl.DataFrame:
     """The ops of one window, the worst first."""
     order = np.argsort(-comm.exposed, kind="stable")
     ops, start, end = comm.ops[order], comm.start[order], comm.end[order]

@@ -16,7 +16,7 @@ from stepscope.derive.accounting.exposure import CommOps, comm_ops
 from stepscope.derive.accounting.named_window import about_window
 from stepscope.derive.comm.outside import outside_notes
 from stepscope.derive.comm.purpose import purpose_of
-from stepscope.derive.rank.data import NO_STAGE, STAGE, RankData, ranks_of
+from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
@@ -86,7 +86,7 @@ def overlap(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is"] = "stage",
-    stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
+    stage: Annotated[str | None, "what a stage range is called (regular expression), instead of --labels"] = None,
     across: Annotated[bool, "a row over all ranks: sums, the median rank, and the one that exposes most"] = False,
 ) -> Result:
     check_pattern("stage", stage)
@@ -143,7 +143,7 @@ def _said(by: By, key: Any) -> str:
     return f"stream {key}" if by == "stream" else short_range(shorten(str(key)) if by == "op" else str(key))
 
 
-def _keys(profile: Profile, data: RankData, comm: CommOps, by: By, stage: str) -> pl.Series:
+def _keys(profile: Profile, data: RankData, comm: CommOps, by: By, stage: str | None | None) -> pl.Series:
     if by == "stage":
         return data.stage_of(comm.ops, stage)
     if by == "range":

@@ -19,7 +19,7 @@ import polars as pl
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.across import Align
 from stepscope.derive.comm.common_clock import common_clock
-from stepscope.derive.rank.data import STAGE, RankData, ranks_of
+from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
@@ -82,7 +82,7 @@ def timeline(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is"] = "op",
-    stage: Annotated[str, "what a stage range is called (regular expression)"] = STAGE,
+    stage: Annotated[str | None, "what a stage range is called (regular expression), instead of --labels"] = None,
     align: Align = "auto",
 ) -> Result:
     need_ops(profile)
@@ -155,7 +155,7 @@ def _shown(data: RankData, spans: list[Window]) -> tuple[I64, Mask]:
     return ops, inside[ops]
 
 
-def _ops(profile: Profile, data: RankData, spans: list[Window], stage: str) -> pl.DataFrame:
+def _ops(profile: Profile, data: RankData, spans: list[Window], stage: str | None) -> pl.DataFrame:
     ops, inside = _shown(data, spans)
     mine = data.ops[ops]
     frame = pl.DataFrame(

@@ -17,6 +17,7 @@ from stepscope.api.options import (
     window_spec,
 )
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant
+from stepscope.findings.finding import for_profile
 from stepscope.model import profile as model
 from stepscope.model.note import Note, folded, foremost
 from stepscope.model.ranks import world_of
@@ -61,7 +62,8 @@ def analyse(
                 options[option.name] = opened(options[option.name])
     if rank is not None and profile is not None:
         profile = profile.view(parse_ranks(rank))
-    window = window_spec(**{k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}) if analysis.windowed else None
+    chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
+    window = window_spec(profile, **chosen) if analysis.windowed else None
 
     def ask(of: model.Profile | None) -> Result:
         if of is not None and not analysis.timeless:
@@ -132,6 +134,9 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
     result.ranks = profile.ranks.height if profile.has_timeline else 0  # a measured kernel is of no rank
     result.world = world_of(profile.ranks)
+    named = getattr(profile, "named", None)
+    if named is not None and "command" in result.rows.columns:
+        result = for_profile(result, named.words)
     read = profile.notes if name == "info" else folded(profile.notes)
     result.notes = foremost(dict.fromkeys([*read, *result.notes]))
     if result.doubts and (said := result.summary.get(STATEMENT)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, Unpack
 
@@ -39,6 +40,7 @@ class Choosing(TypedDict, total=False):
     cache: bool
     nsys: str | None
     taxonomy: str | Path | None
+    labels: str | Path | None
     jobs: int | None
     cluster: str | None
 
@@ -105,7 +107,9 @@ def save_baseline(given: Given, name: str, **options: Unpack[Choosing]) -> Path:
 
     path = baseline.path_of(name)
     spec, ranks, opening = _chosen(options)
-    baseline.save(path, _given(given, opening).side(spec, ranks), spec)
+    opened = _given(given, opening)
+    spec = _by_labels(spec, opened)
+    baseline.save(path, opened.side(spec, ranks), spec)
     return path
 
 
@@ -119,13 +123,30 @@ def _sides(base: Given, new: Given, options: Choosing) -> tuple[Side, Side]:
     if (last := _baseline(new)) is not None:
         raise BadInput(f"{last}: a baseline can only be the base", "name it first: compare BASELINE --to PROFILE")
     if file is None:
-        return both(_given(base, opening), _given(new, opening), spec, ranks)
+        given = _given(base, opening), _given(new, opening)
+        return _same_labels(both(*given, _by_labels(spec, given[0]), ranks))
     saved, rule = baseline.load(file)
+    given_new = _given(new, opening)
     if spec not in (type(spec)(), rule):
         raise BadInput(
             f"{file}: was saved with other steps", "leave out --anchor, --step, --chunk, --whole and --warmup"
         )
-    return saved, _given(new, opening).side(rule, ranks)
+    return _same_labels((saved, given_new.side(rule, ranks)))
+
+
+def _by_labels(spec: StepSpec, given: measuring.Given) -> StepSpec:
+    """The window of the trainer's labels, where the user chose none."""
+    anchor = given.profiles[0].labels.anchor
+    chosen = spec.anchor is not None or spec.whole or spec.unit is not None
+    return spec if chosen or anchor is None else replace(spec, anchor=anchor)
+
+
+def _same_labels(sides: tuple[Side, Side]) -> tuple[Side, Side]:
+    """Steps and stages by different rules are not the same thing: refused, not compared."""
+    base, new = (side.facts.get("labels", "default") for side in sides)
+    if base != new:
+        raise BadInput(f"the base was read by other labels ({base}) than the new run ({new})", "give the same --labels")
+    return sides
 
 
 def _chosen(given: Choosing) -> tuple[StepSpec, list[int] | None, dict[str, Any]]:

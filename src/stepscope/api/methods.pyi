@@ -174,7 +174,7 @@ class Methods:
     def exposed(
         self,
         *,
-        stage: str = "stage([1-5])_([fbw])",
+        stage: str | None = None,
         **options: Unpack[Windowed],
     ) -> Result:
         """Which single communication ops cost the step most, and what was compute doing instead?"""
@@ -286,7 +286,7 @@ class Methods:
         self,
         *,
         by: Literal["stage", "range", "stream", "purpose", "op"] = "stage",
-        stage: str = "stage([1-5])_([fbw])",
+        stage: str | None = None,
         across: bool = False,
         **options: Unpack[Windowed],
     ) -> Result:
@@ -351,7 +351,7 @@ class Methods:
         self,
         *,
         by: Literal["op", "range", "part", "host", "counter"] = "op",
-        stage: str = "stage([1-5])_([fbw])",
+        stage: str | None = None,
         align: Literal["auto", "none"] = "auto",
         **options: Unpack[Windowed],
     ) -> Result:

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope.api.profile import Profile
+from stepscope.api.profile import Named, Profile
 from stepscope.api.workers import Opening, Workers
 from stepscope.errors import BadInput
 from stepscope.model import taxonomy as rules
+from stepscope.model.label_rules import load as load_labels
 from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.questions import need_timeline
@@ -29,6 +30,7 @@ def open(  # the name that users see: stepscope.open
     cache: bool = True,
     nsys: str | None = None,
     taxonomy: str | Path | None = None,
+    labels: str | Path | None = None,
     jobs: int | None = 1,
     cluster: str | None = None,
 ) -> Profile:
@@ -37,12 +39,13 @@ def open(  # the name that users see: stepscope.open
     Where both nsys and torch.profiler recorded them, nsys's files answer, and `others` has the rest: a question that
     nsys's cannot answer is asked there.
     `cache=False` reads the files afresh and leaves nothing behind; `nsys` is the nsys to convert `.nsys-rep` files
-    with; `taxonomy` is a file of extra rules for what is communication. Questions across ranks read the files with
-    `jobs` processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the
-    Dask cluster whose scheduler is at `cluster`.
+    with; `taxonomy` is a file of extra rules for what is communication; `labels` says what the trainer calls its
+    ranges: a preset (`"megatron"`) or a file (docs/labels.md). Questions across ranks read the files with `jobs`
+    processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the Dask
+    cluster whose scheduler is at `cluster`.
     """
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
-    found = _opened(given, cache=cache, nsys=nsys, taxonomy=taxonomy, jobs=jobs, cluster=cluster)
+    found = _opened(given, cache=cache, nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))
     profile = found.profile(by_profiler[first])
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
@@ -55,12 +58,12 @@ class _Opened:
     """Sources, and what it takes to make profiles of them."""
 
     sources: list[Source]
-    extra: rules.Taxonomy | None
     workers: Workers
+    named: Named
 
     def profile(self, sources: list[Source]) -> Profile:
-        made = Profile(sources, self.extra)
-        made.workers = self.workers
+        made = Profile(sources, self.workers.opening.rules, self.workers.opening.labels)
+        made.workers, made.named = self.workers, self.named
         return made
 
 
@@ -70,14 +73,17 @@ def _opened(
     cache: bool = True,
     nsys: str | None = None,
     taxonomy: str | Path | None = None,
+    labels: str | Path | None = None,
     jobs: int | None = 1,
     cluster: str | None = None,
 ) -> _Opened:
     if not paths:
         raise BadInput("no profile given", "name a trace, a directory or a glob")
     extra = rules.load(Path(taxonomy)) if taxonomy is not None else None
+    called = load_labels(labels)
     sources = open_sources(paths, nsys=nsys, wrap=cached if cache else None)
-    return _Opened(sources, extra, Workers(jobs, cluster, Opening(cache, nsys, extra)))
+    named = Named(tuple(map(str, paths)), *(None if rule is None else str(rule) for rule in (taxonomy, labels)))
+    return _Opened(sources, Workers(jobs, cluster, Opening(cache, nsys, extra, called)), named)
 
 
 def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[list[Profile], str]:

@@ -94,6 +94,7 @@ def parse_index(value: int | str) -> int | Literal["median", "all"]:
 
 
 def window_spec(
+    profile: Profile | None = None,
     *,
     step: bool = False,
     chunk: bool = False,
@@ -102,12 +103,15 @@ def window_spec(
     end: Time | None = None,
     **others: Any,
 ) -> WindowSpec:
-    """The window that the keywords choose."""
+    """The window that the keywords choose; where they choose none, that of the trainer's labels."""
     if step and chunk:
         raise BadInput("--step and --chunk exclude each other", "give one")
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
     first = None if start is None else nanoseconds(start, "--start")
     last = None if end is None else nanoseconds(end, "--end")
+    chosen = unit or first is not None or last is not None or others.get("anchor") is not None or others.get("whole")
+    if not chosen and profile is not None and profile.labels.anchor is not None:
+        others["anchor"] = profile.labels.anchor
     return WindowSpec(unit=unit, index=parse_index(index), start=first, end=last, **others)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -25,12 +26,38 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: More files than this are not spelled out in a command line that is only a suggestion.
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Named:
+    """The files of a profile and the rules it was opened with, as the user named them: for command lines."""
+
+    paths: tuple[str, ...]
+    taxonomy: str | None = None
+    labels: str | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The same in a command line; more files than a suggestion can bear are PROFILE."""
+        files = list(self.paths) if len(self.paths) <= _MOST_NAMED else ["PROFILE"]
+        return [*files, *self.rules]
+
+    @property
+    def rules(self) -> list[str]:
+        """The options that say by which rules it is read."""
+        given = (("--taxonomy", self.taxonomy), ("--labels", self.labels))
+        return [word for option, value in given if value for word in (option, value)]
+
 
 class Profile(model.Profile, Methods):
     """A profile that answers: `p.window()`, `p.overlap(by="stage", rank="0,3-5")`. `dir(p)` lists the questions."""
 
     #: who reads the parts of a profile of many files
     workers = Workers()
+    #: how it was opened; None where it was made of sources
+    named: Named | None = None
     #: by profiler: other captures of the same job, opened where this one lacks something
     others: Mapping[str, Callable[[], Profile]] = {}
     #: by profiler, how many files, where there are others; this one's first

@@ -92,4 +92,6 @@ def report(
 
 
 def _asker(profile: model.Profile, paths: Sequence[str], **more: Any) -> Asker:
-    return Asker(lambda name, **options: analyse(profile, name, **options), tuple(paths), **more)
+    named = getattr(profile, "named", None)
+    rules = tuple(named.rules) if named is not None else ()
+    return Asker(lambda name, **options: analyse(profile, name, **options), tuple(paths), rules=rules, **more)

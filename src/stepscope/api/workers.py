@@ -22,6 +22,7 @@ import polars as pl
 
 from stepscope import progress
 from stepscope.errors import BadInput
+from stepscope.model.label_rules import LabelRules
 from stepscope.model.profile import Profile
 from stepscope.model.taxonomy import Taxonomy
 from stepscope.sources.open import open_sources
@@ -41,6 +42,7 @@ class Opening:
     cache: bool = True
     nsys: str | None = None
     rules: Taxonomy | None = None
+    labels: LabelRules | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def work(
 ) -> tuple[T, list[str]]:
     """In a worker: open one file, give its processes the ranks they have in the whole profile, and reduce it."""
     sources = open_sources([path], nsys=opening.nsys, wrap=cached if opening.cache else None)
-    part = Profile(sources, opening.rules)
+    part = Profile(sources, opening.rules, opening.labels)
     part.ranks = ranks.with_columns(pl.lit(0, pl.Int32).alias("source"))
     before = set(part.notes)
     result = function(part, *args)

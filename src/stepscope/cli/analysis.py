@@ -13,12 +13,7 @@ from stepscope import api, questions
 from stepscope.api.options import choices, takes_profile
 from stepscope.cli import output, progress
 from stepscope.errors import GateFailed
-from stepscope.findings.finding import for_profile
-from stepscope.model.result import Result
 from stepscope.render import FORMATS
-
-#: More files than this are not spelled out in a command line that is only a suggestion.
-_MOST_NAMED = 4
 
 
 def command_of(name: str) -> click.Command:
@@ -49,8 +44,8 @@ def command_of(name: str) -> click.Command:
 
 def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
     target = output.Target.of(given.pop("output"), given.pop("format"))
-    opening = {"cache": not given.pop("no_cache"), "nsys": given.pop("nsys"), "taxonomy": given.pop("taxonomy")}
-    opening |= {k: given.pop(k) for k in ("jobs", "cluster") if k in given}
+    opening: dict[str, Any] = {"cache": not given.pop("no_cache")}
+    opening |= {k: given.pop(k) for k in ("nsys", "taxonomy", "labels", "jobs", "cluster") if k in given}
     with progress.shown():
         profile = api.open(*paths, **opening) if paths or questions.get(name).needs_profile else None
         target.spare([*map(Path, paths), *(profile.paths if profile is not None else ())])
@@ -61,15 +56,9 @@ def _ask(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> None:
             result = api.analyse(profile, name, **given)
         except GateFailed as failed:
             if failed.result is not None:
-                target.write(_named(failed.result, paths, opening["taxonomy"]))
+                target.write(failed.result)
             raise
-    target.write(_named(result, paths, opening["taxonomy"]))
-
-
-def _named(result: Result, paths: tuple[str, ...], taxonomy: str | None) -> Result:
-    """Command lines that an answer suggests, for the files that the user named."""
-    named = "command" in result.rows.columns and len(paths) <= _MOST_NAMED
-    return for_profile(result, paths, taxonomy) if named else result
+    target.write(result)
 
 
 def option_of(option: questions.Option) -> click.Option:
@@ -143,7 +132,23 @@ def _common_options() -> list[click.Option]:
         click.Option(["--offset"], type=int, default=0, metavar="N", help="From which row on; the first is 0."),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
+        *reading_options(),
+    ]
+
+
+def reading_options() -> list[click.Option]:
+    """How files are read, and by which rules: of every command that opens a profile."""
+    return [
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        labels_option(),
     ]
+
+
+def labels_option() -> click.Option:
+    return click.Option(
+        ["--labels"],
+        metavar="PRESET|FILE",
+        help="What the trainer calls its ranges: steps, stages, what communication serves (docs/labels.md).",
+    )

@@ -52,6 +52,7 @@ def facts_of(profile: Profile, window: str, kind: str, graphs: str | None, recor
         "graphs": graphs,
         "window": window,
         "steps are": kind,
+        "labels": profile.labels.identity,
         "torch.compile": _compiled(profile),
     }
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"].drop_nulls().to_list()) if s]

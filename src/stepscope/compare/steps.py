@@ -73,7 +73,7 @@ def _measured(data: RankData, spec: StepSpec) -> tuple[Kind, list[Window]]:
         if given is None:
             return "step", []
         again = recurring(given)
-        if again is None and is_chunk(given.label[0]):
+        if again is None and is_chunk(data, given.label[0]):
             return "chunk", _chunks(data, given)
         steps = periods_of(data, again or given)
     if steps is None:

@@ -75,10 +75,9 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns // (1 + f.open_end), f.id, f.ranks))
 
 
-def for_profile(result: Result, paths: Sequence[str], taxonomy: str | None = None) -> Result:
-    """The findings with command lines for the files as the user named them: detectors know of no files."""
+def for_profile(result: Result, words: Sequence[str]) -> Result:
+    """The findings with command lines for the files and rules as the user named them: detectors know of neither."""
     command = pl.col("command").cast(pl.String)  # of no findings at all, a column without a type
-    words = [*paths, *(["--taxonomy", taxonomy] if taxonomy else [])]
     named = command.str.replace(" PROFILE", f" {shlex.join(words)}", literal=True)
     result.rows = result.rows.with_columns(named)
     return result

@@ -13,8 +13,9 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.intervals.arrays import NONE
-from stepscope.model import door, link, nesting, ranks, taxonomy
+from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
+from stepscope.model.label_rules import LabelRules
 from stepscope.model.memo import Memo
 from stepscope.model.note import Note
 from stepscope.model.schema import OPS, TABLES
@@ -27,9 +28,13 @@ T = TypeVar("T")
 class Profile:
     """All ranks of a job on one model. Tables are Polars frames, sorted by rank, then time (see docs/model.md)."""
 
-    def __init__(self, sources: Sequence[Source], rules: taxonomy.Taxonomy | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[Source], rules: taxonomy.Taxonomy | None = None, labels: LabelRules | None = None
+    ) -> None:
         self._sources = [door.admitted(s) for s in sources]
         self._rules = rules or taxonomy.default()
+        #: What the trainer calls its ranges.
+        self.labels = labels or label_rules.default()
         self._names = Names()
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
         self._memo = Memo()

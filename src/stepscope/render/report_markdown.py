@@ -62,7 +62,7 @@ def _findings(part: Part) -> list[str]:
     if not rows:
         return [*out, "No findings: a clean bill." if part.data["clean"] else "No findings.", ""]
     out += _table(
-        ("", "finding", "ranks", "gives back", "sure", "evidence", "try"),
+        ("", "finding", "ranks", "gives back", "sure", "evidence", "try", "see"),
         (
             (
                 str(i + 1),
@@ -72,6 +72,7 @@ def _findings(part: Part) -> list[str]:
                 markdown(r["confidence"]),
                 markdown(r["evidence"]),
                 markdown(r["try_next"]),
+                code(r["command"]),
             )
             for i, r in enumerate(rows[:_MOST_FINDINGS])
         ),

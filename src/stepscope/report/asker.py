@@ -20,6 +20,8 @@ class Asker:
     paths: tuple[str, ...]
     window: dict[str, Any] = field(default_factory=dict)
     rank: str | None = None
+    #: options that say by which rules the profile is read: `--labels megatron`
+    rules: tuple[str, ...] = ()
     #: for the snapshots of the allocator that were given beside the profile
     of_memory: Asker | None = None
 
@@ -30,7 +32,7 @@ class Asker:
     def command(self, name: str, *words: str, **options: Any) -> str:
         """The command line that prints the same."""
         chosen = {**options, **self._window(name), **({"rank": self.rank} if self.rank else {})}
-        return shlex.join(["stepscope", name, *self.paths, *words, *_flags(chosen)])
+        return shlex.join(["stepscope", name, *self.paths, *self.rules, *words, *_flags(chosen)])
 
     def _window(self, name: str) -> dict[str, Any]:
         windowed = name == "report" or questions.get(name).windowed

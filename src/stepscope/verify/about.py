@@ -109,7 +109,7 @@ def steady(data: list[RankData]) -> Check:
     alone, counts = [], []
     for d in data:
         chunks = _texts(d, _CHUNK).sort("start_ns")
-        both = [is_chunk(text) for text in chunks["text"]]
+        both = [is_chunk(d, text) for text in chunks["text"]]
         places = [i for i, b in enumerate(both) if b]
         if not places:
             continue

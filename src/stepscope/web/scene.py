@@ -55,7 +55,8 @@ def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
     """Read what is drawn, and build the pyramids of all rows."""
     whole = profile.view(in_one_part=True)
     assert isinstance(whole, api.Profile)
-    asker = Asker(lambda name, **options: api.analyse(whole, name, **options), paths)
+    rules = tuple(profile.named.rules) if profile.named else ()
+    asker = Asker(lambda name, **options: api.analyse(whole, name, **options), paths, rules=rules)
     lines = _lines(whole)
     progress.report("rows of the timeline")
     making = Making(whole, asker, lines)

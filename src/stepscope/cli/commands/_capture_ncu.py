@@ -12,7 +12,7 @@ import click
 from stepscope.capture import ncu
 from stepscope.capture.size import show_size
 from stepscope.cli import progress
-from stepscope.cli.analysis import window_options
+from stepscope.cli.analysis import labels_option, window_options
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput
 from stepscope.model.result import Col, Result, rows
@@ -46,9 +46,10 @@ def _ncu(command: tuple[str, ...], **given: Any) -> None:
         raise BadInput("no command to run", "write it after --, as in capture ncu --from run.sqlite -- python train.py")
     window = {k: given[k] for k in WINDOW_KEYWORDS if given[k] not in (None, False)}
     with progress.shown():
-        profile = api.open(*given["profiles"], cache=not given["no_cache"], nsys=given["nsys"])
+        opening = {"nsys": given["nsys"], "labels": given["labels"]}
+        profile = api.open(*given["profiles"], cache=not given["no_cache"], **opening)
         need_timeline(profile, "capture ncu --from")
-        found = suspects_of(profile, window_spec(**window), given["share"], given["most"])
+        found = suspects_of(profile, window_spec(profile, **window), given["share"], given["most"])
     wanted = ncu.Measurement(
         tuple(dict.fromkeys(kind.function for kind in found.kinds)),
         command,
@@ -139,6 +140,7 @@ command = click.Command(
         *window_options(),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        labels_option(),
     ],
     context_settings={"show_default": True},
 )

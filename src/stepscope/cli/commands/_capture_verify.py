@@ -12,7 +12,7 @@ from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
 from stepscope.capture.spec import BACKEND_OF
 from stepscope.cli import progress
-from stepscope.cli.analysis import profile_argument
+from stepscope.cli.analysis import labels_option, profile_argument
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model.result import Result
@@ -27,10 +27,10 @@ manifest that `capture run` puts beside it, and from the options."""
 
 def check(
     paths: list[str], *, nsys: str | None = None, max_size: str = "200MB", against: Path | None = None,
-    cache: bool = True, **known: Any,
+    cache: bool = True, labels: str | None = None, **known: Any,
 ) -> Result:  # fmt: skip
     """The result of all checks; `GateFailed` where one failed. Of two profilers, each has its own capture checked."""
-    first = api.open(*paths, nsys=nsys, cache=cache)
+    first = api.open(*paths, nsys=nsys, cache=cache, labels=labels)
     given = {k: v for k, v in known.items() if v is not None} | {"max_size": parse_size(max_size)}
     if against is not None:
         given["unprofiled_ns"] = _unprofiled(against)
@@ -90,6 +90,7 @@ command = click.Command(
         ),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
+        labels_option(),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
         click.Option(["-o", "--output"], metavar="FILE", help="File to write the answer to."),
     ],

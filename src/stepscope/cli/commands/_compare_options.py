@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from stepscope.cli.analysis import reading_options
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput
 from stepscope.render import FORMATS
@@ -89,9 +90,7 @@ def opening_options() -> list[click.Option]:
     return [
         click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
         click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        *reading_options(),
     ]
 
 

@@ -77,6 +77,7 @@ def _tour(folder: Path, shown: str) -> None:
     with progress.shown():
         simulate_to(JOB, folder, ("nsys",))
     profile = api.open(folder / "*.sqlite", cache=False)
+    profile.named = None  # it is gone after the tour: commands say PROFILE
     for step in STEPS:
         if step.command not in questions.names():
             continue

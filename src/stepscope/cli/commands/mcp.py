@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from stepscope.cli.analysis import labels_option
 from stepscope.errors import BadInput
 
 DESCRIPTION = """A server for agents: the same questions as tools of the Model Context Protocol (MCP).
@@ -17,7 +18,7 @@ docs/agents.md has the settings of other agents, and what each tool answers. It 
 'stepscope[agent]')."""
 
 
-def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None) -> None:
+def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None, labels: str | None) -> None:
     try:
         from stepscope.agent.server import server
     except ModuleNotFoundError as error:
@@ -27,7 +28,7 @@ def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None) -> Non
     from stepscope.agent.roots import Roots
     from stepscope.agent.stdio import ending_on_signals
 
-    made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, jobs=None)
+    made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=None)
     if sys.stdin.isatty():
         print("stepscope: waiting for an agent on standard input; Ctrl-C ends it. See docs/agents.md", file=sys.stderr)
     with ending_on_signals():
@@ -47,5 +48,6 @@ command = click.Command(
         ),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        labels_option(),
     ],
 )

@@ -9,7 +9,7 @@ import click
 
 from stepscope.capture.size import show_size
 from stepscope.cli import output, progress
-from stepscope.cli.analysis import profile_argument, window_options, worker_options
+from stepscope.cli.analysis import profile_argument, reading_options, window_options, worker_options
 
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
@@ -26,7 +26,7 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
         del window["index"]
     target = output.Target("md", path)
     with progress.shown():
-        opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
+        opening = {k: given[k] for k in ("nsys", "taxonomy", "labels", "jobs", "cluster")}
         cache = not given["no_cache"]
         opened = api.open(*profile, cache=cache, **opening)
         target.spare([*map(Path, profile), *opened.paths])
@@ -63,9 +63,7 @@ command = click.Command(
             metavar="SNAPSHOT",
             help="Snapshots of the allocator of the same run, for the section on memory (repeat it).",
         ),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        *reading_options(),
     ],
     help="One page that shows it all: findings, where the step went, and a timeline to zoom into; or Markdown.\n\n"
     "report.html is a single file that needs no network: the operator statement and the findings, the step of every "

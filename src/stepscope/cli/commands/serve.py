@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.cli import progress
-from stepscope.cli.analysis import profile_argument
+from stepscope.cli.analysis import profile_argument, reading_options
 from stepscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def _opened(paths: tuple[str, ...], given: dict[str, Any]) -> Scene:
     from stepscope import api, questions
     from stepscope.web.scene import scene_of
 
-    opened = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"], taxonomy=given["taxonomy"])
+    rules = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
+    opened = api.open(*paths, cache=not given["no_cache"], **rules)
     questions.need_timeline(opened, "serve")
     return scene_of(opened, paths)
 
@@ -81,9 +82,7 @@ command = click.Command(
             help="Stop when nobody has asked for so long; 0 never does.",
         ),
         click.Option(["--open", "browse"], is_flag=True, help="Open the browser, too."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        *reading_options(),
     ],
     help="Whole traces in the browser: every rank and stream at every zoom, spans with their sums, launches, counters."
     "\n\nPrints an address that only you have: it carries a token, and the server listens on this machine alone. The "

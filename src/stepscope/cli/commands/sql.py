@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from stepscope.cli import output, progress
-from stepscope.cli.analysis import profile_argument
+from stepscope.cli.analysis import profile_argument, reading_options
 from stepscope.errors import BadInput
 from stepscope.render import FORMATS
 
@@ -25,7 +25,8 @@ def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
     if not profile:
         raise BadInput("one argument is missing", "give PROFILE..., then the query: stepscope sql PROFILE 'SELECT …'")
     with progress.shown():
-        opened = api.open(*profile, cache=not given["no_cache"], nsys=given["nsys"], taxonomy=given["taxonomy"])
+        rules = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
+        opened = api.open(*profile, cache=not given["no_cache"], **rules)
         target.spare([*map(Path, profile), *opened.paths])
         result = opened.sql(text, limit=given["limit"], rank=given["rank"])
     target.write(result)
@@ -52,9 +53,7 @@ command = click.Command(
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        *reading_options(),
     ],
     help="A question of your own, in SQL: the profile's tables, windows, exposures and meetings, read with DuckDB.\n\n"
     "stepscope sql traces/ 'SELECT rank, count(*) AS kernels FROM ops GROUP BY rank'. QUERY is the last argument: one "

@@ -32,6 +32,8 @@ _KINDS = (
     ("^(nccl)?scatter", "scatter"),
     ("reduce", "reduce"),
 )
+#: Every operation that a name can tell.
+OPERATIONS = frozenset(kind for _, kind in _KINDS)
 #: Calls of NCCL that move nothing.
 _NO_OPERATION = "^(nccl)?(group|comm|mem|redop|get|init|wait)"
 

@@ -8,13 +8,13 @@ import polars as pl
 from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV, of_experts
-from stepscope.derive.rank.data import COMM, STAGE, RankData
+from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.label_rules import Purpose
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
 UNKNOWN, MIXED = "unknown", "mixed"
-_PIPELINE = r"pipeline send/recv"
 
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
@@ -42,22 +42,26 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     if data.ranges.height == 0 or len(ops) == 0:
         return pl.Series([None] * len(ops), dtype=pl.String)
     names = profile.names  # after the ranges were read: reading adds names
-    setup = parse_setup(data.setup) if data.setup else None
-    has_ring = setup is not None and setup.size("cp") > 1
-    digit = names.str.extract_all(STAGE).list.last().str.extract(STAGE, 1)
-    per_name = pl.select(
-        pl.when(names.str.contains(_PIPELINE))
-        .then(pl.lit("pp_p2p"))
-        .when(digit.is_in(["2", "4"]))
-        .then(pl.lit("ep_a2a"))
-        .when(digit == "1")
-        .then(pl.lit("cp_ring" if has_ring else "ep_meta"))
-    ).to_series()
-    # Stop at the first range that is a stage or the pipeline's, even one whose stage has no communication of its own.
-    decides = (names.str.contains(STAGE) | names.str.contains(_PIPELINE)).to_numpy()
-    at = data.ancestors_until(data.enclosing(ops), decides[data.ranges["name"].to_numpy()])
+    rules = [rule for rule in profile.labels.purposes if _applies(rule, data)]
+    called = {rule.stages for rule in rules if rule.stage} | {profile.labels.stage}
+    stages = {pattern: names.str.extract_all(pattern).list.last() for pattern in called}
+    decides = pl.select(pl.any_horizontal(s.is_not_null() for s in stages.values())).to_series()
+    per_name = pl.Series([None] * len(names), dtype=pl.String)
+    for rule in reversed(rules):
+        text, pattern = (names, rule.range) if rule.range else (stages[rule.stages], rule.stage or "")
+        matches = text.str.contains(pattern).fill_null(False)
+        decides |= matches
+        per_name = pl.select(pl.when(matches).then(pl.lit(rule.purpose)).otherwise(per_name)).to_series()
+    # Stop at the first range that is a stage or has a purpose, even one whose stage has no communication of its own.
+    at = data.ancestors_until(data.enclosing(ops), decides.to_numpy()[data.ranges["name"].to_numpy()])
     purposes = per_name.gather(data.ranges["name"].gather(np.maximum(at, 0)))
     return pl.select(pl.when(pl.Series(at != NONE)).then(purposes)).to_series()
+
+
+def _applies(rule: Purpose, data: RankData) -> bool:
+    """Whether the rank's mesh is one that the rule is about."""
+    setup = parse_setup(data.setup) if data.setup else None
+    return rule.axis is None or (setup is not None and setup.size(rule.axis) > 1)
 
 
 def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:

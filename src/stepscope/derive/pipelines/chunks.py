@@ -7,6 +7,7 @@ forward pass, `drain` until the end of the last chunk, and `after` (gradients, o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.purpose import purpose_of
-from stepscope.derive.pipelines.schedules import LABEL, pieces
+from stepscope.derive.pipelines.schedules import pieces
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.cut_off import notes_on_cut
@@ -126,7 +127,7 @@ def work_of(profile: Profile, data: RankData, span: Window) -> Work:
 
 def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFrame:
     """The chunks that the rank's ranges name, with where their ops ran."""
-    rows = data.outermost_named(LABEL)
+    rows = data.outermost_named(data.profile.labels.any_micro_batch)
     table: list[dict[str, Any]] = []
     if len(rows):
         wanted = np.zeros(data.ranges.height, dtype=bool)
@@ -145,7 +146,8 @@ def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFra
     frame = pl.DataFrame(table)
     bubble = covered(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), free)
     label = data.text_of(frame["row"].to_numpy())
-    return _numbered(frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label")))
+    frame = frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label"))
+    return _numbered(frame, data.profile.labels.micro_batches)
 
 
 def _figures(data: RankData, ops: I64) -> dict[str, Any]:
@@ -158,9 +160,9 @@ def _figures(data: RankData, ops: I64) -> dict[str, Any]:
     }
 
 
-def _numbered(frame: pl.DataFrame) -> pl.DataFrame:
+def _numbered(frame: pl.DataFrame, patterns: Sequence[str]) -> pl.DataFrame:
     """With kind, micro-batch, part and step; and the bubble between each chunk and the one before it."""
-    told = [pieces(text) for text in frame["label"].to_list()]
+    told = [pieces(text, patterns) for text in frame["label"].to_list()]
     frame = frame.with_columns(
         pl.Series("kind", ["".join(sorted({p.kind for p in t}, key="fbw".index)) for t in told], dtype=pl.String),
         pl.Series("mb", [t[0].mb for t in told], dtype=pl.Int64),

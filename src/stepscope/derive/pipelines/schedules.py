@@ -11,24 +11,15 @@ and the compute times F, B (input gradient) and W (weight gradient) of a chunk:
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
 
-Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipev"]
+from stepscope.errors import BadInput
 
-_WORDS = re.compile(
-    r"(?i)\b(forward|backward|weight)[ _-](?:chunk|mb|micro[-_ ]?batch)(?:[ _#:=-]*(\d+))?(?: \(phase(\d+)\))?"
-)
-#: torch.distributed.pipelining: `Forward 3`; `PP:0F3`, `1B3`, `1I3`, `1W3` (stage, action, micro-batch).
-_TORCH = re.compile(r"^(Forward|Backward|Weight) (\d+)$")
-_ACTION = re.compile(r"^(?:PP:)?(\d+)(F|B|I|W)(\d+)$")
-#: For filters over many texts: all of the above.
-LABEL = (
-    r"(?i)\b(forward|backward|weight)[ _-](chunk|mb|micro[-_ ]?batch)|^(Forward|Backward|Weight) \d+$"
-    r"|^(PP:)?\d+[FBIW]\d+$"
-)
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipev"]
 
 
 @dataclass(frozen=True)
@@ -40,18 +31,26 @@ class Piece:
     part: int | None
 
 
-def pieces(text: str) -> tuple[Piece, ...]:
-    """The work that a range's text names; an overlapped chunk names two pieces."""
-    if found := _ACTION.match(text):
-        return (Piece({"F": "f", "B": "b", "I": "b", "W": "w"}[found[2]], int(found[3]), int(found[1])),)
-    found_all = [found.groups()] if (found := _TORCH.match(text)) else []
-    found_all = found_all or _WORDS.findall(text)
-    return tuple(
-        Piece(
-            word[0].lower(), int(rest[0]) if rest and rest[0] else None, int(rest[1]) if rest[1:] and rest[1] else None
+def pieces(text: str, patterns: Sequence[str]) -> tuple[Piece, ...]:
+    """The work that a range's text names, by the first pattern that knows it; an overlapped chunk names two pieces."""
+    for pattern in patterns:
+        if found := [match.groupdict() for match in re.finditer(pattern, text)]:
+            return tuple(Piece(_kind(f["kind"]), _number(f.get("mb")), _number(f.get("part"))) for f in found)
+    return ()
+
+
+def _kind(word: str) -> str:
+    """`f`, `b` or `w`; torch's I is the gradient of the input."""
+    letter = word[:1].lower()
+    if letter not in ("f", "b", "i", "w"):
+        raise BadInput(
+            f"--labels: micro_batch: {word!r} is no kind of work", "let (?P<kind>…) match forward, backward or weight"
         )
-        for word, *rest in found_all
-    )
+    return "b" if letter == "i" else letter
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None
 
 
 @dataclass(frozen=True)

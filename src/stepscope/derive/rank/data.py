@@ -15,8 +15,6 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.columns import ROLE
 from stepscope.model.profile import Profile
 
-#: What the trainer's stage ranges are called.
-STAGE = r"stage([1-5])_([fbw])"
 #: An op in no stage.
 NO_STAGE = "(no stage)"
 
@@ -153,11 +151,14 @@ class RankData(RankRanges):
         inside: Mask = self.ancestors_until(self.enclosing(ops), named) != NONE
         return inside
 
-    def stage_of(self, ops: I64, pattern: str = STAGE) -> pl.Series:
-        """Stage of each op: from its enclosing range up to the first name that matches; the last match in it counts."""
+    def stage_of(self, ops: I64, pattern: str | None = None) -> pl.Series:
+        """Stage of each op: from its enclosing range up to the first name that matches; the last match in it counts.
+
+        `pattern` is what a stage range is called, where it is not what the trainer's labels say.
+        """
         if self.ranges.height == 0:
             return pl.Series("stage", [NO_STAGE] * len(ops), dtype=pl.String)
-        stages, staged = self.once(_stages, pattern, len(self.profile.names))
+        stages, staged = self.once(_stages, pattern or self.profile.labels.stage, len(self.profile.names))
         at = self.ancestors_until(self.enclosing(ops), staged)
         text = stages.gather(self.ranges["name"].gather(np.maximum(at, 0)))
         return pl.select(

@@ -7,8 +7,10 @@ import polars as pl
 from stepscope.errors import BadInput
 
 
-def check_pattern(option: str, pattern: str) -> None:
+def check_pattern(option: str, pattern: str | None) -> None:
     """BadInput where `--option pattern` is no regular expression of Polars (Rust's: no look-around)."""
+    if pattern is None:
+        return
     try:
         pl.Series(["x"]).str.contains(pattern)
     except pl.exceptions.ComputeError as error:

@@ -1,7 +1,8 @@
 """What a step is: which ranges of a rank mark its steps or chunks, and in which order. All questions ask here.
 
-Ranges mark the steps where one family of them says so (texts that differ in their numbers are one family). The first
-of these that applies:
+Ranges mark the steps where the trainer's labels name them (`--labels`), or where one family of them says so (texts that
+differ in their numbers are one family; the patterns are data, `model/trainers/default.toml`). The first of these that
+applies:
 1. Numbered, and called a step: `ProfilerStep#3`, `step 3`, `train step 3`, `iteration_3`, `Batch 3`. One instance is
    enough. Of several such families the one with most host time counts: that is the enclosing one.
 2. Called a step without a number, and recurring: `train_step`, JAX's `hlo_module=jit_step`.
@@ -33,26 +34,8 @@ from stepscope.model.range_names import TORCH_OP
 #: What a question is about by default: `step`; `chunk`, where there are chunks; or `pace`, what recurs.
 Unit = Literal["chunk", "step", "pace"]
 
-#: DualPipeV's overlapped chunk.
-CHUNK = r"forward chunk .* backward chunk"
-#: The first forward pass of a step; what a step is called that it tells.
-_FIRST_PASS = r"^forward chunk 0 \(phase0\)"
+#: What a step is called that its first forward pass tells.
 BY_CHUNKS = "from forward chunk 0"
-#: What steps are called.
-STEP = r"(?i)^(?:ProfilerStep#|(?:(?:global|train(?:ing)?)[ _-]*)?(?:step|iteration|iter|batch)[ _#:=-]*)\d"
-#: The same without a number.
-_UNNUMBERED = r"(?i)(?:^|[^a-z])(?:train(?:ing)?[ _-]*)?(?:step|iteration)(?:[^a-z]|$)"
-#: Steps of something else: `Optimizer.step#AdamW.step`, `lr_scheduler.step`; ops within XLA's module of a step.
-_NOT_THE_STEP = r"(?i)optim|sched|scaler|zero_grad|profiler|sampl|^Thunk|::"
-#: What inference servers run per batch: vLLM, TensorRT-LLM, SGLang.
-_SERVING = (
-    r"(?i)^(?:(?:\[executor\] )?_?forward_step|execute_(?:model|context|new_|decode|generation)"
-    r"|decode(?:_step|_batch)?$|step\[|run_batch$)"
-)
-#: What torch.profiler calls the end of a step, where nothing else does.
-_OPTIMIZER = r"^Optimizer\.step#"
-#: Numbered, but part of a step: `TransformerLayer_2`, `blocks.3`, `micro-batch 1`.
-_PART = r"(?i)layer|block|encoder|decoder|stage|micro[ _-]?batch|\bmb\b|expert|bucket"
 
 
 @dataclass(frozen=True)
@@ -97,8 +80,8 @@ def _marks_of(data: RankData) -> Marks:
     table = data.anchor_ranges()
     if table.height == 0:
         return Marks(None, None, None)
-    chunks = _matching(table, CHUNK)
-    steps = _called_steps(data, table) or _recurring_family(data, table)
+    chunks = _matching(table, data.profile.labels.chunk)
+    steps = _labelled(data, table) or _called_steps(data, table) or _recurring_family(data, table)
     if steps is None and chunks is None:
         steps = _counted(data, table) or _optimizers(data, table)
     repeats = _repeats(data, table) if steps is None and chunks is not None else None
@@ -107,7 +90,7 @@ def _marks_of(data: RankData) -> Marks:
 
 def _repeats(data: RankData, table: pl.DataFrame) -> Anchors | None:
     """Steps of a trainer that marks only chunks: from one first forward pass to the next, the last to the end."""
-    first = _matching(table, _FIRST_PASS)
+    first = _matching(table, data.profile.labels.first_pass)
     if first is None or len(first := _outermost(first)) == 1:
         return None
     last = max(int(first.end.max()), data.host_span()[1] or 0)
@@ -125,9 +108,9 @@ def by_chunks(steps: Anchors) -> bool:
     return steps.label[0].startswith(BY_CHUNKS)
 
 
-def is_chunk(label: str) -> bool:
-    """Whether a range of this text is one of DualPipeV's overlapped chunks."""
-    return re.search(CHUNK, label) is not None
+def is_chunk(data: RankData, label: str) -> bool:
+    """Whether a range of this text is one of the trainer's overlapped chunks."""
+    return re.search(data.profile.labels.chunk, label) is not None
 
 
 def recurring(anchors: Anchors) -> Anchors | None:
@@ -156,9 +139,16 @@ def _by_start(table: pl.DataFrame) -> Anchors:
     return Anchors(table["text"].to_list(), table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
 
 
+def _labelled(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """The ranges that the trainer's labels call steps."""
+    pattern = data.profile.labels.step
+    named = table.filter(pl.col("text").str.contains(pattern)) if pattern else table.clear()
+    return _numbered(_outermost(_by_start(named))) if named.height and _launched(data, named) else None
+
+
 def _called_steps(data: RankData, table: pl.DataFrame) -> Anchors | None:
     """The family of ranges that is called a step; of several the one with most host time."""
-    named = _folded(table, pl.col("text").str.contains(STEP))
+    named = _folded(table, pl.col("text").str.contains(data.profile.labels.recognized.numbered))
     families = [family for _, family in named.group_by("family", maintain_order=True) if _launched(data, family)]
     if not families:
         return None
@@ -175,9 +165,10 @@ def _enclosing(families: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _recurring_family(data: RankData, table: pl.DataFrame) -> Anchors | None:
     """Ranges that recur and are called a step, or are what a server runs per batch; numbered here, as they are not."""
-    text = pl.col("text")
-    for wanted in (text.str.contains(_UNNUMBERED) & ~text.str.contains(_NOT_THE_STEP), text.str.contains(_SERVING)):
-        named = _folded(table, wanted & ~text.str.contains(_PART) & ~text.str.contains(TORCH_OP))
+    text, rules = pl.col("text"), data.profile.labels.recognized
+    called = text.str.contains(rules.unnumbered) & ~text.str.contains(rules.never)
+    for wanted in (called, text.str.contains(rules.serving)):
+        named = _folded(table, wanted & ~text.str.contains(rules.part) & ~text.str.contains(TORCH_OP))
         families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
         if families:
             return _numbered(_outermost(_by_start(_enclosing(families))))
@@ -186,7 +177,7 @@ def _recurring_family(data: RankData, table: pl.DataFrame) -> Anchors | None:
 
 def _optimizers(data: RankData, table: pl.DataFrame) -> Anchors | None:
     """Steps that end with the optimizer's, if there is one optimizer; the first begins with the capture."""
-    named = _folded(table, pl.col("text").str.contains(_OPTIMIZER))
+    named = _folded(table, pl.col("text").str.contains(data.profile.labels.recognized.optimizer))
     if named.height < 2 or named["family"].n_unique() > 1 or not _launched(data, named):
         return None
     ends = _by_start(named)
@@ -207,8 +198,8 @@ def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:
 
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
     """
-    text = pl.col("text")
-    wanted = text.str.contains(r"\d") & ~text.str.contains(_PART) & ~text.str.contains(TORCH_OP)
+    text, part = pl.col("text"), data.profile.labels.recognized.part
+    wanted = text.str.contains(r"\d") & ~text.str.contains(part) & ~text.str.contains(TORCH_OP)
     numbered = _folded(table, wanted).with_columns(
         text.str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number")
     )

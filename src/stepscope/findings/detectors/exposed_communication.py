@@ -19,7 +19,7 @@ from stepscope.findings.evidence.first_uses import first_use_notes
 from stepscope.findings.evidence.hosts import guilty
 from stepscope.findings.evidence.issued import at_once
 from stepscope.findings.evidence.meetings import sides
-from stepscope.findings.evidence.parts import WORDS, Part, exposed_transfers, most_exposed, parts, said, spans_of
+from stepscope.findings.evidence.parts import Part, exposed_transfers, most_exposed, parts, said, spans_of, told_by
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import exposed_in
@@ -68,7 +68,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     what = said(key)
     each = len(by_rank)
     n = sum(len(p.ops) for p in by_rank.values()) // each
-    by = "stage" if key.startswith("stage") else "purpose" if key in WORDS else "op"
+    by = told_by(key)
     names = _names(case, worst, by_rank[worst]) if by == "op" else [key]
     row = exposed_in(case, by, worst, names)
     shown = int(row["exposed_wall_ns"])
@@ -86,7 +86,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),
         ranks=ranks,
         figures=(shown,),
-        stage=key if key.startswith("stage") else None,
+        stage=key if by == "stage" else None,
         where=places_of(case, most_exposed(by_rank)),
         covers=spans_of(case, {r: p.ops for r, p in by_rank.items()}),
     )

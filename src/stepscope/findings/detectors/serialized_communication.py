@@ -25,7 +25,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.issued import Serialized, at_once, serialized
-from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of
+from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of, told_by
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
@@ -86,7 +86,7 @@ def _bounded(case: Case) -> list[Finding]:
             ("overlap", ""),
             ranks=ranks,
             figures=(exposed,),
-            stage=keys[0] if len(keys) == 1 and keys[0].startswith("stage") else None,
+            stage=keys[0] if len(keys) == 1 and told_by(keys[0]) == "stage" else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
             covers=spans_of(case, joined),
             high_ns=saved,  # if nothing on a shared GPU is in its way

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from stepscope.derive.accounting.exposure import comm_ops
-from stepscope.derive.comm.kinds import kinds
+from stepscope.derive.comm.kinds import OPERATIONS, kinds
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
@@ -25,6 +26,8 @@ from stepscope.intervals import Spans, subtract, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 
+#: Communication of which not even the operation is known.
+UNTOLD = "communication"
 WORDS = {
     "ep_a2a": "the experts' all-to-all",
     "ep_meta": "the experts' token counts",
@@ -50,9 +53,16 @@ def parts(case: Case) -> dict[int, dict[str, Part]]:
     return case.each_rank(_parts)
 
 
+def told_by(key: str) -> Literal["stage", "purpose", "op"]:
+    """What a kind is named by; stages are called as the trainer's labels say."""
+    return "purpose" if key in WORDS else "op" if key in (*OPERATIONS, UNTOLD) else "stage"
+
+
 def said(key: str) -> str:
     """A kind in words."""
-    return WORDS.get(key, f"communication of {key}" if key.startswith("stage") else f"{key.replace('_', '-')}s")
+    if told_by(key) == "stage":
+        return f"communication of {key}"
+    return WORDS.get(key, f"{key.replace('_', '-')}s")
 
 
 def spans_of(case: Case, ops: Mapping[int, I64]) -> dict[int, Spans]:
@@ -77,7 +87,7 @@ def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
     stage = data.stage_of(comm.ops)
     purpose = purpose_of(profile, data, comm.ops)
     names = profile.names.gather(data.name[comm.ops])
-    kind = kinds(names).fill_null("communication")
+    kind = kinds(names).fill_null(UNTOLD)
     key = pl.select(
         pl.when(stage != NO_STAGE).then(stage).when(purpose != UNKNOWN).then(purpose).otherwise(kind).alias("key")
     ).to_series()

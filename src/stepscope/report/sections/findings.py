@@ -13,7 +13,7 @@ TITLE = "Findings"
 
 
 def make(asker: Asker) -> Part:
-    answer = for_profile(asker.ask("diagnose"), asker.paths)
+    answer = for_profile(asker.ask("diagnose"), asker.paths)  # many files, too
     return part(
         "findings",
         TITLE,
