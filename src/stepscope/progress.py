@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TypeVar
 
 #: (what is being done, done, total); totals are None where unknown.
 Listener = Callable[[str, int | None, int | None], None]
+T = TypeVar("T")
 
 _listener: Listener | None = None
+#: What the work at hand is for: a question of a report, a finding that is looked for.
+_phase: ContextVar[str] = ContextVar("phase", default="")
 
 
 def listen(listener: Listener | None) -> None:
@@ -19,4 +25,34 @@ def listen(listener: Listener | None) -> None:
 def report(what: str, done: int | None = None, total: int | None = None) -> None:
     """Say what is being done. Cheap enough for once per table or rank, not for once per event."""
     if _listener is not None:
-        _listener(what, done, total)
+        phase = _phase.get()
+        _listener(f"{phase}: {what}" if phase else what, done, total)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """All that the block reports is for this, and for what the phases around it are for. It is itself a report."""
+    around = _phase.get()
+    whole = f"{around}, {name}" if around else name
+    before = _phase.set(whole)
+    try:
+        if _listener is not None:
+            _listener(whole, None, None)
+        yield
+    finally:
+        _phase.reset(before)
+
+
+def each(what: str, items: Sequence[T]) -> Iterator[T]:
+    """The items, reported one by one as they are begun; a single one is not counted."""
+    for done, item in enumerate(items, 1):
+        if len(items) > 1:
+            report(what, done, len(items))
+        yield item
+
+
+def phases(what: str, items: Sequence[T]) -> Iterator[T]:
+    """The items, each a phase of its own: what they report is counted within them."""
+    for done, item in enumerate(items, 1):
+        with phase(f"{what} {done} of {len(items)}") if len(items) > 1 else nullcontext():
+            yield item

@@ -72,9 +72,10 @@ class Workers:
         """`function(part, *args)` of every part, in order, with what was noted while reading it."""
         with self._executor(len(parts)) as executor:
             futures = [executor.submit(work, p.absolute(), r, self.opening, function, args) for p, r in parts]
+            progress.report("reading ranks, file", 0, len(futures))  # the first takes a while: processes start
             try:
                 for done, _ in enumerate(_completed(futures), 1):
-                    progress.report("reading ranks", done, len(futures))
+                    progress.report("reading ranks, file", done, len(futures))
                 yield from [f.result() for f in futures]
             except BrokenProcessPool:
                 raise BadInput(

@@ -67,7 +67,7 @@ class _Display:
             self._bar = Progress(
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=16),
                 TimeElapsedColumn(),
                 console=Console(stderr=True),
                 transient=True,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
+from stepscope import progress
 from stepscope.derive.comm.across import Align
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
@@ -89,11 +90,12 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
         raise BadInput(f"no finding is called {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
     findings: list[Finding] = []
     skipped: list[Skipped] = []
-    for detector in detectors():
+    for detector in progress.each("findings", detectors()):
         if only and detector.id not in only:
             continue
         try:
-            detected = [f for f in detector.detect(case) if f.recoverable_ns or f.warns or f.stands_out]
+            with progress.phase(f"looking for {detector.id}"):
+                detected = [f for f in detector.detect(case) if f.recoverable_ns or f.warns or f.stands_out]
         except CannotAnswer as why:
             skipped.append(Skipped(detector.id, str(why)))
             continue

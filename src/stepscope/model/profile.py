@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import polars as pl
 
+from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.intervals.arrays import NONE
 from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
@@ -190,7 +191,8 @@ class Profile:
         used = sorted(set(self.ranks["source"].to_list()))
         if self._in_one_part or len(used) == 1:
             return [function(self, *args, **options)]
-        return [function(self.view(self.ranks_from(source)), *args, **options) for source in used]
+        parts = progress.phases("file", used)
+        return [function(self.view(self.ranks_from(source)), *args, **options) for source in parts]
 
     def ranks_from(self, source: int) -> list[int]:
         """The ranks that one of the sources holds."""
@@ -222,7 +224,7 @@ class Profile:
         if not TABLES[name].ranked:
             return self._gathered(name, part)
         frames = []
-        for index, source in enumerate(self._sources):
+        for index, source in progress.each(f"reading {name}, file", list(enumerate(self._sources))):
             mine = self.ranks.filter(pl.col("source") == index)
             if mine.height:
                 frames.append(self._ranked(self._renamed(source.read(name, part), name), mine))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import stepscope
+from stepscope import progress
 from stepscope.errors import StepscopeError
 from stepscope.model import heading
 from stepscope.model.note import Note
@@ -52,7 +53,8 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
 
     def tried(title: str, make: Callable[..., Any], *args: Any) -> Any:
         try:
-            return make(asker, *args)
+            with progress.phase(title):
+                return make(asker, *args)
         except StepscopeError as reason:
             missing.append(Missing(title, str(reason)))
             return None

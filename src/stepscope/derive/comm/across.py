@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import numpy as np
 import polars as pl
 
+from stepscope import progress
 from stepscope.derive.comm.clock_fit import Clocks, align
 from stepscope.derive.comm.collecting import Facts, collected, cut_off_notes, facts_of
 from stepscope.derive.comm.communicators import missing_ranks
@@ -136,6 +137,7 @@ def _met(profile: Profile) -> _Met:
     )
     sides = sides.join(ranks.select("rank", "source", "shift"), on="rank", how="left", maintain_order="left")
     sides = sides.with_columns(pl.col("start_ns", "end_ns", "launched_ns") + pl.col("shift"))
+    progress.report("matching communication across ranks")
     matched = match(sides, pl.concat([rank.groups for rank in ranks_read]), ranks)
     if matched.meetings.height == 0:
         raise CannotAnswer("no communication could be matched: " + "; ".join(matched.notes or ["no metadata"]), _HINT)
@@ -148,6 +150,7 @@ def _aligned(profile: Profile, how: str) -> Across:
     start, end = (sides[c].to_numpy() for c in ("start_ns", "end_ns"))
     clocks = Clocks.unaligned(sources)
     if how == "auto":
+        progress.report("aligning clocks")
         clocks = align(met.matched.meetings, sides, sources, met.origin)
         source = sides["source"].cast(pl.Int64).to_numpy()
         start, end = clocks.correct(source, start), clocks.correct(source, end)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stepscope import progress
 from stepscope.derive.rank.ranges import RankRanges
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE, Mask
@@ -23,7 +24,7 @@ COMPUTE, COMM, COPY = range(len(ROLE.categories))
 
 def ranks_of(profile: Profile) -> Iterator[RankData]:
     """Every rank of the profile, in order. Made once per profile: derived columns are shared between questions."""
-    for rank in profile.rank_ids():
+    for rank in progress.each("rank", profile.rank_ids()):
         yield profile.once_per_rank(_rank_data, rank)
 
 

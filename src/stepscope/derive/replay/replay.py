@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope import progress
 from stepscope.derive.graph.critical_path import Path
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.even_rank import even_rank
@@ -123,6 +124,7 @@ class Replay:
         if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], drawn, strict=True)):
             self._drawn = None  # of hundreds of ranks, one at a time
             self._drawn = drawn, Nodes(self._path.clock, drawn)
+        progress.report("replaying the step")
         return play(self._path, self._drawn[1], drawn, change)
 
     def saved(self, change: Change, beside: Change | None = None) -> int:

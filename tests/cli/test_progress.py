@@ -1,0 +1,75 @@
+"""Long work over many ranks says what it does, and moves on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepscope import api, progress
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import simulate_to
+
+Reports = list[tuple[str, int | None, int | None]]
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight ranks in four files."""
+    folder = tmp_path_factory.mktemp("traces")
+    job = {"schedule": "1f1b", "pp": 2, "dp": 4, "ep": 1, "nodes": 4, "layers": 2, "micro_batches": 2, "steps": 2}
+    simulate_to(Scenario(**job), folder, ("nsys",))
+    return folder
+
+
+@pytest.fixture
+def heard() -> Reports:
+    found: Reports = []
+    progress.listen(lambda *report: found.append(report))
+    yield found
+    progress.listen(None)
+
+
+def test_phases_are_named_within_each_other(heard):
+    with progress.phase("report"), progress.phase("overlap"):
+        assert list(progress.each("rank", [3, 5])) == [3, 5]
+    assert list(progress.phases("file", ["a"])) == ["a"]
+    progress.report("done")
+    assert heard == [
+        ("report", None, None),
+        ("report, overlap", None, None),
+        ("report, overlap: rank", 1, 2),
+        ("report, overlap: rank", 2, 2),
+        ("done", None, None),
+    ]
+
+
+def test_every_file_and_rank_is_reported(traces, heard):
+    api.analyse(api.open(traces, cache=False), "breakdown")
+    said = [what for what, _, _ in heard]
+    assert ("opening files", 4, 4) in heard
+    assert [(done, total) for what, done, total in heard if what == "rank"][-8:] == [(k, 8) for k in range(1, 9)]
+    assert any(what.startswith("reading ops, file") for what in said)
+
+
+def test_there_is_more_to_say_after_the_last_file_was_read(traces, heard):
+    """The last file read is not the end: what takes long after it is named."""
+    profile = api.open(traces, cache=False, jobs=2)
+    api.analyse(profile, "collectives")
+    assert ("reading ranks, file", 0, 4) in heard
+    last = heard.index(("reading ranks, file", 4, 4))
+    assert {"matching communication across ranks", "aligning clocks"} <= {what for what, _, _ in heard[last:]}
+
+
+def test_findings_are_counted_and_named(traces, heard):
+    api.analyse(api.open(traces, cache=False), "diagnose")
+    looked = [what for what, _, _ in heard if what.startswith("looking for ") and ":" not in what]
+    assert looked[0].startswith("looking for ") and len(looked) >= 20
+    count = {total for what, _, total in heard if what == "findings"}
+    assert count == {len(looked)}
+    assert any(what.endswith(": replaying the step") for what, _, _ in heard)
+
+
+def test_sections_of_the_report_are_named(traces, heard):
+    _ = api.open(traces, cache=False).report().markdown
+    assert any(what.startswith("Findings, looking for straggler") for what, _, _ in heard)
