@@ -109,6 +109,8 @@ def window_spec(
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
     first = None if start is None else nanoseconds(start, "--start")
     last = None if end is None else nanoseconds(end, "--end")
+    if first is not None and first < 0:
+        raise BadInput(f"--start {start} is before the capture", "give a time from its beginning")
     chosen = unit or first is not None or last is not None or others.get("anchor") is not None or others.get("whole")
     if not chosen and profile is not None and profile.labels.anchor is not None:
         others["anchor"] = profile.labels.anchor

@@ -32,8 +32,6 @@ class WindowSpec:
             raise BadInput("--start and --end go together", "give both, in nanoseconds of GPU time")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise BadInput(f"--start {self.start} is not before --end {self.end}", "give a window of positive length")
-        if self.start is not None and self.start < 0:
-            raise BadInput(f"--start {self.start} is before the capture", "give nanoseconds from its beginning")
         by_range = self.anchor is not None or self.period or self.match or self.unit is not None
         if (self.start is not None) + self.whole + by_range > 1:
             raise BadInput(
