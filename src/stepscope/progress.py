@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -49,10 +49,3 @@ def each(what: str, items: Sequence[T]) -> Iterator[T]:
         if len(items) > 1:
             report(what, done, len(items))
         yield item
-
-
-def phases(what: str, items: Sequence[T]) -> Iterator[T]:
-    """The items, each a phase of its own: what they report is counted within them."""
-    for done, item in enumerate(items, 1):
-        with phase(f"{what} {done} of {len(items)}") if len(items) > 1 else nullcontext():
-            yield item

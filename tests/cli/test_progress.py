@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,16 @@ def heard() -> Reports:
 def test_phases_are_named_within_each_other(heard):
     with progress.phase("report"), progress.phase("overlap"):
         assert list(progress.each("rank", [3, 5])) == [3, 5]
-    assert list(progress.phases("file", ["a"])) == ["a"]
+    assert list(progress.each("alone", [3])) == [3]
+    with contextlib.suppress(ZeroDivisionError), progress.phase("failing"):
+        raise ZeroDivisionError
     progress.report("done")
     assert heard == [
         ("report", None, None),
         ("report, overlap", None, None),
         ("report, overlap: rank", 1, 2),
         ("report, overlap: rank", 2, 2),
+        ("failing", None, None),
         ("done", None, None),
     ]
 

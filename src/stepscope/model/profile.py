@@ -191,8 +191,11 @@ class Profile:
         used = sorted(set(self.ranks["source"].to_list()))
         if self._in_one_part or len(used) == 1:
             return [function(self, *args, **options)]
-        parts = progress.phases("file", used)
-        return [function(self.view(self.ranks_from(source)), *args, **options) for source in parts]
+        found = []
+        for done, source in enumerate(used, 1):
+            with progress.phase(f"file {done} of {len(used)}"):
+                found.append(function(self.view(self.ranks_from(source)), *args, **options))
+        return found
 
     def ranks_from(self, source: int) -> list[int]:
         """The ranks that one of the sources holds."""
