@@ -11,6 +11,7 @@ import click
 import polars as pl
 
 from stepscope import api
+from stepscope.agent.options import call_of
 from stepscope.cli.analysis import command_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.findings.case import Case
@@ -58,6 +59,8 @@ class Cited:
             ranks = [r for r in f.ranks or self.windows if r in seen]
             found += [] if ranks else ["shows none of its ranks"]
             found += [f"rank {r}: another window" for r in ranks if seen[r] != self.windows[r]]
+        if called(self.line) != typed(self.line):
+            found.append(f"its call for agents has {called(self.line)}")
         return [f"{f.id}: {self.line}: {text}; {f.evidence}" for text in found]
 
 
@@ -72,12 +75,34 @@ def every(profile: api.Profile, spec: WindowSpec | None = None) -> Iterator[Cite
 
 def run(profile: api.Profile, line: str) -> Result:
     """What a command line answers, its options read by the command line's own parser."""
+    context = parsed(line)
+    assert context.command.name is not None
+    return api.analyse(profile, context.command.name, **{k: v for k, v in context.params.items() if k not in OURS})
+
+
+#: Options of the command line that are none of the question.
+OURS = ("profile", "format", "output", "no_cache", "nsys", "taxonomy", "labels", "jobs", "cluster")
+
+
+def parsed(line: str) -> click.Context:
     _, name, *words = shlex.split(line)
     command = command_of(name)
     context = click.Context(command)
     command.parse_args(context, words)
-    ours = ("profile", "format", "output", "no_cache", "nsys", "taxonomy", "labels", "jobs", "cluster")
-    return api.analyse(profile, name, **{k: v for k, v in context.params.items() if k not in ours})
+    return context
+
+
+def typed(line: str) -> dict[str, str]:
+    """The options that a command line gives, by the command line's own parser."""
+    context = parsed(line)
+    usual = {p.name: p.default for p in context.command.params}
+    given = {k: v for k, v in context.params.items() if k not in OURS and v not in (None, False, (), usual[k])}
+    return {k: str(list(v) if isinstance(v, tuple) else v) for k, v in given.items()}
+
+
+def called(line: str) -> dict[str, str]:
+    """The same of the call that stands beside it for agents."""
+    return {k: str(v) for k, v in call_of(line, "PROFILE")["arguments"]["options"].items()}
 
 
 def quoted(figure: float, text: str) -> bool:
