@@ -12,7 +12,7 @@ import { PeakSection } from "./peak";
 import { PipelineSection } from "./pipeline";
 import { Ranks } from "./ranks";
 import { RooflineSection } from "./roofline";
-import { Command, Prose } from "./section";
+import { Command, NoteItems, Prose } from "./section";
 import { ThemeButton } from "./theme";
 import { Model } from "./timeline/model";
 import { Timeline, type Focus } from "./timeline/timeline";
@@ -86,9 +86,7 @@ function Notes({ report }: { report: Report }) {
     <section id="notes">
       <header><h2>What it rests on</h2></header>
       <ul>
-        {report.notes.map(({ code, severity, text }) => (
-          <li title={code}>{severity !== "info" && <b class="focus">{severity}:{"\u00a0"}</b>}<Prose text={text} /></li>
-        ))}
+        <NoteItems notes={report.notes} />
         {report.missing.map(({ title, why }) => <li><b>{title}</b> is not in this report: <Prose text={why} /></li>)}
       </ul>
       <Command text={report.command} />

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { Part } from "./types";
+import type { Note, Part } from "./types";
 
 export function Section(props: { id: string; part: Part; aside?: ComponentChildren; children: ComponentChildren }) {
   return (
@@ -42,6 +42,13 @@ export function Command({ text }: { text: string }) {
 /** A sentence; what stands between backticks in it is code. */
 export function Prose({ text }: { text: string }) {
   return <>{text.split(/`([^`]+)`/).map((piece, i) => (i % 2 ? <code>{piece}</code> : piece))}</>;
+}
+
+/** Notes as items of a list: what was lost, or qualifies figures, says so. */
+export function NoteItems({ notes }: { notes: Note[] }) {
+  return <>{notes.map(({ code, severity, text }) => (
+    <li title={code}>{severity !== "info" && <b class="focus">{severity}:{"\u00a0"}</b>}<Prose text={text} /></li>
+  ))}</>;
 }
 
 async function copyText(text: string): Promise<void> {

@@ -175,13 +175,13 @@ test("zooms to a single op and back", async () => {
     const tick = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(tick); };
     requestAnimationFrame(tick);
   });
-  for (let i = 0; i < 14; i++) {
+  for (let i = 0; i < 13; i++) {
     await page.keyboard.press("w");
-    await page.waitForTimeout(170);
+    await page.waitForTimeout(165);
   }
   const near = await settled(page);
   assert.ok(near.to - near.from < (whole.to - whole.from) / 4_000, "close");
-  for (let i = 0; i < 16; i++) {
+  for (let i = 0; i < 14; i++) {
     await page.keyboard.press("s");
     await page.waitForTimeout(170);
   }

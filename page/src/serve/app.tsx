@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { FindingList, Statement } from "../findings";
 import { bytes, count, duration } from "../format";
-import { Prose } from "../section";
+import { NoteItems, Prose } from "../section";
 import { ThemeButton } from "../theme";
 import { placeFacts, Tip } from "../timeline/about";
 import { FULL, isBucket, type Picked, rowOf } from "../timeline/model";
@@ -265,7 +265,14 @@ export function App({ scene }: { scene: Scene }) {
           <div class="hero"><Statement findings={concluded.findings} /></div>
           <FindingList findings={concluded.findings} show={show} />
         </>}
-        <p class="dim">stepscope {scene.data.version}</p>
+        <section id="notes">
+          <header><h2>What it rests on</h2></header>
+          {profiles.map(({ notes }, p) => <ul>
+            {profiles.length > 1 && <li><b>{NAMES[p]}</b></li>}
+            <NoteItems notes={notes} />
+          </ul>)}
+          <p class="dim">stepscope {scene.data.version}</p>
+        </section>
       </main>
     </>
   );

@@ -1,6 +1,6 @@
 // What the server answers: src/stepscope/web. Times are drawn nanoseconds of the profile.
 
-import type { Findings, Group, Kind, Rank } from "../types";
+import type { Findings, Group, Kind, Note, Rank } from "../types";
 
 export interface ServedRank extends Rank {
   own: string;
@@ -35,7 +35,7 @@ export interface ServedProfile {
   ranks: ServedRank[];
   lanes: ServedLane[];
   steps: Step[];
-  notes: string[];
+  notes: Note[];
 }
 
 export interface SceneData {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 
@@ -30,3 +32,12 @@ def drawn(rows: pl.DataFrame, by_rank: dict[int, Line], *columns: str) -> pl.Dat
             time[rank == each] = by_rank[each].at(time[rank == each])
         placed = placed.with_columns(pl.Series(column, time))
     return placed
+
+
+def placed(where: dict[str, Any], by_rank: dict[int, Line]) -> dict[str, Any] | None:
+    """A place that a finding names, as it is drawn; None for a rank that is not."""
+    scale = by_rank.get(where["rank"])
+    if scale is None:
+        return None
+    start, end = scale.moment(where["start_ns"]), scale.moment(where["end_ns"])
+    return {"rank": where["rank"], "stream": where.get("stream"), "start": start, "end": end}

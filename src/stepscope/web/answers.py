@@ -9,6 +9,7 @@ from typing import Any
 import stepscope
 from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import Mask
+from stepscope.report.scale import placed
 from stepscope.report.sections import findings as concluded
 from stepscope.web.asked import Asked, BadRequest
 from stepscope.web.block import MOST_PIXELS, MOST_ROWS, block
@@ -122,7 +123,9 @@ def _conclusion(scene: Scene) -> dict[str, Any]:
     said: dict[str, Any] = {"findings": None, "why": None, "late": {}}
     try:
         part = concluded.make(scene.asker)
-        rows = [{**row, "where": [p for w in row["where"] if (p := _placed(scene, w))]} for row in part.data["rows"]]
+        rows = [
+            {**row, "where": [p for w in row["where"] if (p := placed(w, scene.lines))]} for row in part.data["rows"]
+        ]
         about = {"title": part.title, "command": part.command, "windows": part.windows}
         said["findings"] = {**about, **part.data, "rows": rows}
     except StepscopeError as reason:
@@ -133,11 +136,3 @@ def _conclusion(scene: Scene) -> dict[str, Any]:
     except StepscopeError:
         pass  # one rank, or ranks that never meet: nobody is late
     return said
-
-
-def _placed(scene: Scene, where: dict[str, Any]) -> dict[str, Any] | None:
-    line = scene.lines.get(where["rank"])
-    if line is None:
-        return None
-    start, end = line.moment(where["start_ns"]), line.moment(where["end_ns"])
-    return {"rank": where["rank"], "stream": where.get("stream"), "start": start, "end": end}

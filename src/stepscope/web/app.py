@@ -59,6 +59,10 @@ _QUESTIONS: dict[str, Answer] = {
 }
 
 
+#: Answers that are columns, not JSON.
+_BINARY = (_QUESTIONS["block"],)
+
+
 class _Work:
     """So much at once, and no endless queue."""
 
@@ -84,7 +88,7 @@ async def _answer(work: _Work, answers: Answers, ask: Answer, request: Request) 
         return PlainTextResponse(str(reason), 422)
     if body is None:
         return PlainTextResponse("busy", 503, {"retry-after": "1"})
-    return await _packed(request, body, "application/octet-stream" if body[:1] != b"{" else "application/json")
+    return await _packed(request, body, "application/octet-stream" if ask in _BINARY else "application/json")
 
 
 def _encoded(answer: Any) -> bytes:

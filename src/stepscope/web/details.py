@@ -76,7 +76,6 @@ def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None
     if data.launch[op] != NONE:
         _launched(scene, data, op, found)
     _peers(scene, data.rank, op, found)
-    found["kind"] = str(row["role"])
 
 
 def _launched(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from stepscope import api
 from stepscope.derive.comm.common_clock import Line
 from stepscope.derive.rank.data import COMM, ranks_of
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.note import Note
 from stepscope.model.taxonomy import COMMUNICATION
 from stepscope.report.asker import Asker
 from stepscope.report.lanes import COUNTER, GROUPS, MARKS, PARTS, STREAMS, Labels
@@ -65,6 +66,8 @@ class Making:
     lines: dict[int, Line]
     texts: Texts = field(default_factory=Texts)
     families: Families = field(default_factory=Families)
+    #: what a reader must know of the clocks, and of what was cut off
+    notes: list[Note] = field(default_factory=list)
 
     def rows(self) -> Iterator[Row]:
         """Every row, what belongs together after each other; ranks are not yet."""
@@ -110,11 +113,12 @@ def _streams(of: Making) -> Iterator[Track]:
 
 
 def _parts(of: Making) -> Iterator[Track]:
-    rows = of.asker.ask("timeline", by="part", whole=True).rows
+    answer = of.asker.ask("timeline", by="part", whole=True)
+    of.notes.extend(answer.notes)
     names = of.families.ids([name for _, name in PARTS.values()])
     number = {part: k for k, part in enumerate(PARTS)}
     kinds = (len(MARKS) + np.arange(len(PARTS))).astype(np.uint8)
-    for rank, start, end, frame in _by_rank(rows, of.lines):
+    for rank, start, end, frame in _by_rank(answer.rows, of.lines):
         family = frame["part"].replace_strict(number, return_dtype=pl.UInt8).to_numpy()
         none = np.zeros(len(start), np.int64)
         empty = int(of.texts.ids(pl.Series([""]))[0])

@@ -97,7 +97,10 @@ def serve(
         await server.serve(sockets=[listener])
         return watched.result() if watched is not None and watched.done() else False
 
-    return asyncio.run(both())
+    try:
+        return asyncio.run(both())
+    except KeyboardInterrupt:  # how a server is stopped
+        return False
 
 
 class _Patient(H11Protocol):

@@ -17,6 +17,7 @@ from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.errors import StepscopeError
 from stepscope.model import heading
 from stepscope.model.kernel_names import kernel_base
+from stepscope.model.note import Note
 from stepscope.model.result import Result
 from stepscope.report.asker import Asker
 from stepscope.report.gather import ranks_of_setup
@@ -71,7 +72,7 @@ def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
     end = max((int(t.end.max()) for t in made if isinstance(t, Track) and len(t.end)), default=1)
     short = [kernel_base(text) for text in named.to_list()]
     scene = Scene(whole, asker, lines, made, named, short, making.families.names, end)
-    scene.data = _data(scene)
+    scene.data = _data(scene, making.notes)
     return scene
 
 
@@ -91,7 +92,7 @@ def _lines(profile: api.Profile) -> dict[int, Line]:
     }
 
 
-def _data(scene: Scene) -> dict[str, Any]:
+def _data(scene: Scene, notes: list[Note]) -> dict[str, Any]:
     """What the page is told before it asks for a view."""
     setup = scene.asker.ask("setup")
     return {
@@ -113,7 +114,7 @@ def _data(scene: Scene) -> dict[str, Any]:
         ],
         "lanes": [_lane(track) for track in scene.tracks],
         "steps": _steps(scene),
-        "notes": [str(note) for note in setup.notes],
+        "notes": [note.data() for note in notes],
     }
 
 

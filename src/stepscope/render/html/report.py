@@ -6,15 +6,13 @@ parser.
 
 from __future__ import annotations
 
-from functools import cache
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from stepscope.model.note import Note
-from stepscope.render.html.shell import page
+from stepscope.render.html.shell import bundled, page
 from stepscope.render.json import plain
 from stepscope.report.gather import Report
 from stepscope.report.part import Part
@@ -34,20 +32,14 @@ def to_html(report: Report) -> str:
         f"<p>{escape(_NO_SCRIPT)}</p></noscript></div>\n"
         f'<script type="application/json" id="report">{_json(_data(report))}</script>\n'
         f'<script type="text/plain" id="block">{block}</script>\n'
-        f"<script>{_bundled('report.js')}</script>"
+        f"<script>{bundled('report.js')}</script>"
     )
-    return page(report.source, _bundled("report.css"), body, scripts=True)
+    return page(report.source, bundled("report.css"), body, scripts=True)
 
 
 def _weight(note: Note) -> int:
     """What was lost first, then what qualifies figures."""
     return ("loss", "warning", "info").index(note.severity)
-
-
-@cache
-def _bundled(name: str) -> str:
-    """A file of the bundle, which `make page` builds from page/."""
-    return files("stepscope.render.html").joinpath("bundle", name).read_text("utf-8")
 
 
 def _json(data: Any) -> str:

@@ -5,10 +5,7 @@ Nothing is inline, so that the server's Content-Security-Policy can forbid all t
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-
-from stepscope.render.html.shell import head, sheet
+from stepscope.render.html.shell import bundled, head, sheet
 
 
 def served_page() -> str:
@@ -21,13 +18,8 @@ def served_page() -> str:
 
 
 def script() -> str:
-    return _bundled("serve.js")
+    return bundled("serve.js")
 
 
 def style() -> str:
-    return sheet(_bundled("serve.css"))
-
-
-@cache
-def _bundled(name: str) -> str:
-    return files("stepscope.render.html").joinpath("bundle", name).read_text("utf-8")
+    return sheet(bundled("serve.css"))

@@ -5,7 +5,9 @@ The page's own policy (`Content-Security-Policy`) forbids every request, so that
 
 from __future__ import annotations
 
+from functools import cache
 from html import escape
+from importlib.resources import files
 
 import stepscope
 from stepscope.render.html.palette import variables
@@ -45,3 +47,9 @@ def head(title: str, *, policy: str | None = None) -> str:
 def sheet(style: str) -> str:
     """A page's style sheet: colours, what all pages share, and its own."""
     return f"{variables()}{_BASE}{style}"
+
+
+@cache
+def bundled(name: str) -> str:
+    """A file of the pages' bundle, which `make page` builds from page/."""
+    return files("stepscope.render.html").joinpath("bundle", name).read_text("utf-8")

@@ -35,7 +35,7 @@ from stepscope.report.lanes import (
 )
 from stepscope.report.pack import Columns
 from stepscope.report.part import Part, part
-from stepscope.report.scale import drawn, scales
+from stepscope.report.scale import drawn, placed, scales
 from stepscope.report.thin import shares, thin
 
 TITLE = "Timeline"
@@ -53,11 +53,7 @@ class Timeline:
 
     def placed(self, where: dict[str, Any]) -> dict[str, Any] | None:
         """A moment of a rank's own clock as it is drawn; None for a rank that is not."""
-        scale = self.scales.get(where["rank"])
-        if scale is None:
-            return None
-        start, end = scale.moment(where["start_ns"]), scale.moment(where["end_ns"])
-        return {"rank": where["rank"], "stream": where.get("stream"), "start": start, "end": end}
+        return placed(where, self.scales)
 
 
 def make(asker: Asker) -> Timeline:
