@@ -114,6 +114,14 @@ def answer(question: str) -> Callable[[Context], Sample]:
     return run
 
 
+def exported(context: Context) -> Sample:
+    """A warm profile as a Perfetto trace, without findings."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "job.pftrace")
+        body = f"stepscope.open({str(context.path)!r}).export({file!r}, findings=False)"
+        return measure.python(OPEN, body, runs=context.runs, env=context.env)
+
+
 def stepscope_command(*words: str, fresh: bool = False) -> Callable[[Context], Sample]:
     """A whole command, from the shell's point of view."""
 
@@ -184,6 +192,7 @@ NSYS_ROWS = (
     Row("overlap, from a cold file", answer("overlap()"), "≤ 4.0"),
     Row("breakdown, from a cold file", answer("breakdown()"), "≤ 4.0"),
     Row("idle, from a cold file", answer("idle()"), "≤ 4.0"),
+    Row("export to Perfetto, from a warm file", exported),
     Row("`stepscope info`, cold, whole process", stepscope_command("info", fresh=True)),
     Row("`stepscope info`, warm, whole process", stepscope_command("info")),
     Row("`nsys stats` (kernel summary), whole process", nsys_stats),

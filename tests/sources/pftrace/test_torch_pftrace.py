@@ -71,6 +71,12 @@ def test_json_under_that_name_is_json(tmp_path):
     assert kind_of(path) == "kineto"
 
 
+def test_a_text_that_begins_with_a_line_break_is_no_trace(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'\n{"traceEvents": []}')
+    assert kind_of(path) == "kineto"
+
+
 @pytest.mark.parametrize("keep", [40, 1000, 20_000])
 def test_a_file_that_is_cut_off_is_refused(keep, tmp_path, capsys):
     whole = gzip.decompress((TRACES / "gpu.pftrace").read_bytes())
@@ -90,8 +96,7 @@ def test_several_traces_in_one_file_are_refused(tmp_path):
 
 def test_a_trace_of_something_else_is_refused(tmp_path):
     path = tmp_path / "other.pftrace"
-    packet = writing.text(1, "") + b"\x0a\x04\x40\x05\x50\x01"
-    path.write_bytes(packet)
+    path.write_bytes(b"\x0a\x04\x40\x05\x50\x01" * 2)
     with pytest.raises(BadInput, match="neither torch"):
         api.open(path, cache=False).ranks  # noqa: B018
 

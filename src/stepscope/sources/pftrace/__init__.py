@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepscope.model.exported import MARK
+
 if TYPE_CHECKING:
     from stepscope.model.source import Source
 
@@ -20,9 +22,14 @@ def open_pftrace(path: Path) -> Source:
 
 
 def looks_like_pftrace(head: bytes) -> bool:
-    """Whether the first bytes (unpacked) are those of packets: the first one fits, and another one follows it."""
+    """Whether the first bytes (unpacked) are those of packets: the first one fits, and another one follows it.
+
+    A text may begin with a line break, which is a packet's first byte: so it takes both. Only the header of our own
+    exports may be longer than what is looked at.
+    """
+    tag = bytes([_PACKET_TAG])
     at, length, shift = 1, 0, 0
-    if head[:1] != bytes([_PACKET_TAG]):
+    if head[:1] != tag:
         return False
     while at < min(len(head), 6):
         length |= (head[at] & 0x7F) << shift
@@ -30,9 +37,7 @@ def looks_like_pftrace(head: bytes) -> bool:
         at += 1
         if head[at - 1] < 0x80:
             break
-    # The first field of a packet, by the numbers that Perfetto has for them; and no text: JSON or CSV never has both.
-    inner = head[at : at + 1]
-    following = head[at + length : at + length + 1]
-    return (
-        bool(inner) and inner[0] & 7 in (0, 1, 2, 5) and inner[0] >> 3 > 0 and following in (b"", bytes([_PACKET_TAG]))
-    )
+    if at + length >= len(head):
+        return MARK.encode() in head[:64]
+    inner = head[at]
+    return length > 0 and inner & 7 in (0, 1, 2, 5) and inner >> 3 > 0 and head[at + length : at + length + 1] == tag

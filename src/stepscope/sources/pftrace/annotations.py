@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
 
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import F64, I64
 from stepscope.sources.pftrace.trace import ARGUMENTS, VALUES, Trace
-from stepscope.sources.pftrace.wire import Fields, fields
+from stepscope.sources.pftrace.wire import U64, Fields, fields
 
 _NAME_NUMBER, _NAME, _TEXT_NUMBER, _TEXT = 1, 10, 17, 6
 _BOOL, _UNSIGNED, _SIGNED, _DOUBLE, _JSON = 2, 3, 4, 5, 9
@@ -59,7 +60,7 @@ def texts_at(trace: Trace, start: I64, end: I64) -> pl.Series:
     return pl.Series([p.decode("utf-8", errors="replace") for p in parts], dtype=pl.String)
 
 
-def _numbers(told: Fields, number: int, write) -> tuple[I64, pl.Series]:  # type: ignore[no-untyped-def]
+def _numbers(told: Fields, number: int, write: Callable[[U64], pl.Series]) -> tuple[I64, pl.Series]:
     mine = told.numbered(number)
     return mine.of, write(mine.value).cast(pl.String) if len(mine.of) else pl.Series([], dtype=pl.String)
 
@@ -98,6 +99,6 @@ def _laid_out(found: list[tuple[I64, pl.Series]], count: int, default: str) -> p
     return pl.concat([texts, pl.Series([default], dtype=pl.String)]).gather(at)
 
 
-def _finite(values: np.ndarray) -> pl.Series:
+def _finite(values: F64) -> pl.Series:
     texts = pl.Series(values).cast(pl.String)
     return pl.select(pl.when(pl.Series(np.isfinite(values))).then(texts).otherwise(pl.lit("null"))).to_series()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.intervals.arrays import F64, I64, Mask
@@ -124,7 +125,7 @@ def _texts(texts: dict[int, str], numbers: I64) -> pl.Series:
     return pl.Series(values, dtype=pl.String).gather(at)
 
 
-def _processes(trace: Trace, header: Header):  # type: ignore[no-untyped-def]
+def _processes(trace: Trace, header: Header) -> Callable[[I64], npt.NDArray[np.int32]]:
     """From tracks to the place of their rank in the header. A rank's group is a process: its number, and one."""
     place = {row["rank"]: i for i, row in enumerate(header.processes)}
     of: dict[int, int] = {}
@@ -138,7 +139,4 @@ def _processes(trace: Trace, header: Header):  # type: ignore[no-untyped-def]
     for uuid, proc in of.items():
         known[uuid] = proc
 
-    def process(track: I64) -> np.ndarray:
-        return known[np.clip(track, 0, len(known) - 1)]
-
-    return process
+    return lambda track: known[np.clip(track, 0, len(known) - 1)]
