@@ -44,7 +44,10 @@ def _answers(profile: api.Profile) -> dict[str, Any]:
         except StepscopeError as reason:
             found[name] = (type(reason), reason.message)
             continue
-        found[name] = (result.rows.drop("file", strict=False), result.window, result.summary)
+        rows = result.rows.drop("file", strict=False)
+        if "command" in rows.columns:  # it names the files
+            rows = rows.with_columns(pl.col("command").cast(pl.String).str.replace_all(r"\S*/\S*", "PROFILE"))
+        found[name] = (rows, result.window, result.summary)
     return found
 
 
