@@ -170,7 +170,17 @@ def test_counters_keep_their_peaks():
     assert len(marks.start) <= 100 and int(marks.n.max()) == FULL
     at = int(np.argmax(marks.n))
     assert marks.start[at] <= 7770 < marks.end[at]
-    assert track.most == 90.0
+    assert track.most == 90.0 and track.unit == ""
+
+
+def test_memory_is_a_counter_in_bytes():
+    held = [(5, "memory allocated", 100.0), (5, "memory reserved", 512.0), (9, "memory allocated", 300.0)]
+    made = drawn(ops=[op(0, 20)], counters=[{"device": 0, "name": n, "start_ns": t, "value": v} for t, n, v in held])
+    rows = [(t.label, t.unit, t.start.tolist(), t.value.tolist()) for t in made.tracks if t.group == "counters"]
+    assert rows == [
+        ("memory allocated", "bytes", [5, 9], [100.0, 300.0]),
+        ("memory reserved", "bytes", [5], [512.0]),
+    ]
 
 
 def test_two_profiles_have_steps_to_align(tmp_path, served_job):

@@ -40,7 +40,7 @@ def sampled(asker: Asker, which: dict[str, Any], parts: pl.DataFrame, origin: in
     wanted = [name for pattern in _SHOWN for name in _matching(rows, pattern)]
     if not wanted:
         return Counters(pl.DataFrame(), [])
-    rows = rows.filter(pl.col("counter").is_in(wanted)).with_columns(_in_megahertz())
+    rows = rows.filter(pl.col("counter").is_in(wanted)).with_columns(in_megahertz())
     most = dict(rows.group_by("counter").agg(pl.col("value").max()).iter_rows())
     labels = [(_short(name), _PERCENT if "%" in name else max(most[name], 1e-9)) for name in wanted]
     begin = pl.col("common_start_ns")
@@ -78,7 +78,7 @@ def _short(name: str) -> str:
     return name.replace(" [Throughput %]", ", %").replace(" Frequency [MHz]", ", MHz")
 
 
-def _in_megahertz() -> pl.Expr:
+def in_megahertz() -> pl.Expr:
     """nsys calls the clock's unit MHz, and writes Hz."""
     in_hertz = pl.col("counter").str.contains("[MHz]", literal=True) & (pl.col("value") > _MEGA)
     return pl.when(in_hertz).then(pl.col("value") / _MEGA).otherwise("value").alias("value")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.profile import Profile
+from stepscope.report.counters import in_megahertz
 from stepscope.report.lanes import FULL
 from stepscope.web.track import Marks
 
-#: What the allocator says after each event, and what the rows are called.
-_MEMORY = {"allocated_bytes": "allocated memory", "reserved_bytes": "reserved memory"}
+#: What torch's allocator holds has no unit in its name.
+_IN_BYTES = ("memory allocated", "memory reserved")
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,13 @@ class CounterTrack:
 
 def samples(profile: Profile) -> Iterator[tuple[int, str, str, I64, npt.NDArray[np.float64]]]:
     """Every counter that was recorded: rank, label, unit, own times and values."""
-    if profile.has("counters"):
-        keys = ("device", "name")
-        for rank, frame in profile.by_rank("counters"):
-            for (device, name), found in frame.group_by(*keys, maintain_order=True):
-                label = profile.names[int(name)] + (f" (device {device})" if frame["device"].n_unique() > 1 else "")
-                yield rank, label, "", found["start_ns"].to_numpy(), found["value"].to_numpy()
-    if profile.has("allocations"):
-        for rank, frame in profile.by_rank("allocations"):
-            for (device,), found in frame.group_by("device", maintain_order=True):
-                for column, label in _MEMORY.items():
-                    known = found.filter(pl.col(column).is_not_null() & pl.col("start_ns").is_not_null())
-                    if known.height:
-                        known = known.sort("start_ns", maintain_order=True)
-                        said = label + (f" (device {device})" if frame["device"].n_unique() > 1 else "")
-                        value = known[column].cast(pl.Float64).to_numpy()
-                        yield rank, said, "bytes", known["start_ns"].to_numpy(), value
+    if not profile.has("counters"):
+        return
+    for rank, frame in profile.by_rank("counters"):
+        several = frame["device"].n_unique() > 1
+        texts = profile.names.gather(frame["name"]).alias("counter")
+        sampled = frame.with_columns(texts).with_columns(in_megahertz())
+        for (device, name), found in sampled.group_by("device", "counter", maintain_order=True):
+            label = f"{name} (device {device})" if several and device is not None else str(name)
+            unit = "bytes" if str(name).endswith(_IN_BYTES) else ""
+            yield rank, label, unit, found["start_ns"].to_numpy(), found["value"].to_numpy()
