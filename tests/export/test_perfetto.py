@@ -191,6 +191,7 @@ def test_findings_have_a_track_of_their_own(tmp_path):
     drawn = [s for s in read.slices if s["table"] == "findings"]
     found = profile.diagnose().rows
     assert {s["name"] for s in drawn} == set(found["title"].to_list()) != set()
+    assert not any(str(tmp_path) in s["args"]["command"] for s in drawn)
     assert {s["args"]["recoverable_ns"] for s in drawn} == set(found["recoverable_ns"].to_list())
     assert {read.tracks[read.tracks[s["track"]]["parent"]]["name"] for s in drawn} == {"findings"}
 

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from stepscope import questions
 from stepscope.api.analysing import analyse
 from stepscope.api.options import WINDOW_KEYWORDS, Ranks, parse_ranks, window_spec
@@ -47,19 +49,25 @@ def export(
     order = Order(
         chosen.spans if chosen is not None else None,
         anonymize,
-        partial(_diagnosed, notes, given) if findings and form in ("perfetto", "chrome") else None,
+        partial(_diagnosed, notes, given, path.name) if findings and form in ("perfetto", "chrome") else None,
     )
     made = written(profile, path, form, order)
     made.notes.extend([*notes, *(chosen.notes if chosen is not None else ())])
     return made
 
 
-def _diagnosed(notes: list[Note], window: dict[str, Any], profile: Profile) -> Result | None:
-    """The findings; none where the profile cannot tell, which is noted."""
+def _diagnosed(notes: list[Note], window: dict[str, Any], file: str, profile: Profile) -> Result | None:
+    """The findings, with commands for the export; none where the profile cannot tell, which is noted."""
     if window.get("index") == "all":
         window = {k: v for k, v in window.items() if k != "index"}
     try:
-        return analyse(profile, "diagnose", **window)
+        found = analyse(profile, "diagnose", **window)
     except CannotAnswer as reason:
         notes.append(Note("no-findings", f"no findings are drawn: {reason.message}"))
         return None
+    # Where the traces lie is nobody's business who gets the export, and its own name is what works there.
+    lie = [str(path) for source in range(len(profile.sources)) for path in [profile.source_path(source)]]
+    lie += [str(folder) for folder in profile.folders]
+    command = pl.col("command").cast(pl.String).str.replace_many(lie, [file] * len(lie), leftmost=True)
+    found.rows = found.rows.with_columns(command)
+    return found
