@@ -139,7 +139,7 @@ class Result:
             orient="row",
         )
         missing = [c.name for c in WINDOW_COLUMNS if c.name not in self.rows.columns]
-        if not self.window or not missing:
+        if not missing or frame["window"].null_count() == frame.height:  # recipes, and sides of a comparison, have none
             return self.rows
         if "rank" in self.rows.columns and frame["rank"].is_unique().all():
             of_rank = frame.select("rank", *missing)

@@ -95,10 +95,16 @@ def _convention(found: Sequence[Utilization]) -> Note | None:
     text = f"attention is counted {said}"
     if abs(other - ideal) > 1e-9 * ideal:
         option = "causal" if full else "full"
-        text += f": with --attention {option} MFU is {100 * other / time:.1f} %, not {100 * ideal / time:.1f} %"
+        text += f": with --attention {option} MFU is {_share(other, time)}, not {_share(ideal, time)}"
     else:
         text += ", which makes no difference: no op has a causal mask, or masks were not recorded"
     return Note("mfu-convention", text)
+
+
+def _share(part: float, whole: float) -> str:
+    """With two digits that count where there is little: 0.0 % beside 0.0 % says nothing."""
+    share = 100 * part / whole
+    return f"{share:.1f} %" if share >= 1 or not share else f"{share:.2g} %"
 
 
 def _other_convention(each: Utilization) -> float:
@@ -171,7 +177,7 @@ def _beyond(found: Sequence[Utilization]) -> Note | None:
         f"the backward pass has {operations(beyond)} more than twice the forward pass: it runs some of that again "
         "where no op tells (within compiled graphs), is differentiated twice, or forward ops are missing in the trace; "
         "if all of it runs again, MFU is "
-        f"{100 * (all_ideal - ideal) / time:.1f} %, not {100 * all_ideal / time:.1f} %",
+        f"{_share(all_ideal - ideal, time)}, not {_share(all_ideal, time)}",
         severity="warning",
     )
 
