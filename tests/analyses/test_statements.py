@@ -18,7 +18,7 @@ MS = 1_000_000
 
 
 def job(*ops, ranges=(), **tables):
-    calls = [call(k, k + 1, k) for k in range(1, 20)]
+    calls = [call(row["correlation"], row["correlation"] + 1, row["correlation"]) for row in ops if row["correlation"]]
     return make(ops=list(ops), calls=calls, ranges=[nvtx(0, 20, "step 0"), nvtx(21, 22, "step 1"), *ranges], **tables)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,11 @@ def test_calls_are_checked(tmp_path):
     file.write_text(CALLS)
     # The cache of `make types`, where there is one: the package itself is not what is checked here.
     options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
-    out, err, _ = mypy.run([*options, "--no-error-summary", str(file)])
+    limit = sys.getrecursionlimit()
+    try:
+        out, err, _ = mypy.run([*options, "--no-error-summary", str(file)])
+    finally:
+        sys.setrecursionlimit(limit)  # mypy raises it, and tests of deeply nested values rest on it
     assert err == ""
     found = {int(line) for line in re.findall(r"calls\.py:(\d+): error", out)}
     wrong = {n for n, line in enumerate(CALLS.splitlines(), 1) if line.endswith("# wrong")}

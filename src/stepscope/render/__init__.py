@@ -40,6 +40,10 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.findings import findings_text
 
             return findings_text(result, width, colour).encode()
+        if result.command in ("capture verify", "capture doctor"):
+            from stepscope.render.checks import checks_text
+
+            return checks_text(result, width, colour).encode()
         from stepscope.render.table import to_text
 
         return to_text(narrowed(result), width, colour).encode()

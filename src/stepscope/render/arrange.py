@@ -6,6 +6,9 @@ from stepscope.render import layout
 from stepscope.render.layout import Column
 
 _UNDER = "  └ "
+#: What a reader misses least, in turn; then the last columns, but for the first so many.
+_LESSER = ("pid", "device", "gpu", "tid", "stdev", "min", "q1", "q3", "variants", "calls", "host")
+_MOST_TELLING = 4
 
 
 def arrange(columns: list[Column], width: int) -> tuple[list[str], list[str], list[str]]:
@@ -26,6 +29,10 @@ def arrange(columns: list[Column], width: int) -> tuple[list[str], list[str], li
         below += [f"{', '.join(again)}: as {title} in every row" for title, again in twins.items()]
         gap = layout.fit(columns, width)
     under = _squeezed(columns, width) if gap == 1 else None
+    columns, dropped = _without_lesser(columns, under, width)
+    if dropped:
+        below.append(f"not shown: {', '.join(dropped)} (a wider terminal, --format csv or json)")
+        gap = layout.fit(columns, width)
     if under is None:
         return *layout.lines(columns, gap), below
     columns = [c for c in columns if c is not under]
@@ -61,6 +68,22 @@ def _without_twins(columns: list[Column]) -> tuple[list[Column], dict[str, list[
             seen[cells] = column.title
         kept.append(column)
     return kept, twins
+
+
+def _without_lesser(columns: list[Column], under: Column | None, width: int) -> tuple[list[Column], list[str]]:
+    """Columns without those that matter least, until the numbers fit; and the titles of those, in their order."""
+    kept = list(columns)
+    order = [c for title in _LESSER for c in columns if c.title == title]
+    order += [c for c in reversed(columns[_MOST_TELLING:]) if c not in order]
+    for column in order:
+        beside = [c for c in kept if c is not under]
+        layout.fit(beside, width)
+        if layout.total(beside, 1) <= width:
+            break
+        if column is not under:
+            kept.remove(column)
+    layout.fit(kept, width)
+    return kept, [c.title for c in columns if c not in kept]
 
 
 def _squeezed(columns: list[Column], width: int) -> Column | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -145,10 +146,10 @@ def _gain(column: Column) -> int:
 
 def _break(title: str) -> list[str]:
     """`exposed_wall` as `exposed_` over `wall`; names of more parts in at most two lines of like length."""
-    parts = title.split("_")
+    parts = re.findall(r"[^_ ]*[_ ]?", title)[:-1]
     if len(parts) == 1:
         return [title]
-    splits = [["_".join(parts[:i]) + "_", "_".join(parts[i:])] for i in range(1, len(parts))]
+    splits = [["".join(parts[:i]).rstrip(), "".join(parts[i:])] for i in range(1, len(parts))]
     return min(splits, key=lambda lines: max(map(len, lines)))
 
 

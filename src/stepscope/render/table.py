@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -28,7 +30,9 @@ PLOT = "plot"
 #: Clocks that have run longer than this are counted from a round second instead.
 _FAR_NS = 100_000_000_000
 
-_BOLD, _DIM, _YELLOW, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
+_BOLD, _DIM, _RED, _GREEN, _YELLOW, _OFF = (f"\x1b[{code}m" for code in (1, 2, 31, 32, 33, 0))
+#: How the result of a check is painted.
+_STATUS = {"failed": _RED, "inconclusive": _YELLOW, "warning": _YELLOW, "missing": _RED, "ok": _GREEN, "passed": _GREEN}
 
 
 def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> str:
@@ -91,6 +95,10 @@ class Pen:
     def yellow(self, text: str) -> str:
         return self._paint(_YELLOW, text)
 
+    def status(self, line: str, word: str) -> str:
+        """A line of a table with the status of its check painted."""
+        return re.sub(rf"(?<!\S){word}(?!\S)", self._paint(_STATUS.get(word, ""), word), line, count=1)
+
 
 def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
     if rows.height == 0:
@@ -99,6 +107,9 @@ def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
     head, body, below = arrange(columns(rows, base), width)
     if base:
         below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
+    if "status" in rows.columns and len(body) % rows.height == 0:  # a row may have a line of its own under it
+        words = [str(word) for word in rows["status"] for _ in range(len(body) // rows.height)]
+        body = [pen.status(line, word) for line, word in zip(body, words, strict=True)]
     out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
     return out + [pen.dim(part) for line in below for part in wrapped(line, width)]
 
@@ -120,6 +131,7 @@ def columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
     made = []
     names = rows.columns
     skip = set()
+    titles = headings(names)
     tree = {"depth", "path", "range"} <= set(names) and rows.schema["depth"].is_integer()
     for name in names:
         if name in skip:
@@ -142,8 +154,15 @@ def columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
         if tree and name == "range":
             # Rows are in the tree's order: indented texts say what paths would, which are long.
             cells = ["  " * (depth or 0) + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
-        made.append(layout.Column(header(name), cells, number))
+        made.append(layout.Column(titles[name], cells, number))
     return [c for c in made if not (tree and c.title in ("depth", "path"))]
+
+
+def headings(names: Sequence[str]) -> dict[str, str]:
+    """By column: its name, `%` for shares, and the unit only where two columns would read the same."""
+    made = {name: header(name) + " %" * name.endswith("_pct") for name in names}
+    seen = Counter(made.values())
+    return {name: title if seen[title] == 1 else name.replace("_", " ") for name, title in made.items()}
 
 
 def _summary(result: Result, width: int, pen: Pen) -> list[str]:

@@ -83,7 +83,9 @@ def answers(path: Path, seed: int | None, variants: bool) -> dict[str, Any]:
         others = [c for c in choices(option.type) or () if c != option.default] if option and variants else []
         for options in ({}, *({"by": by} for by in others)):
             try:
-                answer: Any = json.loads(to_json(api.analyse(profile, name, **options)))
+                answer: Any = json.loads(
+                    to_json(api.analyse(profile, name, **options)).replace(str(path).encode(), b"PROFILE")
+                )
                 del answer["profile"]
             except StepscopeError as error:
                 answer = str(error)

@@ -23,6 +23,8 @@ from stepscope.model.note import Note
 #: nothing when there is nothing to do). Of 133 real captures none has half as much.
 MOST_EARLY = 0.001
 MOST_LOST = 0.002
+#: So many flawed records prove nothing, however short the capture.
+_FEW = 5
 #: The last part of a capture, in which its end may have cut off what streams had still to do.
 _END = 0.05
 
@@ -43,12 +45,16 @@ class Recorded:
 
     @property
     def clock_is_wrong(self) -> bool:
-        return self.early > MOST_EARLY * self.linked
+        return self.early > max(_FEW, MOST_EARLY * self.linked)
 
     @property
     def lost_some(self) -> bool:
         """At its end a capture may stop before the GPU does: that is no contradiction."""
-        return self.linked > 0 and self.lost > MOST_LOST * self.launches
+        return self.linked > 0 and self.lost > max(_FEW, MOST_LOST * self.launches)
+
+    @property
+    def ids_are_wrong(self) -> bool:
+        return self.shared > max(_FEW, MOST_LOST * self.linked)
 
 
 def recorded(data: RankData) -> Recorded:
@@ -100,7 +106,7 @@ def contradictions(data: RankData) -> list[Note]:
     if counts.lost_some:
         text = f"{counts.lost:,} of {counts.launches:,} launches have no GPU op: records were lost"
         notes.append(Note("launches-without-op", f"rank {data.rank}: {text}", severity="loss", origin="recording"))
-    if counts.shared > MOST_LOST * counts.linked:
+    if counts.ids_are_wrong:
         text = f"{counts.shared:,} kernels share the launch of another: ids are wrong"
         notes.append(Note("launches-shared", f"rank {data.rank}: {text}", severity="warning", origin="recording"))
     return notes

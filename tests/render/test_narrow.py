@@ -1,0 +1,88 @@
+"""Tables in 80 columns: no line is longer, no number is cut, headings differ, and what is not shown is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import stepscope
+from stepscope import questions
+from stepscope.errors import StepscopeError
+from stepscope.model.result import Result
+from stepscope.model.units import show
+from stepscope.render import render
+from stepscope.render.table import headings
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import simulate_to
+
+WIDTH = 80
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    folder: Path = tmp_path_factory.mktemp("narrow")
+    simulate_to(Scenario(pp=2, ep=2, layers=4, micro_batches=4, steps=3), folder, ("nsys",))
+    profile = stepscope.open(folder)
+    found = []
+    for name in questions.names():
+        try:
+            found.append(stepscope.api.analyse(profile, name))
+        except StepscopeError:
+            continue
+    assert len(found) > 20
+    return found
+
+
+def test_no_line_is_longer(answers: list[Result]) -> None:
+    for result in answers:
+        text = render(result, "table", width=WIDTH).decode()
+        long = [line for line in text.splitlines() if len(line) > WIDTH and " " in line.strip()]
+        assert not long, (result.command, long[0])
+
+
+def test_headings_differ(answers: list[Result]) -> None:
+    for result in answers:
+        titles = headings(result.rows.columns)
+        assert len({*titles.values()}) == len(titles), result.command
+        assert all(title.endswith("%") == name.endswith("_pct") for name, title in titles.items())
+
+
+def below(text: str) -> str:
+    """What is said under a table of columns that are not in it: such lines, and those they go on in."""
+    said, on = [], False
+    for line in text.splitlines():
+        on = bool(re.search(r"^not shown:|in every row", line)) or (on and line.startswith("  "))
+        said += [line.strip()] if on else []
+    return " ".join(said)
+
+
+def test_numbers_are_whole_or_their_column_is_named(answers: list[Result]) -> None:
+    """Each number of the first row is in the table as it is, or its column is said to be elsewhere."""
+    looked = 0
+    for result in answers:
+        if result.command in ("diagnose", "nvtx", "critical-path") or not result.rows.height:
+            continue  # not a table; or times that count from elsewhere
+        shown = result.for_people().rows
+        text = render(result, "table", width=WIDTH).decode()
+        titles, elsewhere = headings(shown.columns), below(text)
+        cells = {cell for line in text.splitlines() for cell in re.split(r" {1,}(?![nµm]?s\b|[KMGT]?i?B\b)", line)}
+        for name, value in shown.row(0, named=True).items():
+            if not isinstance(value, int | float) or re.search(r"start|end|_rank$|_size$|^at_|ppm", name):
+                continue
+            looked += 1
+            assert show(name, value) in cells or titles[name] in elsewhere, (result.command, name, value)
+    assert looked > 100
+
+
+def test_a_check_is_painted_and_its_prose_wraps() -> None:
+    found, fix = "much " * 30, "mend " * 30
+    checks = {"check": ["a", "b"], "status": ["failed", "ok"], "ranks": ["2", ""], "found": [found, "little"]}
+    rows = pl.DataFrame({**checks, "expected": ["", ""], "fix": [fix, "never"]})
+    text = render(Result(rows, command="capture verify"), "table", width=WIDTH, colour=True).decode()
+    assert "\x1b[31mfailed\x1b[0m" in text and "\x1b[32mok\x1b[0m" in text
+    plain = re.sub(r"\x1b\[\d+m", "", text)
+    assert max(map(len, plain.splitlines())) <= WIDTH
+    assert (plain.count("much"), plain.count("mend"), plain.count("never")) == (30, 30, 0)
