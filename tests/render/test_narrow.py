@@ -86,3 +86,8 @@ def test_a_check_is_painted_and_its_prose_wraps() -> None:
     plain = re.sub(r"\x1b\[\d+m", "", text)
     assert max(map(len, plain.splitlines())) <= WIDTH
     assert (plain.count("much"), plain.count("mend"), plain.count("never")) == (30, 30, 0)
+
+
+def test_a_column_without_a_title_is_as_wide_as_its_cells() -> None:
+    rows = pl.DataFrame({"": ["first", "second"], "much_text_ns": [1, 2], "other": ["x " * 40, "y " * 40]})
+    assert "second" in render(Result(rows, command="ask"), "table", width=40).decode()

@@ -147,7 +147,7 @@ def _gain(column: Column) -> int:
 def _break(title: str) -> list[str]:
     """`exposed_wall` as `exposed_` over `wall`; names of more parts in at most two lines of like length."""
     parts = re.findall(r"[^_ ]*[_ ]?", title)[:-1]
-    if len(parts) == 1:
+    if len(parts) < 2:
         return [title]
     splits = [["".join(parts[:i]).rstrip(), "".join(parts[i:])] for i in range(1, len(parts))]
     return min(splits, key=lambda lines: max(map(len, lines)))
