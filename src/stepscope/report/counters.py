@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.derive.kernel.sampled import ACTIVITY, CLOCK
+from stepscope.derive.kernel.sampled import ACTIVITY, CLOCK, in_megahertz
 from stepscope.errors import CannotAnswer
 from stepscope.report.asker import Asker
 from stepscope.report.lanes import COUNTER, COUNTERS, FULL
@@ -20,7 +20,6 @@ from stepscope.report.lanes import COUNTER, COUNTERS, FULL
 MOST = 2_000
 _SHOWN = (*ACTIVITY.values(), CLOCK)
 _PERCENT = 100.0
-_MEGA = 1e6
 
 
 @dataclass(frozen=True)
@@ -76,12 +75,6 @@ def sampled(asker: Asker, which: dict[str, Any], parts: pl.DataFrame, origin: in
 def _short(name: str) -> str:
     """What fits beside a lane: `SMs Active, %`."""
     return name.replace(" [Throughput %]", ", %").replace(" Frequency [MHz]", ", MHz")
-
-
-def in_megahertz() -> pl.Expr:
-    """nsys calls the clock's unit MHz, and writes Hz."""
-    in_hertz = pl.col("counter").str.contains("[MHz]", literal=True) & (pl.col("value") > _MEGA)
-    return pl.when(in_hertz).then(pl.col("value") / _MEGA).otherwise("value").alias("value")
 
 
 def _matching(rows: pl.DataFrame, pattern: str) -> list[str]:

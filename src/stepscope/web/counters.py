@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.derive.kernel.sampled import in_megahertz
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.profile import Profile
-from stepscope.report.counters import in_megahertz
 from stepscope.report.lanes import FULL
 from stepscope.web.track import Marks
 

@@ -29,6 +29,21 @@ ACTIVITY = {
 CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"
 
 
+#: nsys calls the unit of clocks MHz, and writes Hz, of some versions: no clock has so many MHz.
+_MEGA = 1e6
+
+
+def in_megahertz() -> pl.Expr:
+    """`value` of a frame of samples with the text of each `counter`: of clocks, in the unit that the text says."""
+    in_hertz = pl.col("counter").str.contains("[MHz]", literal=True) & (pl.col("value") > _MEGA)
+    return pl.when(in_hertz).then(pl.col("value") / _MEGA).otherwise("value").alias("value")
+
+
+def megahertz(clock: float) -> float:
+    """A sample of a clock in the unit that its name says."""
+    return clock / _MEGA if clock > _MEGA else clock
+
+
 @dataclass(frozen=True)
 class Sampled:
     """One metric of one device: `value` holds from `start` to `end`."""

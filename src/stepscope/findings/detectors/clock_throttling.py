@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.kernel.sampled import CLOCK, sampled
+from stepscope.derive.kernel.sampled import CLOCK, megahertz, sampled
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
@@ -77,7 +77,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "low",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
-            f"{_megahertz(slowest.highest)} it reaches in the capture; {len(ops):,} kernels, "
+            f"{megahertz(slowest.highest):,.0f} MHz it reaches in the capture; {len(ops):,} kernels, "
             f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock",
             f"{'amd-smi metric' if on_amd(case, ranks) else 'nvidia-smi -q -d PERFORMANCE'} tells why: power cap, "
             "temperature, or clocks locked by someone; compare with the other GPUs of the machine",
@@ -105,8 +105,3 @@ def _slowed(case: Case, host: Host) -> _Throttled | None:
     share = clock.mean(data.start[ops], data.end[ops]) / highest
     slow = (share > 0) & (share < CLOCK_LOW.share)
     return _Throttled(data, ops[slow], share[slow], highest) if slow.any() else None
-
-
-def _megahertz(value: float) -> str:
-    """nsys says MHz of some versions' samples and means Hz."""
-    return f"{value / (1e6 if value > 1e6 else 1):,.0f} MHz"
