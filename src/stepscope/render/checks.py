@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.model import heading
 from stepscope.model.result import Result
-from stepscope.render.table import Pen, doubts, single, wrapped
+from stepscope.render.table import Pen, noted, opening, single, wrapped
 
 _WELL = ("ok", "passed", "skipped")
 #: How wide the words of a status are.
@@ -16,8 +15,7 @@ _STATUS_WIDTH = 9
 def checks_text(result: Result, width: int = 100, colour: bool = False) -> str:
     """What failed is said in full, with what was expected and what to do; of the rest, what was found."""
     pen = Pen(colour)
-    out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}".rstrip(": "), width)]
-    out += [*doubts(result, width, pen), ""]
+    out = [*opening(result, width, pen), ""]
     nodes = "node" in result.rows.columns and result.rows["node"].n_unique() > 1
     for row in result.rows.iter_rows(named=True):
         out += _check(row, nodes, width, pen)
@@ -26,7 +24,7 @@ def checks_text(result: Result, width: int = 100, colour: bool = False) -> str:
     told = [n for n in result.notes_below if n.code != "verify-check"]  # what the checks themselves say above
     if told:
         out.append("")
-    out += [line for note in told for line in wrapped(f"note: {note}", width, indent=6)]
+    out += noted(told, width, pen)
     return "\n".join(out) + "\n"
 
 

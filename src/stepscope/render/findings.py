@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.model import heading
 from stepscope.model.note import INCOMPLETE
 from stepscope.model.result import Result
 from stepscope.model.units import about
-from stepscope.render.table import Pen, doubts, wrapped
+from stepscope.render.table import Pen, noted, opening, wrapped
 
 
 def findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
     """The findings, what could not be looked for, the notes, and the statement."""
     pen = Pen(colour)
-    out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
-    for line in heading.window_lines(result):
-        out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
-    out += doubts(result, width, pen)
+    out = opening(result, width, pen)
     # What was not recorded comes first: everything below rests on what was.
     first = [note for note in result.notes if getattr(note, "code", "") in INCOMPLETE]
     for note in first:
@@ -31,11 +27,7 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
     if skipped := result.summary["skipped"]:
         texts = _by_reason(skipped)
         out += [line for text in texts for line in wrapped(f"not looked for: {text}", width)]
-    for note in result.notes:
-        if note in (*first, *result.doubts):
-            continue
-        line, *rest = wrapped(f"note: {note}", width, indent=6)
-        out += [pen.yellow("note:") + line.removeprefix("note:"), *rest]
+    out += noted([note for note in result.notes if note not in (*first, *result.doubts)], width, pen)
     if skipped or result.notes:
         out.append("")
     out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
 
 from stepscope.model import heading
+from stepscope.model.note import Note
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
@@ -39,11 +40,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     """The result as lines of text. Tables that cannot fit `width` are wider: numbers are never cut."""
     pen = Pen(colour)
     shown = result.for_people()
-    out = [pen.dim(line) for line in wrapped(f"{result.command}: {heading.source_line(result)}", width)]
-    for line in heading.window_lines(result):
-        out += [pen.dim(part) for part in wrapped(f"window: {line}", width)]
-    out += doubts(result, width, pen)
-    out.append("")
+    out = [*opening(result, width, pen), ""]
     out += _rows(shown.rows, width, pen)
     if shown.more:
         out.append(pen.dim(shown.more))
@@ -53,18 +50,28 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
         out += ["", *_drawn(result, width)]
     if result.notes_below:
         out.append("")
-    for note in result.notes_below:
-        first, *rest = wrapped(f"note: {note}", width, indent=6)
-        out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
+    out += noted(result.notes_below, width, pen)
     if said := result.summary.get(STATEMENT):
         out += ["", *(pen.bold(line) for line in wrapped(said, width))]
     return "\n".join(out) + "\n"
 
 
-def doubts(result: Result, width: int, pen: Pen) -> list[str]:
-    """Before any figure: where records contradict each other, none is to be trusted."""
-    said = [f"not to be trusted: {note}" for note in result.doubts]
-    return [pen.yellow(line) for text in said for line in wrapped(text, width)]
+def opening(result: Result, width: int, pen: Pen) -> list[str]:
+    """Before any figure: what was asked of what, in which window; and whether the records can be trusted at all."""
+    asked = f"{result.command}: {heading.source_line(result)}"
+    plain = [asked, *(f"window: {line}" for line in heading.window_lines(result))]
+    doubts = [f"not to be trusted: {note}" for note in result.doubts]
+    out = [pen.dim(line) for text in plain for line in wrapped(text, width)]
+    return out + [pen.yellow(line) for text in doubts for line in wrapped(text, width)]
+
+
+def noted(notes: Iterable[Note], width: int, pen: Pen) -> list[str]:
+    """Notes under the figures."""
+    out = []
+    for note in notes:
+        first, *rest = wrapped(f"note: {note}", width, indent=6)
+        out += [pen.yellow("note:") + first.removeprefix("note:"), *rest]
+    return out
 
 
 def _drawn(result: Result, width: int) -> list[str]:
