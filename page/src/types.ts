@@ -37,14 +37,18 @@ export interface Findings extends Part {
   skipped: { id: string; why: string }[];
 }
 
-export interface BreakdownRow {
-  rank: number;
+/** Where a stretch of time went. */
+export interface PartSums {
   window_ns: number;
   compute_ns: number;
   comm_exposed_ns: number;
   copy_exposed_ns: number;
   idle_ns: number;
   comm_hidden_ns: number;
+}
+
+export interface BreakdownRow extends PartSums {
+  rank: number;
   causes: Record<string, number>;
 }
 

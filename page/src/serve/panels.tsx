@@ -2,7 +2,8 @@
 
 import { Command } from "../section";
 import { bytes, count, duration, gigabytes, percent } from "../format";
-import type { DetailsData, SearchData, SpanData, SpanSums } from "./types";
+import type { PartSums } from "../types";
+import type { DetailsData, SearchData, SpanData } from "./types";
 
 function value(text: string, unit: string): string {
   if (unit === "time") return duration(Number(text));
@@ -26,7 +27,7 @@ export function DetailsPanel({ data, close, frame }: { data: DetailsData; close:
   );
 }
 
-const PARTS: [keyof SpanSums, string, string][] = [
+const PARTS: [keyof PartSums, string, string][] = [
   ["compute_ns", "compute", "compute"],
   ["comm_exposed_ns", "comm", "exposed communication"],
   ["copy_exposed_ns", "copy", "exposed copies"],

@@ -1,6 +1,6 @@
 // What the server answers: src/stepscope/web. Times are drawn nanoseconds of the profile.
 
-import type { Findings, Group, Kind, Note, Rank } from "../types";
+import type { Findings, Group, Kind, Note, PartSums, Rank } from "../types";
 
 export interface ServedRank extends Rank {
   own: string;
@@ -63,20 +63,11 @@ export interface DetailsData {
   command: string;
 }
 
-export interface SpanSums {
-  window_ns: number;
-  compute_ns: number;
-  comm_exposed_ns: number;
-  copy_exposed_ns: number;
-  idle_ns: number;
-  comm_hidden_ns: number;
-}
-
 export interface SpanData {
   from: number;
   to: number;
-  ranks: (SpanSums & { rank: number })[];
-  sum: SpanSums;
+  ranks: (PartSums & { rank: number })[];
+  sum: PartSums;
   overlap: { n: number; comm_ns: number; exposed_ns: number; exposed_wall_ns: number; barrier_ns: number } | null;
   ops: number;
   op_ns: number;
