@@ -50,3 +50,16 @@ def chromium() -> str:
     if found is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
     return found
+
+
+def read_in_browser(tools: Path, browser: str, folder: Path, script: str) -> None:
+    """Run a script of page/tests in the browser, on what lies in `folder`; the test fails where the script does."""
+    done = subprocess.run(
+        ["node", "--test", "--test-concurrency=1", "--test-reporter=spec", f"tests/{script}"],
+        cwd=tools,
+        env={**os.environ, "REPORTS": str(folder), "CHROMIUM": browser},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -6,7 +6,6 @@ What the browser must find is worked out from the profile's tables and the comma
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from serving import simulated
 
+from page_tools import read_in_browser
 from stepscope import api
 from stepscope.cli.main import run
 
@@ -37,15 +37,7 @@ def test_a_reader_can_use_it(page_tools: Path, chromium: str, served_job: Path, 
     with server(str(served_job)) as address, server(str(served_job), "--beside", str(other)) as both:
         assert address.startswith("http://127.0.0.1:")
         (tmp_path / "served.expected.json").write_text(json.dumps(_expected(served_job, address, both)), "utf-8")
-        done = subprocess.run(
-            ["node", "--test", "--test-concurrency=1", "--test-reporter=spec", "tests/serve.test.mjs"],
-            cwd=page_tools,
-            env={**os.environ, "REPORTS": str(tmp_path), "CHROMIUM": chromium},
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        read_in_browser(page_tools, chromium, tmp_path, "serve.test.mjs")
     span = json.loads((tmp_path / "span.json").read_text("utf-8"))
     assert run([*shlex.split(span["command"])[1:], "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
