@@ -116,10 +116,10 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader has seen enough (`| head`)
         streams.silence_stdout()
         return 0
-    except GeneratorExit:
+    except (GeneratorExit, SystemExit):
         raise
     except BaseException as error:  # a panic of Polars is no Exception
-        if os.environ.get(DEBUG) == "1" or isinstance(error, SystemExit):
+        if os.environ.get(DEBUG) == "1":
             raise
         return _unexpected(error)
 
