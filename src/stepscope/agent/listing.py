@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from stepscope import questions
 from stepscope.agent.failures import Refused, call
 from stepscope.agent.options import analysis_of, offered
 from stepscope.agent.roots import Roots
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, meant
 from stepscope.model.result import Col
 from stepscope.sources.detect import is_parquet_export
 from stepscope.sources.open import kind_among_others, natural_key
@@ -75,8 +74,7 @@ def description(name: str) -> dict[str, Any]:
         return _described(name, "table", known[name].doc, columns=_docs(known[name].columns))
     wanted = name.strip().replace("_", "-")
     if wanted not in questions.names():
-        near = difflib.get_close_matches(name, [*questions.names(), *known], n=1)
-        hint = f"did you mean {near[0]}?" if near else "name an analysis or a table"
+        hint = meant(name, [*questions.names(), *known]) or "name an analysis or a table"
         raise Refused("unknown_analysis", f"nothing is called {name!r}", hint, call("list", what="analyses"))
     analysis = analysis_of(wanted)
     example = call("run", profile="PATH" if analysis.needs_profile else None, analysis=analysis.name, options={})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 import shlex
@@ -16,6 +15,7 @@ from stepscope import questions
 from stepscope.agent.failures import Refused, call
 from stepscope.agent.roots import Roots
 from stepscope.api.options import choices, keywords, takes_profile
+from stepscope.errors import meant, meant_of
 from stepscope.model.effect import Effect
 from stepscope.questions import Analysis, Option
 from stepscope.sql.catalogue import catalogue
@@ -44,9 +44,9 @@ def analysis_of(name: str) -> Analysis:
     known = questions.names()
     wanted = name.strip().replace("_", "-")
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise Refused("unknown_analysis", f"no analysis {name!r}", hint, call("list", what="analyses"))
+        raise Refused(
+            "unknown_analysis", f"no analysis {name!r}", meant_of(wanted, known), call("list", what="analyses")
+        )
     return questions.get(wanted)
 
 
@@ -70,8 +70,7 @@ def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str
     for key, value in given.items():
         name = key.lstrip("-").replace("-", "_")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+            hint = meant(name, known) or f"it has {', '.join(known)}"
             raise Refused("unknown_option", f"{analysis.name}: no option {key!r}", hint, _describe(analysis))
         if value is None:
             continue

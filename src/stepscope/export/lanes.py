@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stepscope.intervals.apart import apart
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.nesting import nest
 
@@ -30,21 +31,8 @@ def _disjoint(track: I64, start: I64, end: I64) -> Mask:
     if (begins[1:] >= ends[:-1]).all():
         stays[:] = True
         return stays
-    following = np.maximum(np.searchsorted(begins, ends), np.arange(1, len(order) + 1))
-    stays[order[_chain(following)]] = True
+    stays[order[apart(begins, ends)]] = True
     return stays
-
-
-def _chain(following: I64) -> I64:
-    """Rows on the way from the first, each to its `following`. Steps double from round to round."""
-    count = len(following)
-    jump = np.append(following, count)
-    reached = np.zeros(count + 1, dtype=bool)
-    reached[0] = True
-    while (jump[:count] < count).any():
-        reached[jump[np.flatnonzero(reached)]] = True
-        jump = jump[jump]
-    return np.flatnonzero(reached[:count])
 
 
 def _nesting(track: I64, start: I64, end: I64) -> Mask:

@@ -14,7 +14,8 @@ import polars as pl
 from stepscope import api
 from stepscope.derive.comm.common_clock import Line
 from stepscope.derive.rank.data import COMM, ranks_of
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.apart import apart
+from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.taxonomy import COMMUNICATION
 from stepscope.report.asker import Asker
@@ -177,25 +178,10 @@ def lines_of(start: I64, end: I64) -> I64:
     line = np.full(len(start), _LINES - 1, np.int64)
     rest = np.arange(len(start))
     for each in range(_LINES - 1):
-        taken = _one_after_another(start[rest], end[rest])
+        taken = apart(start[rest], end[rest])
         line[rest[taken]] = each
         rest = rest[~taken]
     return line
-
-
-def _one_after_another(start: I64, end: I64) -> Mask:
-    """The first mark, the first that begins after that has ended, and so on: which marks these are.
-
-    Each mark knows the one that would follow it; jumps that double in length find all that follow the first.
-    """
-    n = len(start)
-    follows = np.append(np.maximum(np.searchsorted(start, end), np.arange(n) + 1), n)
-    on = np.zeros(n + 1, dtype=bool)
-    on[:1] = True
-    for _ in range(n.bit_length()):
-        on[follows[on]] = True
-        follows = follows[follows]
-    return on[:n]
 
 
 def _counters(of: Making) -> Iterator[CounterTrack]:
