@@ -100,6 +100,9 @@ class FakeSource:
         rows = [{"proc": p, "pid": 100 + p, "rank": p} | usual | self._given.get(p, {}) for p in sorted(procs)]
         return pl.DataFrame(rows, schema=PROCESSES)
 
+    def check(self) -> None:
+        pass
+
     def tables(self) -> frozenset[str]:
         return frozenset(self._tables)
 

@@ -15,6 +15,7 @@ ROOT = Path(stepscope.__file__).parent
 #: From left to right. A package may import those of the layers before its own, and itself.
 LAYERS = (
     {"errors", "progress"},
+    {"files"},
     {"intervals"},
     {"model", "statistics"},
     {"annotate", "capture", "sources", "store", "simulate"},
@@ -50,9 +51,9 @@ FORBIDDEN = {
     "derive": {"annotate", "capture", "sources", "store", "simulate", "integrations", "hooks"},
     "analyses": {"annotate", "capture", "sources", "store", "simulate", "integrations", "hooks"},
     # Training jobs import these: nothing but the standard library, and each other.
-    "annotate": {"intervals", "model"},
-    "integrations": {"errors", "intervals", "model", "statistics", "capture", "sources", "store", "simulate"},
-    "hooks": {"errors", "intervals", "model", "statistics", "capture", "sources", "store", "simulate"},
+    "annotate": {"files", "intervals", "model"},
+    "integrations": {"errors", "files", "intervals", "model", "statistics", "capture", "sources", "store", "simulate"},
+    "hooks": {"errors", "files", "intervals", "model", "statistics", "capture", "sources", "store", "simulate"},
     # The truth of a simulation shares no code with what is tested against it.
     "simulate": {"intervals", "statistics"},
 }

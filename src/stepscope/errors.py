@@ -26,6 +26,10 @@ class BadInput(StepscopeError):
     exit_status = 2
 
 
+class Changed(BadInput):
+    """A file is no longer the one that was opened: nothing of what was read of it may be shown."""
+
+
 class CannotAnswer(StepscopeError):
     """The profile is fine but lacks what the question needs. The hint says how to capture it."""
 

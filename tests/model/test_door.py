@@ -29,7 +29,7 @@ class Delivers:
 
     def __init__(self, source: FakeSource, **frames: pl.DataFrame) -> None:
         self.path, self.info, self.quality, self.tables = source.path, source.info, source.quality, source.tables
-        self._source, self._frames = source, frames
+        self._source, self._frames, self.check = source, frames, source.check
 
     def processes(self) -> pl.DataFrame:
         return self._frames.get("processes", self._source.processes())

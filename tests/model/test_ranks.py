@@ -35,6 +35,9 @@ class Processes:
     def tables(self) -> frozenset[str]:
         return frozenset()
 
+    def check(self) -> None:
+        pass
+
     def read(self, table: str, part: Part = "core") -> Chunk:
         raise NotImplementedError
 

@@ -9,7 +9,7 @@ import pytest
 from stored import Open, assert_same, entries, everything, text_source
 
 from fake import Log
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, Changed
 from stepscope.model.source import Source
 from stepscope.store import CachedSource, Disk, content, flush
 
@@ -103,10 +103,11 @@ def test_a_file_that_changes_while_open(reopen: Open, trace: Path, cache_dir: Pa
         warm.read("ops", "detail")
 
 
-def test_what_is_read_of_a_changed_file_is_not_kept(reopen: Open, trace: Path, cache_dir: Path) -> None:
+def test_what_is_read_of_a_changed_file_is_neither_shown_nor_kept(reopen: Open, trace: Path, cache_dir: Path) -> None:
     source = reopen()
     trace.write_text("0 1 other\n")
-    source.read("ops")
+    with pytest.raises(Changed, match="ask again"):
+        source.read("ops")
     flush()
     assert entries(cache_dir) == []
 

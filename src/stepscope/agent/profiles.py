@@ -13,13 +13,14 @@ from typing import Any
 from stepscope import api
 from stepscope.agent.roots import Roots
 from stepscope.api.profile import Named
+from stepscope.files.identity import Stamp, entry
 from stepscope.sources.open import find_profiles
 
 #: So many profiles stay open; the one that was asked longest ago goes first.
 MOST_OPEN = 4
 
-#: Names, sizes and times of files: what they hold, as far as can be told without reading them.
-State = tuple[tuple[str, int, int], ...]
+#: What files hold, as far as can be told without reading them.
+State = Stamp
 
 
 @dataclass
@@ -69,9 +70,5 @@ class Profiles:
 
 def state(files: Sequence[Path]) -> State:
     """Changes whenever one of the files does."""
-    return tuple((str(path), *_stamp(path)) for path in files)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    parts = [p.stat() for p in path.iterdir()] if path.is_dir() else [path.stat()]
-    return max((p.st_mtime_ns for p in parts), default=0), sum(p.st_size for p in parts)
+    parts = [part for path in files for part in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    return tuple(map(entry, parts))

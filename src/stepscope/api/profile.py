@@ -84,6 +84,7 @@ class Profile(model.Profile, Methods):
             results.append(result)
             for note in notes:
                 self._sources[i].quality.note(note)
+        self.check()
         return results
 
     def compare(

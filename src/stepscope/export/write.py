@@ -123,7 +123,13 @@ def _cut_torch(profile: Profile, path: Path, order: Order) -> Exported:
         raise BadInput(f"--to kineto: {len(used)} files, one per rank", "give one of them, or choose it with --rank")
     source = profile.source_path(used[0])
     packed = path.suffix == ".gz"
-    kept = _whole(path, lambda beside: kineto.write(source, order.windows, beside, compressed=packed))
+
+    def cut_to(beside: Path) -> int:
+        kept = kineto.write(source, order.windows, beside, compressed=packed)
+        profile.check()  # it is read once more here, and the windows are of what was read before
+        return kept
+
+    kept = _whole(path, cut_to)
     return Exported(path, "kineto", kept, _size(path))
 
 

@@ -67,6 +67,9 @@ class Door:
     def tables(self) -> frozenset[str]:
         return self._source.tables()
 
+    def check(self) -> None:
+        self._source.check()
+
     def processes(self) -> pl.DataFrame:
         if self._processes is None:
             frame = self._source.processes()

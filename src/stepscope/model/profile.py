@@ -43,6 +43,7 @@ class Profile:
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
         self._in_one_part, self._of = False, None
         self.ranks, self._notes = ranks.assign(self._sources)
+        self.check()
         #: Ranks that a view was limited to.
         self.limited_to: list[int] | None = None
 
@@ -57,6 +58,11 @@ class Profile:
     def source_path(self, source: int) -> Path:
         """Where one of the sources lies."""
         return self._sources[source].path
+
+    def check(self) -> None:
+        """`Changed` unless all files are those that were opened. Replaced one by one, they would be of two jobs."""
+        for source in self._sources:
+            source.check()
 
     @property
     def folders(self) -> list[Path]:
@@ -195,6 +201,7 @@ class Profile:
         for done, source in enumerate(used, 1):
             with progress.phase(f"file {done} of {len(used)}"):
                 found.append(function(self.view(self.ranks_from(source)), *args, **options))
+        self.check()
         return found
 
     def ranks_from(self, source: int) -> list[int]:
@@ -233,6 +240,8 @@ class Profile:
                 frames.append(self._ranked(self._renamed(source.read(name, part), name), mine))
         if not frames:
             raise BadInput("the profile has no ranks", "give a trace with GPU or host activity")
+        if len(frames) > 1:
+            self.check()
         frame = pl.concat(frames) if len(frames) > 1 else frames[0]
         rank = frame["rank"].to_numpy()
         if np.any(rank[1:] < rank[:-1]):
@@ -245,6 +254,7 @@ class Profile:
         for index, source in enumerate(self._sources):
             frame = self._renamed(source.read(name, part), name).drop("proc")
             frames.append(frame.with_columns(pl.lit(index, pl.Int32).alias("source")))
+        self.check()
         return pl.concat(frames).select("source", pl.exclude("source"))
 
     def _ranked(self, frame: pl.DataFrame, mine: pl.DataFrame) -> pl.DataFrame:

@@ -49,8 +49,8 @@ class Chunk:
     names: pl.Series = field(default_factory=lambda: pl.Series("name", [], dtype=pl.String))
 
 
-class Source(Protocol):
-    """One opened file or directory. Cheap to open: tables are read when asked for."""
+class Reader(Protocol):
+    """One file or directory, as its format's package reads it. Cheap to open: tables are read when asked for."""
 
     path: Path
 
@@ -81,6 +81,14 @@ class Source(Protocol):
 
         A table that the source does not have is `Chunk(schema.empty(table, part))`.
         """
+        ...
+
+
+class Source(Reader, Protocol):
+    """One opened file or directory whose answers are all of one content."""
+
+    def check(self) -> None:
+        """`Changed` where the file is no longer the one that was opened, and something else may have been read."""
         ...
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import stepscope
 from stepscope import progress
-from stepscope.errors import StepscopeError
+from stepscope.errors import Changed, StepscopeError
 from stepscope.model import heading
 from stepscope.model.note import Note
 from stepscope.model.result import Result
@@ -55,6 +55,8 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
         try:
             with progress.phase(title):
                 return make(asker, *args)
+        except Changed:  # sections of two contents make no page
+            raise
         except StepscopeError as reason:
             missing.append(Missing(title, str(reason)))
             return None

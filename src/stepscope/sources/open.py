@@ -7,11 +7,12 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from stepscope import progress
 from stepscope.errors import BadInput, meant
-from stepscope.model.source import Source
+from stepscope.model.source import Reader, Source
 from stepscope.sources.detect import (
     KINDS,
     Kind,
@@ -20,6 +21,7 @@ from stepscope.sources.detect import (
     named_like_profile,
     refusal,
 )
+from stepscope.sources.guarded import GuardedSource
 
 #: Given a path and a function that opens it, a source: a cache decides here whether opening is needed at all.
 Wrap = Callable[[Path, Callable[[], Source]], Source]
@@ -51,7 +53,7 @@ def open_sources(
 
     def open_one(item: tuple[Path, Kind]) -> Source:
         path, kind = item
-        opener = _opener(path, kind, nsys)
+        opener = partial(GuardedSource, path, _opener(path, kind, nsys))
         return wrap(path, opener) if wrap else opener()
 
     if len(found) == 1:
@@ -231,8 +233,8 @@ def _refuse_repeats(paths: list[Path]) -> None:
             raise BadInput(same, "give each file once")
 
 
-def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Source]:
-    def opener() -> Source:
+def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Reader]:
+    def opener() -> Reader:
         if kind == "kineto":
             from stepscope.sources.kineto import open_kineto
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import polars as pl
 
-from stepscope.errors import BadInput
+from stepscope.files.identity import Identity
 from stepscope.model.columns import Dtype, Part
 from stepscope.model.note import Note, Origin, Severity
 from stepscope.model.schema import PROCESSES, TABLES, empty
@@ -64,7 +64,7 @@ class CachedSource:
         self._lock = threading.RLock()
         self._inner: Source | None = None
         self._writing: dict[str, Future[None]] = {}
-        self._stamp = content.stamp(path)  # before hashing: a change from here on is noticed
+        self._identity = Identity(path)  # before hashing: a change from here on is noticed
         self._key = content.key(path)
         disk.acquire(self._key)
         weakref.finalize(self, disk.release, self._key)
@@ -133,19 +133,40 @@ class CachedSource:
         except msgspec.ValidationError:
             return None
 
+    def check(self) -> None:
+        """Of a file that is gone, what the cache holds is still right; what is not there cannot be read any more."""
+        with self._lock:
+            if self.path.exists():
+                self._same()
+
+    def _same(self) -> None:
+        """Refuse a file of other content; one that was only touched, or copied, is opened again when it is needed."""
+        if not self._identity.changed():
+            return
+        try:
+            identity = Identity(self.path)
+            same = self._key == content.key(self.path)
+        except OSError:
+            same = False
+        if not same:
+            raise self._identity.refusal()
+        self._identity, self._inner = identity, None
+
     def _open(self) -> Source:
         if self._inner is None:
-            if self._changed() and not self._same_content():
-                raise BadInput(f"{self.path}: changed while it was being read", "run the command again")
-            self._inner = self._opener()
+            inner = self._opener()
+            self._identity.check()  # what is open now has the content of the key
             if self._processes is not None:
-                self._inner.quality.notes.clear()  # the cache had these already
+                inner.quality.notes.clear()  # the cache had these already
+            self._inner = inner
         return self._inner
 
     def _ask(self, question: Callable[[Source], T]) -> tuple[T, list[Note]]:
         """The inner source's answer, and what it noted while answering."""
+        self._same()
         inner = self._open()
         answer = question(inner)
+        self._identity.check()
         notes = list(inner.quality.notes)
         inner.quality.notes.clear()  # so that the next question's notes are its own
         self._note(notes)
@@ -155,23 +176,8 @@ class CachedSource:
         for note in notes:
             self.quality.note(note)
 
-    def _changed(self) -> bool:
-        try:
-            return self._stamp != content.stamp(self.path)
-        except OSError:
-            return True
-
-    def _same_content(self) -> bool:
-        """Whether a file that was touched still holds what it held."""
-        try:
-            self._stamp = content.stamp(self.path)
-            return self._key == content.key(self.path)
-        except OSError:
-            return False
-
     def _save(self, name: str, meta: dict[str, Any], frames: dict[str, pl.DataFrame]) -> None:
-        if not self._changed():  # else these frames may be of other content than the key says
-            self._writing[name] = background.submit(lambda: self._store.save(self._key, name, meta, frames))
+        self._writing[name] = background.submit(lambda: self._store.save(self._key, name, meta, frames))
 
 
 def cached(path: Path, opener: Callable[[], Source]) -> Source:

@@ -11,6 +11,7 @@ import xxhash
 
 import stepscope
 from stepscope import progress
+from stepscope.files.identity import files_of
 from stepscope.model.schema import MODEL_VERSION
 
 #: Bumped whenever the form of the cache's files changes.
@@ -25,32 +26,16 @@ _LARGE = 1 << 26
 #: Bytes between two reports of progress.
 _REPORTED = 1 << 28
 
-#: What tells that a file may have been rewritten: device, file number, size, and the times of both kinds of change.
-Stamp = tuple[tuple[str, int, int, int, int, int], ...]
-
 
 def key(path: Path) -> str:
     """The name of a profile in the cache: its content, and everything that decides what is made of it."""
     digest = xxhash.xxh3_128(f"{STORE_VERSION} {MODEL_VERSION} {_readers()} ".encode())
-    for file in _files(path):
+    for file in files_of(path):
         if path.is_dir():
             digest.update(os.fsencode(file.relative_to(path)) + b"\0%d\0" % file.stat().st_size)
         _hash(file, digest)
     text: str = digest.hexdigest()
     return text
-
-
-def stamp(path: Path) -> Stamp:
-    """Changes whenever the file or directory is written to: what is read after a change is of unknown content."""
-    found = []
-    for file in _files(path):
-        s = file.stat()
-        found.append((str(file), s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns))
-    return tuple(found)
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
 
 
 def _hash(path: Path, digest: xxhash.xxh3_128) -> None:

@@ -12,7 +12,7 @@ import pytest
 from stepscope.derive.flops.work import from_shapes
 from stepscope.derive.rank.data import ranks_of
 from stepscope.model.profile import Profile
-from stepscope.sources.kineto import open_kineto
+from stepscope.sources.open import open_sources
 
 MODELS = ("mlp", "attention", "attention_in_full", "products", "convolutions", "autocast")
 
@@ -27,7 +27,7 @@ def folder(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ops(folder: Path, name: str) -> pl.DataFrame:
-    profile = Profile([open_kineto(folder / f"{name}.pt.trace.json")])
+    profile = Profile(open_sources(folder / f"{name}.pt.trace.json"))
     (data,) = ranks_of(profile)
     found = from_shapes(profile, data).ops
     assert found["why"].null_count() == found.height

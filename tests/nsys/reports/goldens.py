@@ -14,7 +14,7 @@ from stepscope.nsys.reports import Asker, all_rules, reports
 from stepscope.nsys.reports.formats import cells
 from stepscope.nsys.reports.registry import find
 from stepscope.nsys.reports.units import Units
-from stepscope.sources.nsys import open_sqlite
+from stepscope.sources.open import open_sources
 
 csv.field_size_limit(1 << 24)
 
@@ -58,7 +58,7 @@ def goldens(folder: Path) -> list[Golden]:
 
 @cache
 def asker(trace: Path) -> Asker:
-    return Asker(Profile([open_sqlite(trace)]))
+    return Asker(Profile(open_sources(trace)))
 
 
 def table(path: Path) -> list[list[str]]:

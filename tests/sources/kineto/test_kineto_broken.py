@@ -14,6 +14,7 @@ from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.sources.detect import kind_of
 from stepscope.sources.kineto import looks_like_kineto, open_kineto
+from stepscope.sources.open import open_sources
 
 WHOLE = json.dumps({"schemaVersion": 1, "traceEvents": [kernel("a", 1), kernel("b", 3)], "traceName": "t"})
 
@@ -148,7 +149,7 @@ def test_events_without_a_duration_are_left_out_and_counted(tmp_path: Path) -> N
 
 def test_calls_without_a_thread(tmp_path: Path) -> None:
     events = [event("cuda_runtime", "cudaLaunchKernel", 1, tid=None), event("cuda_runtime", "cudaFree", 3)]
-    profile = Profile([open_kineto(write(tmp_path, events))])
+    profile = Profile(open_sources(write(tmp_path, events)))
     assert profile.calls["tid"].to_list() == [-1, 7]
     assert "calls: 1 row without tid: taken as -1" in profile.notes
 

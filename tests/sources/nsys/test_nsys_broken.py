@@ -13,6 +13,7 @@ from nsys_files import KERNEL, RUNTIME, call, kernel, strings, write
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
 from stepscope.sources.nsys import is_parquet_dir, is_sqlite, open_parquet, open_sqlite
+from stepscope.sources.open import open_sources
 
 
 def refusal(path: Path) -> str:
@@ -156,7 +157,7 @@ def one_kernel(path: Path, *values: object) -> Path:
 
 def test_ops_without_names_are_said(tmp_path: Path) -> None:
     """Without the string table nothing tells communication from compute: never silently."""
-    profile = Profile([open_sqlite(one_kernel(tmp_path / "a.sqlite", 1, 2, 0, 7, 16777216, 5))])
+    profile = Profile(open_sources(one_kernel(tmp_path / "a.sqlite", 1, 2, 0, 7, 16777216, 5)))
     ops = profile.ops
     assert profile.names.gather(ops["name"]).to_list() == ["(no name)"]
     assert "ops: 1 row without name: taken as (no name), and counted as compute" in profile.notes
@@ -165,14 +166,14 @@ def test_ops_without_names_are_said(tmp_path: Path) -> None:
 def test_a_kernel_table_that_no_nsys_wrote_is_refused_in_one_line(tmp_path: Path) -> None:
     path = one_kernel(tmp_path / "a.sqlite", "yesterday", 2, 0, 7, 16777216, 5)
     with pytest.raises(BadInput, match=r"a\.sqlite: ops: none of 1 rows is usable \(rows without a time\); export"):
-        Profile([open_sqlite(path)]).table("ops")
+        Profile(open_sources(path)).table("ops")
 
 
 def test_values_of_another_type_are_unknown_and_counted(tmp_path: Path) -> None:
     rows = [kernel(at, at + 5) for at in (10, 20, 30, 40, 50)]
     rows[1]["start"], rows[2]["streamId"], rows[3]["start"], rows[4]["deviceId"] = "20", b"7", 40.0, 0.5
     path = write(tmp_path / "a.sqlite", {"StringIds": strings("gemm"), KERNEL: rows})
-    profile = Profile([open_sqlite(path)])
+    profile = Profile(open_sources(path))
     assert profile.ops.select("start_ns", "stream", "device").rows() == [
         (10, 7, 0),
         (30, -1, 0),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from stepscope.model.exported import MARK
 
 if TYPE_CHECKING:
-    from stepscope.model.source import Source
+    from stepscope.model.source import Reader
 
 #: A trace is a list of packets: the field 1, of variable length.
 _PACKET_TAG = 0x0A
 
 
-def open_pftrace(path: Path) -> Source:
+def open_pftrace(path: Path) -> Reader:
     """The trace as a source: it is read whole, since its events refer to texts and tracks told once."""
     from stepscope.sources.pftrace.reading import opened
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from stepscope.errors import BadInput
 from stepscope.model.exported import MARK, Header
-from stepscope.model.source import Source
+from stepscope.model.source import Reader
 from stepscope.sources.kineto.bytestream import ByteStream
 from stepscope.sources.pftrace.wire import Buffer, Malformed, fields, varints
 
 _FIRST = 1 << 16
 
 
-def opened(path: Path) -> Source:
+def opened(path: Path) -> Reader:
     header = _header(path)
     if header is not None:
         from stepscope.sources.pftrace.ours import source_of
