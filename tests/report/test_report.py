@@ -23,7 +23,8 @@ from stepscope.model.result import Result
 from stepscope.render.html.palette import COLOURS
 from stepscope.render.html.report import to_html
 from stepscope.render.inert import markdown as text
-from stepscope.render.report_markdown import code, to_markdown
+from stepscope.render.md import code
+from stepscope.render.report_markdown import to_markdown
 from stepscope.report import Asker, gather
 from stepscope.report.scale import drawn, scales
 from stepscope.simulate.job.scenario import Scenario

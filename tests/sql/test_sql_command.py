@@ -58,7 +58,7 @@ def test_every_format(job, counts, capsys, tmp_path):
         assert run(["sql", str(job.folder), QUERY, "-o", str(tmp_path / f"a{suffix}")]) == 0
         assert read(tmp_path / f"a{suffix}")["kernels"].to_list() == counts
     assert run(["sql", str(job.folder), QUERY, "--format", "md"]) == 0
-    assert "| rank | kernels | total_ns |" in capsys.readouterr().out
+    assert "| rank | kernels | total |" in capsys.readouterr().out
 
 
 def test_ranks_files_and_standard_input(job, counts, capsys, tmp_path, monkeypatch):

@@ -52,7 +52,7 @@ def options(kind: str) -> list[click.Parameter]:
             ["-f", "--format", "formats"],
             **repeated,
             metavar="FORMAT[:ARG…][,…]",
-            help="column, table, csv, tsv or json; one for all, or one each.",
+            help="column, table, csv, tsv, json or md; one for all, or one each.",
         ),
         click.Option(
             ["-o", "--output", "outputs"],
@@ -156,6 +156,17 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
 def _say(given: dict[str, Any], text: str) -> None:
     if not given["quiet"]:
         print("stepscope:", visible(text), file=sys.stderr)
+
+
+def text_of(order: Order, answer: Answer, advice: str = "") -> str:
+    """An answer in the format asked for; Markdown has its title and advice in it."""
+    if order.format.name == "md":
+        from stepscope.render.nsys_markdown import to_markdown
+
+        return to_markdown(answer, order.format, order.text, advice)
+    from stepscope.nsys.reports.formats import render
+
+    return render(answer, order.format)
 
 
 def titled(order: Order, text: str, advice: str = "") -> str:

@@ -49,9 +49,16 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
         return to_text(narrowed(result), width, colour).encode()
     if format == "svg":
         return _picture(result).encode()
+    if format == "md":
+        if result.command == "gate":
+            from stepscope.render.gate import to_markdown
+        else:
+            from stepscope.render.answer_markdown import to_markdown
+
+        return to_markdown(result)
     from stepscope.render import flat
 
-    return {"csv": flat.to_csv, "md": flat.to_markdown, "parquet": flat.to_parquet}[format](result)
+    return flat.to_csv(result) if format == "csv" else flat.to_parquet(result)
 
 
 def narrowed(result: Result) -> Result:

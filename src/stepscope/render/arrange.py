@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from stepscope.model.units import MISSING
 from stepscope.render import layout
 from stepscope.render.layout import Column
 
@@ -11,18 +14,30 @@ _LESSER = ("pid", "device", "gpu", "tid", "stdev", "min", "q1", "q3", "variants"
 _MOST_TELLING = 4
 
 
-def arrange(columns: list[Column], width: int) -> tuple[list[str], list[str], list[str]]:
-    """Head, body, and what to say below: columns that are the same on every row, moved there if that makes room.
+@dataclass(frozen=True)
+class Arranged:
+    """The columns that fit, each with the room that it got; the text that has none beside them; what to say below."""
 
-    Where texts would have to be cut beyond recognition even so, the longest of them gets a line of its own under each
-    row.
+    columns: list[Column]
+    gap: int
+    under: Column | None
+    below: list[str]
+
+
+def arrange(columns: list[Column], width: int, more: str = "a wider terminal, ") -> Arranged:
+    """Columns that are the same on every row are said below, if that makes room; so are those that are left out.
+
+    Where texts would have to be cut beyond recognition even so, the longest of them is to stand elsewhere. `more` is
+    what shows what is left out, other than the formats that have all.
     """
     below: list[str] = []
     gap = layout.fit(columns, width)
     if gap == 1:
         columns, moved = _without_constants(columns, width)
-        if moved:
-            below.append("in every row: " + ", ".join(f"{c.title} {c.full[0]}" for c in moved))
+        if told := [f"{c.title} {c.full[0]}" for c in moved if c.full[0] != MISSING]:
+            below.append(f"in every row: {', '.join(told)}")
+        if empty := [c.title for c in moved if c.full[0] == MISSING]:
+            below.append(f"without a value: {', '.join(empty)}")
         gap = layout.fit(columns, width)
     if gap == 1:
         columns, twins = _without_twins(columns)
@@ -31,16 +46,23 @@ def arrange(columns: list[Column], width: int) -> tuple[list[str], list[str], li
     under = _squeezed(columns, width) if gap == 1 else None
     columns, dropped = _without_lesser(columns, under, width)
     if dropped:
-        below.append(f"not shown: {', '.join(dropped)} (a wider terminal, --format csv or json)")
+        below.append(f"not shown: {', '.join(dropped)} ({more}--format csv or json)")
         gap = layout.fit(columns, width)
-    if under is None:
-        return *layout.lines(columns, gap), below
-    columns = [c for c in columns if c is not under]
-    head, body = layout.lines(columns, layout.fit(columns, width))
+    if under is not None:
+        columns = [c for c in columns if c is not under]
+        gap = layout.fit(columns, width)
+    return Arranged(columns, gap, under, below)
+
+
+def lines(arranged: Arranged, width: int) -> tuple[list[str], list[str]]:
+    """Head and body of a table in plain text; the text that has no room beside the others under each row."""
+    head, body = layout.lines(arranged.columns, arranged.gap)
+    if arranged.under is None:
+        return head, body
     room = width - len(_UNDER)
-    texts = [_UNDER + layout.shorten(text, room, room // 2) for text in under.full]
+    texts = [_UNDER + layout.shorten(text, room, room // 2) for text in arranged.under.full]
     paired = [line for pair in zip(body, texts, strict=True) for line in pair]
-    return [*head[:-1], _UNDER + under.title, head[-1]], paired, below
+    return [*head[:-1], _UNDER + arranged.under.title, head[-1]], paired
 
 
 def _without_constants(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
@@ -88,7 +110,7 @@ def _without_lesser(columns: list[Column], under: Column | None, width: int) -> 
 
 def _squeezed(columns: list[Column], width: int) -> Column | None:
     """The longest text, if the table is still too wide or a text was cut to almost nothing."""
-    texts = [c for c in columns if not c.number]
+    texts = [c for c in columns if c.can_be_cut]
     tight = any(c.limit is not None and c.limit < layout.LEAST_TEXT and c.widest > c.limit for c in texts)
     if len(columns) < 2 or not (tight or layout.total(columns, 1) > width):
         return None

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from stepscope.model.result import Result
 from stepscope.model.units import about, show
 from stepscope.render.inert import markdown
+from stepscope.render.md import folded, listed, prose, table
 
 _MARKS = {"passed": "✅ passed", "failed": "❌ failed", "inconclusive": "❔ inconclusive"}
 
@@ -17,33 +18,24 @@ def to_markdown(result: Result) -> bytes:
     summary = result.summary
     step = summary["step"]
     out = [f"### stepscope gate: {'passed' if summary['pass'] else 'failed'}", "", markdown(summary["statement"]), ""]
-    out += ["| check | status | base | new | growth | interval | limit |", "|---|---|---:|---:|---:|---:|---:|"]
-    out += [_line(row) for row in result.rows.iter_rows(named=True)]
-    out += ["", "Growth, interval and limit are shares of the base's step, "]
-    out[-1] += f"{about(step['base_ns'], 4)}; the new one is {about(step['new_ns'], 4)}."
+    header = ("check", "status", "base", "new", "growth", "interval", "limit")
+    out += table(header, map(_cells, result.rows.iter_rows(named=True)), numbers=range(2, 7))
+    base, new = about(step["base_ns"], 4), about(step["new_ns"], 4)
+    out += [f"Growth, interval and limit are shares of the base's step, {base}; the new one is {new}.", ""]
     if differs := summary.get("differs"):
-        out += ["", "| differs | base | new |", "|---|---|---|"]
-        out += [f"| {markdown(d['what'])} | {markdown(d['base'])} | {markdown(d['new'])} |" for d in differs]
-    if result.notes:
-        out += [
-            "",
-            "<details><summary>Notes</summary>",
-            "",
-            *(f"- {markdown(n)}" for n in result.notes),
-            "",
-            "</details>",
-        ]
-    return ("\n".join(out) + "\n").encode()
+        out += table(("differs", "base", "new"), ([markdown(d[k]) for k in ("what", "base", "new")] for d in differs))
+    out += folded("Notes", listed(prose(note) for note in result.notes))
+    return ("\n".join(out).rstrip() + "\n").encode()
 
 
-def _line(row: dict[str, Any]) -> str:
+def _cells(row: dict[str, Any]) -> list[str]:
     low, high = row["low_step_pct"], row["high_step_pct"]
     interval = "" if low is None else f"{low:+.1f} to {high:+.1f} %"
     grown = "" if row["step_pct"] is None else f"{row['step_pct']:+.1f} %"
     limit = "" if row["limit_pct"] is None else f"{row['limit_pct']:g} %"
     times = ["" if row[k] is None else show(k, row[k]) for k in ("base_ns", "new_ns")]
     name = row["check"] if row["base_ns"] is not None else f"{row['check']}: {row['why']}"
-    return f"| {markdown(name)} | {_MARKS[row['status']]} | {' | '.join([*times, grown, interval, limit])} |"
+    return [prose(name), _MARKS[row["status"]], *times, grown, interval, limit]
 
 
 def to_junit(result: Result, *, allow_inconclusive: bool = False) -> bytes:

@@ -25,6 +25,8 @@ class Column:
     title: str
     cells: list[str]
     number: bool
+    #: Cells that a text needs at most where it may be wider: whoever shows it wraps it, and nothing is cut.
+    room: int | None = None
     full: list[str] = field(init=False)
     broken: bool = field(default=False, init=False)
     limit: int | None = field(default=None, init=False)
@@ -46,6 +48,10 @@ class Column:
         return max(map(width, self.cells), default=0)
 
     @property
+    def can_be_cut(self) -> bool:
+        return not self.number and self.room is None
+
+    @property
     def constant(self) -> bool:
         """The same on several rows."""
         return len(self.cells) > 1 and all(c == self.cells[0] for c in self.cells)
@@ -57,7 +63,13 @@ class Column:
 
     def content(self) -> int:
         """The same after cutting."""
+        if self.room is not None:
+            return min(self.widest, self.room)
         return self.widest if self.limit is None or self.number else min(self.widest, self.limit)
+
+    def cut(self) -> list[str]:
+        """The cells in the room that the column got."""
+        return self.cells if self.room is not None else cut(self.cells, self.width())
 
     def width(self) -> int:
         return max(self.content(), *(width(t) for t in self.title_lines()))
@@ -76,7 +88,7 @@ def fit(columns: Sequence[Column], budget: int) -> int:
         return 2
     for column in columns:
         column.broken = _gain(column) > 0
-        if not column.number and total(columns, 2) > budget:
+        if column.can_be_cut and total(columns, 2) > budget:
             column.rename([bare_name(c) for c in column.cells])
     for gap, least in ((2, _ROOMY_TEXT), (1, LEAST_TEXT), (1, _LEAST_OF_ALL)):
         for column in columns:
@@ -96,11 +108,11 @@ def lines(columns: Sequence[Column], gap: int) -> tuple[list[str], list[str]]:
     titles = [[""] * (tall - len(c.title_lines())) + c.title_lines() for c in columns]
     head = [_row([t[i] for t in titles], widths, columns, gap) for i in range(tall)]
     head.append((" " * gap).join("─" * w for w in widths))
-    cut = [_cut(col.cells, w) for col, w in zip(columns, widths, strict=True)]
+    cut = (column.cut() for column in columns)
     return head, [_row(cells, widths, columns, gap) for cells in zip(*cut, strict=True)]
 
 
-def _cut(cells: list[str], most: int) -> list[str]:
+def cut(cells: list[str], most: int) -> list[str]:
     """The cells in `most` each: without their middle, or else without what keeps them apart the least."""
     if all(width(c) <= most for c in cells):
         return cells
@@ -155,7 +167,7 @@ def _break(title: str) -> list[str]:
 
 def _cut_texts(columns: Sequence[Column], over: int, least: int) -> None:
     """Take `over` cells from the texts, always from the widest, down to `least`."""
-    texts = [c for c in columns if not c.number]
+    texts = [c for c in columns if c.can_be_cut]
     for _ in range(over):
         widest = max(texts, key=Column.width, default=None)
         if widest is None or widest.width() <= least:

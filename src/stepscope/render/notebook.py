@@ -11,7 +11,7 @@ from stepscope.model import heading
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.render import layout, narrowed
-from stepscope.render.table import columns, since, single
+from stepscope.render.table import columns, counted_from, since, single
 
 #: More ranks than this are counted, not listed.
 _MOST_RANKS = 16
@@ -29,7 +29,7 @@ def answer_html(result: Result) -> str:
     rows = shown.rows.select(_OF_FINDINGS) if result.command == "diagnose" and shown.rows.height else shown.rows
     base = since(rows)
     below = [shown.more.replace("--top 0", "top=0")] if shown.more else []
-    below += [f"times count from {base // 1_000_000_000} s of the trace's clock"] if base else []
+    below += counted_from(base)
     below += [single(result.summary)]
     return "".join(
         [

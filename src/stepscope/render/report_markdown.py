@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stepscope.model.units import show
-from stepscope.model.visible import visible
 from stepscope.render.inert import markdown
+from stepscope.render.md import code, folded, listed, prose, table
 from stepscope.report.gather import Report
 from stepscope.report.part import Part
 
@@ -24,54 +22,32 @@ def to_markdown(report: Report) -> str:
     out += _breakdown(report.breakdown)
     for part in report.parts:
         if part.id in ("peak", "memory", "roofline"):
-            out += [markdown(part.data["statement"]), ""]
+            out += [prose(part.data["statement"]), ""]
         if part.id == "stragglers":
             out += _stragglers(part)
-    if report.notes or report.missing:
-        out += ["<details><summary>Notes</summary>", ""]
-        out += [f"- {markdown(n)}" for n in report.notes]
-        out += [f"- {markdown(m.title)}: not here. {markdown(m.why)}" for m in report.missing]
-        out += ["", "</details>", ""]
+    missing = [f"{markdown(m.title)}: not here. {prose(m.why)}" for m in report.missing]
+    out += folded("Notes", listed([*map(prose, report.notes), *missing]))
     out += [f"{code(report.command)} · stepscope {markdown(report.version)}"]
     return "\n".join(out) + "\n"
 
 
-def code(value: str) -> str:
-    """A text as code, whatever backticks it has."""
-    plain = visible(" ".join(value.split()))
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", plain)), default=0))
-    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
-    return f"{fence}{pad}{plain}{pad}{fence}"
-
-
-def _in_table(shown: str) -> str:
-    """Also within code, a bar would end the cell."""
-    return re.sub(r"(?<!\\)\|", r"\\|", shown)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> list[str]:
-    rule = ["---:" if i in numbers else "---" for i in range(len(header))]
-    lines = ["| " + " | ".join(header) + " |", "|" + "|".join(rule) + "|"]
-    return [*lines, *("| " + " | ".join(map(_in_table, row)) + " |" for row in rows), ""]
-
-
 def _findings(part: Part) -> list[str]:
-    out = [f"**{markdown(part.data['statement'])}**", ""] if part.data["statement"] else []
+    out = [f"**{prose(part.data['statement'])}**", ""] if part.data["statement"] else []
     out += _windows(part)
     rows = part.data["rows"]
     if not rows:
         return [*out, "No findings: a clean bill." if part.data["clean"] else "No findings.", ""]
-    out += _table(
+    out += table(
         ("", "finding", "ranks", "gives back", "sure", "evidence", "try", "see"),
         (
             (
                 str(i + 1),
-                f"{markdown(r['title'])} ({code(r['id'])})",
+                f"{prose(r['title'])} ({code(r['id'])})",
                 markdown(r["ranks"] or "all"),
                 f"{_ns(r['recoverable_ns'])} ({show('x_pct', r['share_pct'])}), {_between(r)}",
                 markdown(r["confidence"]),
-                markdown(r["evidence"]),
-                markdown(r["try_next"]),
+                prose(r["evidence"]),
+                prose(r["try_next"]),
                 code(r["command"]),
             )
             for i, r in enumerate(rows[:_MOST_FINDINGS])
@@ -87,7 +63,7 @@ def _breakdown(part: Part) -> list[str]:
     rows = part.data["rows"]
     parts = ("compute", "comm_exposed", "copy_exposed", "idle")
     out = [f"**{part.title}** ({code(part.command)})", "", *_windows(part)]
-    out += _table(
+    out += table(
         ("rank", "window", "compute", "exposed communication", "exposed copies", "idle"),
         (
             (
@@ -107,7 +83,7 @@ def _stragglers(part: Part) -> list[str]:
     if not rows:
         return []
     out = [f"**{part.title}** ({code(part.command)}; {markdown(part.windows[0])})", ""]
-    out += _table(
+    out += table(
         ("rank", "cause", "longer than its peers", "others waited for it", "share of lateness"),
         (
             (

@@ -16,7 +16,7 @@ from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
 from stepscope.render import layout
-from stepscope.render.arrange import arrange
+from stepscope.render.arrange import arrange, lines
 from stepscope.render.plot import pace
 from stepscope.render.roofline import roofline_plot
 
@@ -47,7 +47,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     if summary := _summary(result, width, pen):
         out += ["", *summary]
     if result.summary.get(PLOT):
-        out += ["", *_drawn(result, width)]
+        out += ["", *drawn(result, width)]
     if result.notes_below:
         out.append("")
     out += noted(result.notes_below, width, pen)
@@ -74,7 +74,8 @@ def noted(notes: Iterable[Note], width: int, pen: Pen) -> list[str]:
     return out
 
 
-def _drawn(result: Result, width: int) -> list[str]:
+def drawn(result: Result, width: int) -> list[str]:
+    """The picture that a result asks for, as lines of text."""
     if result.command == "roofline":
         return roofline_plot(result, width)
     if result.command == "memory":
@@ -111,9 +112,9 @@ def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]
     base = since(rows)
-    head, body, below = arrange(columns(rows, base), width)
-    if base:
-        below.append(f"times count from {base // 1_000_000_000} s of the trace's clock")
+    arranged = arrange(columns(rows, base), width)
+    head, body = lines(arranged, width)
+    below = [*arranged.below, *counted_from(base)]
     if "status" in rows.columns and len(body) % rows.height == 0:  # a row may have a line of its own under it
         words = [str(word) for word in rows["status"] for _ in range(len(body) // rows.height)]
         body = [pen.status(line, word) for line, word in zip(body, words, strict=True)]
@@ -126,6 +127,11 @@ def since(rows: pl.DataFrame) -> int:
     least = [rows[name].min() for name in rows.columns if _instant(rows, name)]
     first = min((t for t in least if isinstance(t, int)), default=0)
     return first // 1_000_000_000 * 1_000_000_000 if first >= _FAR_NS else 0
+
+
+def counted_from(base: int) -> list[str]:
+    """What to say below a table whose times count from there."""
+    return [f"times count from {base // 1_000_000_000} s of the trace's clock"] if base else []
 
 
 def _instant(rows: pl.DataFrame, name: str) -> bool:
@@ -175,20 +181,28 @@ def headings(names: Sequence[str]) -> dict[str, str]:
 def _summary(result: Result, width: int, pen: Pen) -> list[str]:
     """Single values on one line; tables within the summary as small tables under their name."""
     out: list[str] = []
+    for title, figures in summarized(result):
+        if isinstance(figures, str):
+            out += wrapped(f"{title}: {figures}" if title else figures, width)
+        else:
+            out += [*([""] if out else []), pen.bold(title), *_rows(figures.rows, width, pen)]
+            out += [pen.dim(figures.more)] if figures.more else []
+    return out
+
+
+def summarized(result: Result) -> list[tuple[str, str | Result]]:
+    """The figures over all rows, by title: single values as a text without one, others as texts or as small tables."""
     summary = result.summary
+    parts: list[tuple[str, str | Result]] = []
     if line := single(summary):
-        out += wrapped(line, width)
+        parts.append(("", line))
     for key, value in summary.items():
         if not _nested(value) or key in (PLOT, STATEMENT):
             continue
         table = _as_table(value)
-        if table is None:
-            out += wrapped(f"{header(key)}: {_pairs(value)}", width)
-        else:
-            shown = Result(table, ranked_by="", top=None if result.top is None else 0).for_people()
-            out += [*([""] if out else []), pen.bold(header(key)), *_rows(shown.rows, width, pen)]
-            out += [pen.dim(shown.more)] if shown.more else []
-    return out
+        small = None if table is None else Result(table, ranked_by="", top=None if result.top is None else 0)
+        parts.append((header(key), _pairs(value) if small is None else small.for_people()))
+    return parts
 
 
 def single(summary: dict[str, Any]) -> str:

@@ -15,8 +15,8 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.recorded import recorded
 from stepscope.errors import GateFailed
 from stepscope.model.note import CONTRADICTORY
+from stepscope.render.answer_markdown import to_markdown
 from stepscope.render.findings import findings_text
-from stepscope.render.flat import to_markdown
 from stepscope.render.table import to_text
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to

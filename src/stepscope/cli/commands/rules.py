@@ -32,9 +32,7 @@ def _rules(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | 
 
 
 def _said(order: nsys.Order, answer: Answer) -> str:
-    from stepscope.nsys.reports.formats import render
-
-    text = render(answer, order.format)
+    text = nsys.text_of(order, answer, order.report.advice)
     rows = order.args.number("rows")
     more = f"\nOnly the first {rows} are shown; rows=-1 shows all.\n" if 0 < rows == answer.frame.height else ""
     advice = "\n".join(textwrap.wrap(order.report.advice, _WIDTH)) + "\n\n" if text else "Nothing found.\n"

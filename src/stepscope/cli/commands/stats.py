@@ -11,7 +11,6 @@ from stepscope.cli import nsys
 
 def _stats(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
     from stepscope.nsys import reports as nsysreports
-    from stepscope.nsys.reports.formats import render
     from stepscope.nsys.reports.help import help_text
     from stepscope.nsys.reports.registry import find
 
@@ -21,7 +20,7 @@ def _stats(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | 
         return
     names = nsys.split(asked) or list(nsysreports.DEFAULT_REPORTS)
     orders = nsys.orders(names, lambda text: find(text, reports), given)
-    nsys.run(profile, orders, given, lambda order, answer: nsys.titled(order, render(answer, order.format)))
+    nsys.run(profile, orders, given, lambda order, answer: nsys.titled(order, nsys.text_of(order, answer)))
 
 
 command = click.Command(

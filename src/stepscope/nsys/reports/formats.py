@@ -1,4 +1,4 @@
-"""Answers as text, in the formats of nsys: column, table, csv, tsv, json."""
+"""Answers as text, in the formats of nsys: column, table, csv, tsv, json. Markdown, which it has not, is `render`'s."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepscope.nsys.reports import Answer
 from stepscope.nsys.reports.units import Units, parse_units, texts
 
 #: Names, and the suffix of files in that format.
-SUFFIXES = {"column": ".txt", "table": ".txt", "csv": ".csv", "tsv": ".tsv", "json": ".json"}
+SUFFIXES = {"column": ".txt", "table": ".txt", "csv": ".csv", "tsv": ".tsv", "json": ".json", "md": ".md"}
 _CLIPPED = "…"
 
 
@@ -68,7 +68,7 @@ def cells(answer: Answer, units: Units) -> pl.DataFrame:
     return pl.DataFrame({units.header(c): texts(values, c, units).alias("") for values, c in pairs})
 
 
-def _numeric(answer: Answer, units: Units) -> list[bool]:
+def are_numbers(answer: Answer, units: Units) -> list[bool]:
     """Which columns are numbers as printed: hexadecimal addresses are not."""
     pairs = zip(answer.frame.dtypes, answer.report.columns, strict=True)
     return [dtype.is_numeric() and units.of(c) != "hex" for dtype, c in pairs]
@@ -90,7 +90,7 @@ def _tsv(answer: Answer, format: Format) -> str:
 
 def _json(answer: Answer, format: Format) -> str:
     frame = cells(answer, format.units).fill_null("")
-    numeric = _numeric(answer, format.units)
+    numeric = are_numbers(answer, format.units)
     keys = [json.dumps(name, ensure_ascii=False) for name in frame.columns]
 
     def object_of(row: tuple[str, ...]) -> str:
@@ -113,7 +113,7 @@ def _layout(answer: Answer, format: Format) -> tuple[list[str], list[int], list[
         widths[name] = min(width, max(limit, len(name))) if given is None else given
     shown = [name for name in frame.columns if widths[name]]
     # A column that begins with nothing but blanks counts as text.
-    numbers = dict(zip(frame.columns, _numeric(answer, format.units), strict=True))
+    numbers = dict(zip(frame.columns, are_numbers(answer, format.units), strict=True))
     numeric = [numbers[name] and bool((scanned[name] != "").any()) for name in shown]
     return shown, [widths[n] for n in shown], numeric, frame.select(shown).iter_rows()
 
