@@ -7,9 +7,10 @@ as a share of the less busy one. `--by stream`: each stream's window, exactly: b
 
 Reasons: `sync`, `alloc`, `load`, `api`, `host`: not launched yet, and what the launching thread did instead (as in
 `idle`); then, from the launch on, `stream`: the op before it on its stream still ran; `event`: an op behind an event
-that the stream waited for still ran; `unknown`: launched, and nothing in the trace holds it (launch latency, no room on
-the GPU, order with the default stream, which traces do not record). `tail`: no op follows; `unlinked`: the op that
-follows has no launch record. Of two dependencies the one that ended last counts.
+that the stream waited for still ran, or one of another stream that a CUDA graph makes it wait for; `unknown`: launched,
+and nothing in the trace holds it (launch latency, no room on the GPU, order with the default stream, which traces do
+not record). `tail`: no op follows; `unlinked`: the op that follows has no launch record. Of two dependencies the one
+that ended last counts.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ def info(profile: Profile) -> Result:
         "tables": [t for t in TABLES if t not in missing],
         "missing": missing,
         "capture_ns": max((s.capture_ns for s in profile.sources if s.capture_ns is not None), default=None),
+        **({"dependencies": profile.table("dependencies").height} if profile.has("dependencies") else {}),
         **({"measured": _measured(profile)} if profile.has("measured") else {}),
     }
     notes = [

@@ -16,11 +16,14 @@ from stepscope.model.exported import TITLES, Header
 from stepscope.model.profile import Profile
 from stepscope.model.schema import PROCESSES, TABLES
 
-#: Added columns: ids that the rows of one launch, and the sides of one communication, share. One op may take part in
-#: several communications: sends and receives that were grouped.
+#: Added columns: ids that the rows of one launch, the sides of one communication, and the ops of one dependency share.
+#: One op may take part in several communications (sends and receives that were grouped), and have many dependencies.
 LAUNCH = "launch_flow"
 MEETINGS = tuple(f"meeting_flow_{k}" for k in range(8))
-FLOWS = (LAUNCH, *MEETINGS)
+DEPENDENCIES = tuple(f"dependency_flow_{k}" for k in range(8))
+FLOWS = (LAUNCH, *MEETINGS, *DEPENDENCIES)
+#: Where the ids of each begin.
+_FIRST_MEETING, _FIRST_DEPENDENCY = 1 << 40, 1 << 41
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ def content_of(profile: Profile) -> Content:
         tables["ops"], tables["calls"] = _launches(tables["ops"], tables["calls"])
     if "ops" in tables and profile.ranks.height > 1:
         tables["ops"] = _meetings(profile, tables["ops"])
+    if "ops" in tables and "dependencies" in tables:
+        tables["ops"] = _dependencies(tables["ops"], tables["dependencies"])
     return Content(profile.ranks, tables, profile.names, common_clock(profile), _header(profile))
 
 
@@ -71,15 +76,27 @@ def _meetings(profile: Profile, ops: pl.DataFrame) -> pl.DataFrame:
     sides = met.matched.sides.select(
         pl.col("rank").cast(pl.Int32),
         pl.col("op").cast(pl.Int64),
-        (pl.col("meeting").cast(pl.Int64) + (1 << 40)).alias("meeting"),
+        (pl.col("meeting").cast(pl.Int64) + _FIRST_MEETING).alias("flow"),
     ).unique(maintain_order=True)
-    nth = sides.with_columns(pl.int_range(pl.len()).over("rank", "op").alias("nth"))
-    ops = ops.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("rank").alias("op"))
-    for k, column in enumerate(MEETINGS):
-        of = nth.filter(pl.col("nth") == k).select("rank", "op", pl.col("meeting").alias(column))
+    rows = ops.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over("rank").alias("op"))
+    return _with_flows(rows, sides, "op", MEETINGS).drop("op")
+
+
+def _dependencies(ops: pl.DataFrame, dependencies: pl.DataFrame) -> pl.DataFrame:
+    """An id for every dependency, on both its ops."""
+    numbered = dependencies.with_columns(flow=pl.int_range(pl.len(), dtype=pl.Int64) + _FIRST_DEPENDENCY)
+    ends = [numbered.select("rank", pl.col(end).alias("op_id"), "flow") for end in ("op", "after")]
+    return _with_flows(ops, pl.concat(ends).sort("flow"), "op_id", DEPENDENCIES)
+
+
+def _with_flows(ops: pl.DataFrame, flows: pl.DataFrame, key: str, columns: tuple[str, ...]) -> pl.DataFrame:
+    """The ops with the flows of each, as many as there are columns for them."""
+    nth = flows.with_columns(pl.int_range(pl.len()).over("rank", key).alias("nth"))
+    for k, column in enumerate(columns):
+        of = nth.filter(pl.col("nth") == k).select("rank", key, pl.col("flow").alias(column))
         if of.height:
-            ops = ops.join(of, on=["rank", "op"], how="left", maintain_order="left")
-    return ops.drop("op")
+            ops = ops.join(of, on=["rank", key], how="left", maintain_order="left")
+    return ops
 
 
 def _header(profile: Profile) -> Header:

@@ -13,7 +13,7 @@ from stepscope.export.lanes import lanes
 from stepscope.intervals.arrays import I64
 
 #: Order of what a rank has, and of what a thread has.
-_OF_RANK = ("stream", "counter", "thread", "communication", "synchronization", "allocator")
+_OF_RANK = ("stream", "counter", "thread", "communication", "synchronization", "dependencies", "allocator")
 _OF_THREAD = ("ranges", "ops", "osrt", "CUDA calls")
 #: Kinds of host events that lie in one another on a thread: torch's ops, Python's functions, what compiles them.
 _TORCH = ("cpu_op", "python", "compile", "gc")
@@ -81,7 +81,7 @@ def tracks_of(tracks: Tracks, row: dict[str, Any], table: str, frame: pl.DataFra
         return _counters(tracks, rank, frame)
     if table in ("calls", "ranges", "host"):
         return _threads(tracks, rank, table, frame, start, end)
-    name = {"syncs": "synchronization", "comms": "communication", "allocations": "allocator"}[table]
+    name = {"syncs": "synchronization", "comms": "communication", "allocations": "allocator"}.get(table, table)
     order = _OF_RANK.index(name)
     keys = pl.DataFrame({"name": [name]}).select(pl.col("name").repeat_by(len(start)).explode())
     return tracks.spread(keys, lambda name, lane: tracks.get(name, rank, lane=lane, order=order), start, end)

@@ -27,6 +27,7 @@ ALLOC_ACTION = pl.Enum(["alloc", "free_requested", "free", *_SEGMENT_ACTIONS, "o
 BLOCK_STATE = pl.Enum(["allocated", "pending", "free"])
 SAMPLE_KIND = pl.Enum(["native", "python"])
 OFF_CPU_STATE = pl.Enum(["waiting", "runnable", "unknown"])
+DEPENDENCY_KIND = pl.Enum(["graph", "other"])
 
 Dtype = pl.DataType | type[pl.DataType]
 

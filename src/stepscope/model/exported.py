@@ -25,6 +25,7 @@ TITLES = {
     "comms": "op",
     "counters": "name",
     "allocations": "action",
+    "dependencies": "kind",
 }
 
 #: Name of the track, or key of the JSON, that holds the header; and the file of a folder that does.

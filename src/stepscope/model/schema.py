@@ -14,6 +14,7 @@ from stepscope.model.columns import (
     API,
     BLOCK_STATE,
     COPY_KIND,
+    DEPENDENCY_KIND,
     HOST_KIND,
     MEM_KIND,
     OFF_CPU_STATE,
@@ -30,7 +31,7 @@ from stepscope.model.columns import (
 )
 
 #: Bumped whenever a column's meaning changes: old cache entries are then never read.
-MODEL_VERSION = 6
+MODEL_VERSION = 7
 
 #: No message or copy is larger (16 TiB), and sums of sizes up to it do not overflow.
 _MOST_BYTES = 1 << 44
@@ -110,6 +111,7 @@ OPS = Table(
         _detail("src_code", pl.Int16, "nsys's number of the memory a copy reads, or a memset sets"),
         _detail("dst_code", pl.Int16, "nsys's number of the memory a copy writes"),
         _detail("row", pl.Int64, "number of the record in the source's own table"),
+        _detail("op_id", pl.Int64, "its number within the rank, where `dependencies` refers to it"),
     ),
 )
 
@@ -455,9 +457,28 @@ OFF_CPU = Table(
     ),
 )
 
+DEPENDENCIES = Table(
+    "dependencies",
+    "Which op had to wait for which, where the source itself says so: nodes of CUDA graphs (torch's .pftrace).",
+    (
+        _RANK,
+        Column("start_ns", pl.Int64, "start of the op that waited"),
+        Column("op", pl.Int64, "the op that waited: `op_id` of `ops`"),
+        Column("after", pl.Int64, "the op that had to be over first: `op_id` of `ops`"),
+        Column(
+            "kind",
+            DEPENDENCY_KIND,
+            "graph: both are nodes of one launch of a CUDA graph, whose streams do not order them; other: beside what "
+            "its stream orders",
+            instead="other",
+        ),
+    ),
+    keys=("start_ns", "op", "after"),
+)
+
 _ALL = (
     OPS, CALLS, RANGES, SYNCS, COUNTERS, HOST, COMMS, RECORDS, STACKS, TIMERS, MEASURED, METRICS, ADVICE, ALLOCATIONS,
-    BLOCKS, SAMPLES, OFF_CPU,
+    BLOCKS, SAMPLES, OFF_CPU, DEPENDENCIES,
 )  # fmt: skip
 TABLES: dict[str, Table] = {t.name: t for t in _ALL}
 

@@ -19,6 +19,7 @@ from stepscope.model.schema import TABLES
 from stepscope.sources.detect import kind_of
 from stepscope.sources.pftrace.trace import Events, slices
 from stepscope.sources.pftrace.wire import Buffer, varints
+from torch_pftrace import pftrace
 
 TRACES = DATA / "pftrace"
 
@@ -37,10 +38,12 @@ def _tables(path: Path) -> dict[str, pl.DataFrame]:
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_it_reads_as_the_json_does(name):
     found, wanted = _tables(TRACES / f"{name}.pftrace"), _tables(TRACES / f"{name}.json.gz")
-    assert set(found) == set(wanted) >= ({"host", "ranges"} if name == "cpu" else {"ops", "calls", "syncs", "comms"})
+    # Of dependencies the JSON has arrows only.
+    told = set(found) - {"dependencies"}
+    assert told == set(wanted) >= ({"host", "ranges"} if name == "cpu" else {"ops", "calls", "syncs", "comms"})
     for table, frame in wanted.items():
         # The JSON has no device for counters, and cuts the cycles, which it derives, to whole ones.
-        unlike = {"device", "value"} if table == "counters" else set()
+        unlike = {"counters": {"device", "value"}, "ops": {"op_id"}}.get(table, set())
         different = [c for c in frame.columns if c not in unlike and not frame[c].equals(found[table][c])]
         assert not different, (table, different)
 
@@ -55,6 +58,34 @@ def test_sampled_counters_are_read():
 def test_graph_nodes_are_read():
     ops = _tables(TRACES / "gpu.pftrace")["ops"].filter(pl.col("graph_node").is_not_null())
     assert ops["name"].to_list() == ["first", "second", "third"] and ops["graph_node"].to_list() == [1, 2, 3]
+
+
+def test_graph_dependencies_are_read(capsys):
+    """As `record.py` beside the trace has them: the second node after the first, the third after the second."""
+    tables = _tables(TRACES / "gpu.pftrace")
+    name = dict(zip(tables["ops"]["op_id"], tables["ops"]["name"], strict=True))
+    told = tables["dependencies"]
+    pairs = [(name[op], name[after], kind) for op, after, kind in told.select("op", "after", "kind").iter_rows()]
+    assert pairs == [("second", "first", "graph"), ("third", "second", "graph")]
+    assert run(["info", str(TRACES / "gpu.pftrace"), "--no-cache"]) == 0
+    assert "dependencies 2" in capsys.readouterr().out
+
+
+def test_nodes_without_work_pass_their_dependencies_on(tmp_path):
+    """d waits for an event recorded behind a callback of the host, which waits for a and b; c for nothing that ran."""
+
+    def event(cat: str, name: str, at: int, node: int) -> dict[str, object]:
+        args = {"device": 0, "stream": 7, "correlation": 5, "graph node id": node}
+        return {"cat": cat, "name": name, "ts": at, "dur": 1, "pid": 0, "tid": 7, "args": args}
+
+    kinds = {"a": "kernel", "b": "kernel", "host": "graph_host_node", "event": "graph_event_node"}
+    events = [event(k, n, 10 * i, i + 1) for i, (n, k) in enumerate((kinds | {"c": "kernel", "d": "kernel"}).items())]
+    path = tmp_path / "x.pftrace"
+    path.write_bytes(pftrace(0, events, {2: [0, 1], 3: [2], 4: [99], 5: [3, 0]}))
+    tables = _tables(path)
+    name = dict(zip(tables["ops"]["op_id"], tables["ops"]["name"], strict=True))
+    told = tables["dependencies"].select("op", "after").rows()
+    assert sorted((name[op], name[after]) for op, after in told) == [("d", "a"), ("d", "b")]
 
 
 def test_it_may_be_unpacked_and_called_anything(tmp_path):

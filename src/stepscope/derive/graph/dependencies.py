@@ -4,7 +4,8 @@ A stream is a sequence in the order of the host's calls: ops, records of events,
 when everything before it on its stream is, a wait when its record is; so an event stands for the op that ends last
 among all that lies behind it, through any number of streams that only pass events on (as NCCL's do). Waits constrain
 the next op of their stream. An op that "ended" after its dependant started did not hold it up; in a replay it still
-comes first (`order`).
+comes first (`order`). What the source itself tells (`told`) comes before all that: of nodes of CUDA graphs instead of
+the order of streams, of other ops beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from stepscope.derive.graph.told import Told, told
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import record_of
 from stepscope.intervals.arrays import I64, NONE, Mask
@@ -23,7 +25,11 @@ _OP, _RECORD, _WAIT = range(3)
 
 @dataclass(frozen=True)
 class Dependencies:
-    """Per op of the rank: the op that ends last before it on its stream, and behind the events that it waited for."""
+    """Per op of the rank: the op that ends last before it on its stream, and behind the events that it waited for.
+
+    Of a node of a graph whose dependencies are told: the node that ended last among those it depends on, as `stream`
+    where it ran on the same stream, else as `event`.
+    """
 
     stream: I64
     event: I64
@@ -31,6 +37,11 @@ class Dependencies:
     unresolved: int
     #: the op before it on its stream, even if that still ran when this one started, as dependent launches do
     order: I64
+    #: what else it comes after in a replay: as `event`; of a node of a graph, another node that it depends on
+    beside: I64
+    #: ops of which the source tells what they waited for, and whether it tells it of ops outside of graphs too
+    waited: Mask
+    told_beside_streams: bool
 
     def latest(self, end: I64) -> tuple[I64, Mask]:
         """The one of the two that ends last (NONE without either), and whether that is the event's."""
@@ -43,8 +54,12 @@ class Dependencies:
 
 
 def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None) -> Dependencies:
-    """Dependencies of every op of the rank, from stream order and `syncs`. `streams` puts ops on other streams."""
+    """Dependencies of every op of the rank, from what the source tells, stream order and `syncs`.
+
+    `streams` puts ops on other streams.
+    """
     n = len(data.start)
+    given = told(data)
     of_op = data.stream.astype(np.int64) if streams is None else streams
     recorded, waiting = (_with_event(syncs, kind) for kind in ("record", "stream_wait"))
     records, waits = syncs[recorded], syncs[waiting]
@@ -65,7 +80,7 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     segment = np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) if len(stream) else stream
     is_op, is_record, is_wait = (kind == k for k in (_OP, _RECORD, _WAIT))
     value = np.full(len(sequence), NONE, dtype=np.int64)
-    value[is_op] = place[row[is_op]]
+    value[is_op] = given.whole(place)[row[is_op]]
     behind = np.full(records.height, NONE, dtype=np.int64)
     recorded_here = of_wait[row[is_wait]] != NONE
     while True:  # each round passes events on through one more stream
@@ -80,16 +95,39 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     # Waits count from the op before them on: each op begins a stretch of its own.
     stretch = np.cumsum(np.r_[False, is_op[:-1]]) + segment * (len(sequence) + 1) if len(sequence) else segment
     waited = _running_max(np.where(is_wait, value, NONE), np.unique(stretch, return_inverse=True)[1].reshape(-1))
-    dependency, order = [], []
-    for places in (before, waited):
-        op = np.full(n, NONE, dtype=np.int64)
-        place_of_op = places[is_op]
-        op[row[is_op]] = np.where(place_of_op != NONE, by_end[np.maximum(place_of_op, 0)] if n else NONE, NONE)
-        order.append(op.copy())
-        late = (op != NONE) & (data.end[np.maximum(op, 0)] > data.start) if n else op != NONE
-        op[late] = NONE
-        dependency.append(op)
-    return Dependencies(dependency[0], dependency[1], int((of_wait == NONE).sum()), order[0])
+    by_stream, by_event = (np.full(n, NONE, dtype=np.int64) for _ in range(2))
+    by_stream[row[is_op]], by_event[row[is_op]] = before[is_op], waited[is_op]
+    order, event = (_ops_at(by_end, places) for places in given.passed_on(by_stream, by_event, place, of_op))
+    held, event = (np.where(_over(data, op), op, NONE) for op in (order, event))
+    beside = event.copy()
+    _of_graphs(data, given, place, of_op, (held, event, order, beside))
+    unresolved = int((of_wait == NONE).sum())
+    return Dependencies(held, event, unresolved, order, beside, given.waited, given.beside_streams)
+
+
+def _ops_at(by_end: I64, places: I64) -> I64:
+    return np.where(places != NONE, by_end[np.maximum(places, 0)], NONE) if len(by_end) else places
+
+
+def _over(data: RankData, before: I64) -> Mask:
+    """Whether what an op comes after was over when it started."""
+    over: Mask = (before == NONE) | (data.end[np.maximum(before, 0)] <= data.start) if len(before) else before == NONE
+    return over
+
+
+def _of_graphs(data: RankData, given: Told, place: I64, stream: I64, columns: tuple[I64, I64, I64, I64]) -> None:
+    """What nodes of graphs depend on, written over what their streams say."""
+    if not len(given.nodes):
+        return
+    by_stream, by_event, order, beside = columns
+    nodes = np.unique(given.op[given.graph])
+    over = data.end[given.after] <= data.start[given.op]
+    for chosen, own, other in ((over, by_stream, by_event), (np.ones_like(over), order, beside)):
+        last, next_to_last = (found[nodes] for found in given.latest_two(place, chosen))
+        same = stream[nodes] == stream[np.maximum(last, 0)]
+        if own is by_stream:  # only one can have held it up
+            next_to_last = np.full(len(nodes), NONE)
+        own[nodes], other[nodes] = np.where(same, last, next_to_last), np.where(same, next_to_last, last)
 
 
 def _issued(data: RankData, stream: I64) -> I64:

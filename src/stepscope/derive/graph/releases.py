@@ -80,7 +80,8 @@ def _releases(data: RankData) -> Releases:
     why = ready.argmax(axis=0).astype(np.int8) if n else np.empty(0, np.int8)
     best = ready.max(axis=0) if n else np.empty(0, np.int64)
     source = np.where(why == BY_STREAM, stream, np.where(why == BY_EVENT, event, NONE))
-    inferred = _by_order(data, why, source, best, lat, bool((data.syncs["kind"] == "record").any()))
+    events = bool((data.syncs["kind"] == "record").any()) or found.told_beside_streams
+    inferred = _by_order(data, why, source, best, lat, events, found.waited)
     waits = host_waits(data)
     wait, stuck = wait_of(data, waits)
     state = np.where(source != NONE, 2 * source + 1, NONE)
@@ -91,7 +92,7 @@ def _releases(data: RankData) -> Releases:
     # Clocks of host and GPU can disagree by a little: then the stream's order, which the GPU's clock alone tells.
     why[odd], source[odd] = np.where(stream[odd] != NONE, BY_STREAM, BY_NOTHING), stream[odd]
     state[odd] = np.where(stream[odd] != NONE, 2 * stream[odd] + 1, NONE)
-    return Releases(why, source, wait, stuck, state, waits, found.order, event, lat, found.unresolved, inferred)
+    return Releases(why, source, wait, stuck, state, waits, found.order, found.beside, lat, found.unresolved, inferred)
 
 
 def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I64, call_end: I64) -> Latency:
@@ -112,17 +113,19 @@ def _median(values: I64) -> int:
     return int(np.median(values)) if len(values) else 0
 
 
-def _by_order(data: RankData, why: npt.NDArray[np.int8], source: I64, best: I64, lat: Latency, events: bool) -> int:
+def _by_order(
+    data: RankData, why: npt.NDArray[np.int8], source: I64, best: I64, lat: Latency, events: bool, told: Mask
+) -> int:
     """Where nothing recorded explains a start: the op of the rank that ended last before it. Returns how many.
 
-    Without event records that is any op that started later than its stream and its launch explain; with them, only ops
-    that have neither a launch record nor an op before them.
+    Without event records that is any op that started later than its stream and its launch explain, unless the source
+    tells what it waited for; with them, only ops that have neither a launch record nor an op before them.
     """
     n = len(why)
     if n == 0:
         return 0
     bare = best <= _NEVER // 2
-    late = bare if events else bare | (data.start > best + max(lat.launch, lat.stream, 0))
+    late = bare if events else bare | (~told & (data.start > best + max(lat.launch, lat.stream, 0)))
     ops = np.flatnonzero(late)
     by_end = np.argsort(data.end, kind="stable").astype(np.int64)
     k = np.searchsorted(data.end[by_end], data.start[ops], side="right") - 1

@@ -18,12 +18,13 @@ from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import sharing
 
-#: Columns of percentages, and the metrics of nsys that they are.
+#: Columns of percentages, and the metrics that they are: as nsys names them, and torch (which says HBM, and leaves to
+#: CUPTI what it has no name for).
 ACTIVITY = {
     "sm_active_pct": r"^SMs? Active.*%",
-    "tensor_active_pct": r"^Tensor Active.*%",
-    "dram_read_pct": r"^DRAM Read.*%",
-    "dram_write_pct": r"^DRAM Write.*%",
+    "tensor_active_pct": r"^Tensor Active.*%|^sm__(inst_executed_)?pipe_tensor(_cycles_active)?\.avg\.pct_of_peak",
+    "dram_read_pct": r"^(DRAM|HBM) Read.*%",
+    "dram_write_pct": r"^(DRAM|HBM) Write.*%",
 }
 #: The clock of the multiprocessors.
 CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"

@@ -59,6 +59,10 @@ class RankTables:
         return self._mine("syncs")
 
     @cached_property
+    def dependencies(self) -> pl.DataFrame:
+        return self._mine("dependencies")
+
+    @cached_property
     def comms(self) -> pl.DataFrame:
         return self._mine("comms")
 

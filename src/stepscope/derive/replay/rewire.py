@@ -33,7 +33,7 @@ def rewired(data: RankData, recorded: Releases, change: Change) -> tuple[I64, I6
     if len(aside):
         stream, syncs = _apart(data, syncs, stream, aside, lane)
     made = dependencies(data, syncs, stream)
-    return made.order, made.event
+    return made.order, made.beside
 
 
 def _apart(data: RankData, syncs: pl.DataFrame, stream: I64, aside: I64, lane: I64) -> tuple[I64, pl.DataFrame]:

@@ -92,6 +92,8 @@ class Collector:
             tables["syncs"] = samples.finish_syncs(
                 syncs.get(Kind.SYNC), syncs.get(Kind.EVENT_RECORD), tables.get("calls")
             )
+        for _, waits in self._joined("dependencies"):
+            tables["dependencies"] = gpu.finish_dependencies(waits, tables["ops"])
         return tables
 
     def _joined(self, *keys: _Key) -> Iterator[tuple[_Key, pl.DataFrame]]:
@@ -101,6 +103,8 @@ class Collector:
                 yield key, _concat(frames)
 
     def _take(self, kind: Kind, rows: Rows, text: bytes) -> None:
+        if kind in _OPS:
+            self._put("dependencies", gpu.dependencies(rows))
         if kind is Kind.KERNEL:
             self._put(kind, gpu.kernels(rows, self.names))
             self._put("kernel comms", comms.on_kernels(rows))

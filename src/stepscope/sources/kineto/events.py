@@ -34,6 +34,8 @@ class Args(Struct, gc=False):
     block: list[int] | None = None
     occupancy: float | None = _named("est. achieved occupancy %")
     graph_node: int | None = _named("graph node id")
+    op_id: int | None = _named("event id")  # of .pftrace only, as the next
+    waits: list[int] | None = _named("event wait ids")
     # Host ops and Python functions.
     sequence: int | None = _named("Sequence number")
     fwd_tid: int | None = _named("Fwd thread id")

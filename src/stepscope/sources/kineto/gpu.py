@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.columns import COPY_KIND, MEM_KIND, OP_KIND
+from stepscope.model.columns import COPY_KIND, DEPENDENCY_KIND, MEM_KIND, OP_KIND
 from stepscope.sources.kineto.names import Names
-from stepscope.sources.kineto.rows import PID, Rows
+from stepscope.sources.kineto.rows import PID, RANK, Rows
 
 _DIRECTION = re.compile(r"\b([HDPA]to[HDPA])\b")
 _LONG_DIRECTION = re.compile(r"(Host|Device|Peer)To(Host|Device|Peer)")  # old ROCm: CopyDeviceToHost
@@ -22,7 +22,7 @@ _MEM_KINDS = {k: k for k in ("pageable", "pinned", "device", "array", "managed")
 }
 
 
-_ACTIVITY = ("rank", "external", "device", "context", "stream", "correlation", "graph_node")
+_ACTIVITY = ("rank", "external", "device", "context", "stream", "correlation", "graph_node", "op_id")
 
 
 def kernels(rows: Rows, names: Names) -> pl.DataFrame:
@@ -99,7 +99,29 @@ def _activity(rows: Rows) -> dict[str, Any]:
         "context": rows.small("context"),
         "external_id": rows.arg("external"),
         "graph_node": rows.arg("graph_node"),
+        "op_id": rows.arg("op_id"),
     }
+
+
+def dependencies(rows: Rows) -> pl.DataFrame | None:
+    """Which ops each of these waited for, where the trace says so."""
+    waits = rows.values("waits")
+    if not any(waits):
+        return None
+    told = pl.DataFrame({**rows.base(), "op": rows.arg("op_id"), "after": pl.Series(waits, dtype=pl.List(pl.Int64))})
+    return told.drop("end_ns").explode("after").drop_nulls(["op", "after"])
+
+
+def finish_dependencies(frame: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """What kind each is: nodes of a graph share the launch."""
+    who = [PID, RANK]
+    nodes = ops.select(*who, "op_id", "correlation", pl.col("graph_node").is_not_null().alias("node"))
+    for end in ("op", "after"):
+        told = nodes.rename({"op_id": end, "correlation": f"launch_{end}", "node": f"node_{end}"})
+        frame = frame.join(told, on=[*who, end], how="left", nulls_equal=True, maintain_order="left")
+    graph = pl.col("node_op") & pl.col("node_after") & (pl.col("launch_op") == pl.col("launch_after"))
+    kind = pl.when(graph.fill_null(False)).then(pl.lit("graph")).otherwise(pl.lit("other")).cast(DEPENDENCY_KIND)
+    return frame.select("start_ns", *who, "op", "after", kind.alias("kind"))
 
 
 @lru_cache(maxsize=1024)

@@ -28,6 +28,7 @@ from stepscope.sources.pftrace.trace import (
     read,
     slices,
 )
+from stepscope.sources.pftrace.waits import waits_of
 from stepscope.sources.pftrace.wire import Fields, fields
 
 #: What torch calls the stages, and Kineto's category for each. Nodes of graphs that do no work are none.
@@ -116,7 +117,7 @@ def _gpu(trace: Trace, base: int) -> pl.Series:
     plain = pl.Series([trace.text(GPU_SPECIFICATIONS, s) for s in stage.tolist()], dtype=pl.String)
     title = pl.select(pl.when(title == "").then(plain).otherwise(title)).to_series()
     extra = _extra(trace, told.numbered(6))
-    parts = pl.concat([extra, _launches(trace, told.numbered(21))])
+    parts = pl.concat([extra, _launches(trace, told.numbered(21)), waits_of(told, kind.is_not_null().to_numpy())])
     arguments = objects(parts["of"].to_numpy(), parts["name"], parts["value"], count)
     stream = np.zeros(count, np.int64)
     streams = extra.filter(pl.col("name") == '"stream"')
