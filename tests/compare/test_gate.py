@@ -163,6 +163,7 @@ def test_a_baseline_holds_nothing_of_the_machine(traces, tmp_path):
         ('{"schema": "stepscope/1"}', "no baseline"),
         ("[]", "no baseline"),
         ("not JSON", "cannot be read as a baseline"),
+        ("[" * 100_000, "cannot be read as a baseline"),
     ],
 )
 def test_a_file_that_is_no_baseline(traces, tmp_path, capfd, content, says):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import polars as pl
@@ -34,6 +35,17 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
             continue
     assert len(found) > 20
     return found
+
+
+@pytest.mark.parametrize("letter", ["x", "λ"])
+def test_a_name_of_a_megabyte_takes_no_time(letter: str) -> None:
+    """The time went with its length: 60 µs a character."""
+    names = [letter * 1_000_000 + str(k) for k in range(10)]
+    table = pl.DataFrame({"name": names, "other": names, "total_ns": range(10)})
+    began = time.monotonic()
+    text = render(Result(table), "table").decode()
+    assert time.monotonic() - began < 5  # it took minutes
+    assert len(text) < 10_000 and text.count("…") >= 10
 
 
 def test_no_line_is_longer(answers: list[Result]) -> None:

@@ -108,7 +108,7 @@ def load(path: Path) -> tuple[Side, StepSpec]:
         raise BadInput(f"{path}: no such baseline", known)
     try:
         body = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last where values are nested too deeply
         raise BadInput(f"{path}: cannot be read as a baseline", "save it again: stepscope gate … --save") from None
     _check_version(path, body)
     try:

@@ -16,6 +16,8 @@ ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
 LEAST_TEXT, _LEAST_OF_ALL = 12, 8
 _ROOMY_TEXT = 24
+#: Characters of a cell at most: what is longer is no name, and measuring it would take seconds.
+_LONGEST = 4096
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Column:
     limit: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.full = self.cells
+        self.cells = self.full = [_bounded(cell) for cell in self.cells]
 
     def reset(self) -> None:
         """As if nothing had been cut."""
@@ -80,6 +82,10 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
+def _bounded(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST // 2] + ELLIPSIS + text[-_LONGEST // 2 :]
+
+
 def fit(columns: Sequence[Column], budget: int) -> int:
     """Make the table as narrow as `budget` where that can be done; returns the gap between columns."""
     for column in columns:
@@ -92,7 +98,7 @@ def fit(columns: Sequence[Column], budget: int) -> int:
             column.rename([bare_name(c) for c in column.cells])
     for gap, least in ((2, _ROOMY_TEXT), (1, LEAST_TEXT), (1, _LEAST_OF_ALL)):
         for column in columns:
-            column.limit = None
+            column.limit = budget  # no text keeps more: the steps down from there are few
         _cut_texts(columns, total(columns, gap) - budget, least)
         if total(columns, gap) <= budget:
             return gap

@@ -99,6 +99,15 @@ def test_one_id_for_all(planted: Callable[[str], stepscope.Profile]) -> None:
     assert "launches-shared" in codes(profile)
 
 
+def test_names_are_gone(planted: Callable[[str], stepscope.Profile]) -> None:
+    """Nothing tells communication from compute then; one name in a thousand kernels is a note."""
+    profile = planted("DELETE FROM StringIds")
+    assert codes(profile) == ["kernels-without-name"]
+    assert all(recorded(d).unnamed == recorded(d).kernels > 0 for d in ranks_of(profile))
+    one = planted(f"UPDATE {KERNELS} SET demangledName = -1, shortName = -1 WHERE rowid = 3")
+    assert codes(one) == []
+
+
 def test_one_place_for_two_ranks(planted: Callable[[str], stepscope.Profile]) -> None:
     profile = planted("UPDATE NVTX_EVENTS SET text = replace(text, 'pp=1/2', 'pp=0/2') WHERE text LIKE 'rank=%'")
     assert codes(profile) == ["coordinates-twice"]

@@ -147,6 +147,12 @@ def test_events_without_a_duration_are_left_out_and_counted(tmp_path: Path) -> N
     assert "2 events without a duration left out" in found.quality.notes
 
 
+def test_a_trace_without_any_duration_is_refused(tmp_path: Path) -> None:
+    endless = [{k: v for k, v in kernel("b", at).items() if k != "dur"} for at in (3, 5)]
+    with pytest.raises(BadInput, match="none of 2 events of a GPU or a host has a duration; record it again"):
+        open_kineto(write(tmp_path, endless)).processes()
+
+
 def test_calls_without_a_thread(tmp_path: Path) -> None:
     events = [event("cuda_runtime", "cudaLaunchKernel", 1, tid=None), event("cuda_runtime", "cudaFree", 3)]
     profile = Profile(open_sources(write(tmp_path, events)))

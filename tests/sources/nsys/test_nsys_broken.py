@@ -163,6 +163,17 @@ def test_ops_without_names_are_said(tmp_path: Path) -> None:
     assert "ops: 1 row without name: taken as (no name), and counted as compute" in profile.notes
 
 
+def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    """It can be endless, as this one is; a view of another name is nobody's business."""
+    path = one_kernel(tmp_path / "a.sqlite", 1, 2, 0, 7, 16777216, 5)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE VIEW mine AS SELECT 1")
+        Profile([open_sqlite(path)]).table("ops")
+        endless = "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id, 'x' AS value FROM n"
+        db.execute(f"CREATE VIEW StringIds AS {endless}")
+    assert "a.sqlite: StringIds is a view, not a table of an export; export the report again" in refusal(path)
+
+
 def test_a_kernel_table_that_no_nsys_wrote_is_refused_in_one_line(tmp_path: Path) -> None:
     path = one_kernel(tmp_path / "a.sqlite", "yesterday", 2, 0, 7, 16777216, 5)
     with pytest.raises(BadInput, match=r"a\.sqlite: ops: none of 1 rows is usable \(rows without a time\); export"):

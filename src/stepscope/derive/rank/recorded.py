@@ -1,6 +1,6 @@
 """Whether the records of a capture agree with each other: where they do not, no figure holds, and no figure shows it.
 
-An op starts after its launch, every launch has its op, and a plain launch has one. Clocks that disagree, buffers that
+An op starts after its launch, every launch has its op, a plain launch has one, and kernels have names. Clocks that disagree, buffers that
 overflowed and exporters that lost ids break this, and leave figures that look like any others. Whoever settles windows
 or collects communication asks, so that every answer begins with it; so does `capture verify`.
 """
@@ -16,6 +16,7 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import union
 from stepscope.intervals.arrays import NONE
+from stepscope.model.columns import NO_NAME
 from stepscope.model.link import EARLY_NS
 from stepscope.model.note import Note
 
@@ -23,6 +24,8 @@ from stepscope.model.note import Note
 #: nothing when there is nothing to do). Of 133 real captures none has half as much.
 MOST_EARLY = 0.001
 MOST_LOST = 0.002
+#: The same of kernels without a name: a transfer among them counts as compute.
+MOST_UNNAMED = 0.01
 #: So many flawed records prove nothing, however short the capture.
 _FEW = 5
 #: The last part of a capture, in which its end may have cut off what streams had still to do.
@@ -42,6 +45,9 @@ class Recorded:
     lost_at_end: int
     #: kernels beyond the first of a plain launch
     shared: int
+    #: kernels, and those of them without a name
+    kernels: int
+    unnamed: int
 
     @property
     def clock_is_wrong(self) -> bool:
@@ -56,6 +62,10 @@ class Recorded:
     def ids_are_wrong(self) -> bool:
         return self.shared > max(_FEW, MOST_LOST * self.linked)
 
+    @property
+    def names_are_lost(self) -> bool:
+        return self.unnamed > max(_FEW, MOST_UNNAMED * self.kernels)
+
 
 def recorded(data: RankData) -> Recorded:
     """What the rank's records say against each other."""
@@ -66,8 +76,9 @@ def _recorded(data: RankData) -> Recorded:
     linked = data.launch != NONE
     known = int(linked.sum())
     early = int((data.start[linked] < data.launched_at[linked] - EARLY_NS).sum())
+    named = (int(data.is_kernel.sum()), _unnamed(data))
     if data.calls.height == 0 or len(data.start) == 0:
-        return Recorded(known, early, 0, 0, 0, 0)
+        return Recorded(known, early, 0, 0, 0, 0, *named)
     kernels = np.bincount(data.launch[linked & data.is_kernel], minlength=data.calls.height)
     there = np.bincount(data.launch[linked], minlength=data.calls.height) > 0
     start = data.calls["start_ns"].to_numpy()
@@ -80,7 +91,13 @@ def _recorded(data: RankData) -> Recorded:
     missing = missing[~union(begun, ended).contains(start[missing])]
     at_end = int((start[missing] > _last_done(data)).sum()) if len(missing) else 0
     must = int((launches & there).sum()) + len(missing)
-    return Recorded(known, early, must, len(missing) - at_end, at_end, shared)
+    return Recorded(known, early, must, len(missing) - at_end, at_end, shared, *named)
+
+
+def _unnamed(data: RankData) -> int:
+    kernels = data.name[data.is_kernel]
+    nameless = (data.profile.names == NO_NAME).arg_true()  # after the ops were read
+    return int(np.isin(kernels, nameless.to_numpy()).sum()) if len(nameless) else 0
 
 
 def _last_done(data: RankData) -> int:
@@ -109,4 +126,7 @@ def contradictions(data: RankData) -> list[Note]:
     if counts.ids_are_wrong:
         text = f"{counts.shared:,} kernels share the launch of another: ids are wrong"
         notes.append(Note("launches-shared", f"rank {data.rank}: {text}", severity="warning", origin="recording"))
+    if counts.names_are_lost:
+        text = f"{counts.unnamed:,} of {counts.kernels:,} kernels have no name: transfers among them count as compute"
+        notes.append(Note("kernels-without-name", f"rank {data.rank}: {text}", severity="loss", origin="recording"))
     return notes

@@ -85,10 +85,10 @@ class _Trace:
         self.texts = collector.names.texts()
         self.processes = processes.describe(self._found, self.tables, self.texts, metadata, self._world)
         if self.processes.is_empty():
-            raise BadInput(
-                f"{path}: a trace without an event of a GPU or a host",
-                capture_with(),
-            )
+            if collector.endless:
+                what = f"{path}: none of {collector.endless:,} events of a GPU or a host has a duration"
+                raise BadInput(what, "record it again")
+            raise BadInput(f"{path}: a trace without an event of a GPU or a host", capture_with())
         self.info = SourceInfo(
             file=path.name,
             format="kineto",

@@ -41,10 +41,9 @@ class SqliteTables:
         self.unread: dict[tuple[str, str], int] = {}
         self._uri = address(path)
         self._columns: dict[str, frozenset[str]] = {}
-        # Tables only: nsys writes no views, and a view can be endless.
-        self._names = frozenset(
-            str(name) for (name,) in self._query("SELECT name FROM sqlite_master WHERE type='table'")
-        )
+        kinds = {str(name): kind for name, kind in self._query("SELECT name, type FROM sqlite_master")}
+        self._names = frozenset(name for name, kind in kinds.items() if kind == "table")
+        self._views = frozenset(name for name, kind in kinds.items() if kind == "view")
 
     def damage(self) -> str | None:
         """What SQLite's own check of pages finds wrong first; None where all is well. About a second for 400 MB."""
@@ -59,7 +58,7 @@ class SqliteTables:
         return self._names
 
     def columns(self, table: str) -> frozenset[str]:
-        if table not in self._names:
+        if not self._is_there(table):
             return frozenset()
         if table not in self._columns:
             info = self._query(f"SELECT name FROM pragma_table_info({_literal(table)})")
@@ -68,7 +67,12 @@ class SqliteTables:
         return self._columns[table]
 
     def has(self, table: str) -> bool:
-        return table in self._names and bool(self._query(f"SELECT 1 FROM {_quote(table)} LIMIT 1"))
+        return self._is_there(table) and bool(self._query(f"SELECT 1 FROM {_quote(table)} LIMIT 1"))
+
+    def _is_there(self, table: str) -> bool:
+        if table in self._views:  # nsys writes none, and one can be endless
+            raise BadInput(f"{self.path}: {table} is a view, not a table of an export", "export the report again")
+        return table in self._names
 
     def rows(self, table: str, *fields: Field) -> list[tuple[Any, ...]]:
         there = self.columns(table)
