@@ -158,8 +158,8 @@ def test_a_baseline_holds_nothing_of_the_machine(traces, tmp_path):
     [
         ('{"schema": "stepscope-baseline/3", "runs": []}', "written by a newer stepscope"),
         ('{"schema": "stepscope-baseline/1", "runs": []}', "from its first op to the next one's"),
-        ('{"schema": "stepscope-baseline/2"}', "something missing"),
-        ('{"schema": "stepscope-baseline/2", "runs": [{}], "facts": {}, "spec": {}}', "something missing"),
+        ('{"schema": "stepscope-baseline/2"}', "something wrong"),
+        ('{"schema": "stepscope-baseline/2", "runs": [{}], "facts": {}, "spec": {}}', "something wrong"),
         ('{"schema": "stepscope/1"}', "no baseline"),
         ("[]", "no baseline"),
         ("not JSON", "cannot be read as a baseline"),

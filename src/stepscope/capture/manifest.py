@@ -155,11 +155,11 @@ def read(folder: Path) -> dict[str, Any] | None:
     try:
         msgspec.convert(content, _Manifest)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{file}: {_told(error)}", "remove it, or capture again") from None
+        raise BadInput(f"{file}: {told(error)}", "remove it, or capture again") from None
     return content
 
 
-def _told(error: msgspec.ValidationError) -> str:
+def told(error: msgspec.ValidationError) -> str:
     """`scenario.ranks: Expected int, got str`."""
     what, _, where = str(error).partition(" - at ")
     return f"{where.strip('`').removeprefix('$.') or 'it'}: {what}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from stepscope.capture.manifest import told
 from stepscope.compare.run import PARTS, Run, Table
+from stepscope.compare.saved import Saved, SavedRun
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.errors import BadInput, meant_of
@@ -20,6 +22,7 @@ NAME = "stepscope-baseline"
 VERSION = 2
 #: Where baselines that are given by name lie, below the directory that the command runs in: to be committed.
 FOLDER = Path(".stepscope") / "baselines"
+_AGAIN = "save it again: stepscope gate … --save"
 _KEPT = ("part", "stage", "family")
 #: Longer runs are thinned: a median of this many steps is as good.
 _MOST_STEPS = 200
@@ -107,23 +110,24 @@ def load(path: Path) -> tuple[Side, StepSpec]:
         known = meant_of(path.stem, there[:8]) if there else f"save one: stepscope gate PROFILE --save {path.stem}"
         raise BadInput(f"{path}: no such baseline", known)
     try:
-        body = json.loads(path.read_text("utf-8"))
+        body = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError, RecursionError):  # the last where values are nested too deeply
-        raise BadInput(f"{path}: cannot be read as a baseline", "save it again: stepscope gate … --save") from None
+        raise BadInput(f"{path}: cannot be read as a baseline", _AGAIN) from None
     _check_version(path, body)
     try:
-        runs = [_unpacked(r) for r in body["runs"]]
-        side = Side(runs, dict(body["facts"]), {"scenario": body["scenario"]} if body.get("scenario") else None)
-        side.said = f"the baseline {path.stem}: {len(runs)} run{'s' * (len(runs) != 1)}, {side.steps} steps"
-        return side, StepSpec(**body["spec"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise BadInput(f"{path}: a baseline with something missing", "save it again: stepscope gate … --save") from None
+        saved = msgspec.convert(body, Saved)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path}: a baseline with something wrong: {told(error)}", _AGAIN) from None
+    runs = [_unpacked(run) for run in saved.runs]
+    side = Side(runs, dict(saved.facts), {"scenario": saved.scenario} if saved.scenario else None)
+    side.said = f"the baseline {path.stem}: {len(runs)} run{'s' * (len(runs) != 1)}, {side.steps} steps"
+    return side, StepSpec(**msgspec.structs.asdict(saved.spec))
 
 
 def _check_version(path: Path, body: Any) -> None:
     schema = body.get("schema") if isinstance(body, dict) else None
     name, _, number = str(schema).partition("/")
-    if name != NAME or not number.isdigit():
+    if name != NAME or not re.fullmatch("[0-9]{1,9}", number):
         raise BadInput(f"{path}: no baseline", "give a file that `stepscope gate PROFILE --save NAME` wrote")
     if int(number) < VERSION:
         raise BadInput(
@@ -137,16 +141,14 @@ def _check_version(path: Path, body: Any) -> None:
         )
 
 
-def _unpacked(saved: Mapping[str, Any]) -> Run:
-    steps = len(next(iter(saved["tables"]["part"]["step"].values())))
+def _unpacked(saved: SavedRun) -> Run:
+    steps = saved.steps
     tables = {}
-    for by, content in saved["tables"].items():
+    for by, content in saved.tables.items():
         ns = np.zeros((steps, len(content), len(PARTS)))
         for i, columns in enumerate(content.values()):
             for part, values in columns.items():
                 ns[:, i, PARTS.index(part)] = values
         tables[by] = Table(list(content), ns, np.ones((steps, len(content))))
-    labels = saved["labels"] if saved["kind"] == "chunk" else [str(k) for k in range(steps)]
-    if len(labels) != steps:
-        raise ValueError("labels")
-    return Run(labels, saved["kind"], list(range(saved["ranks"])), tables)
+    labels = saved.labels if saved.kind == "chunk" else [str(k) for k in range(steps)]
+    return Run(labels, saved.kind, list(range(saved.ranks)), tables)

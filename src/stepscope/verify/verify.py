@@ -102,7 +102,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         about.steady(ranks),
         content.kernels(ranks, want.gpu),
         content.ranges(ranks),
-        whole.records(profile),  # before what lacks the records that were left out
+        whole.records(profile, ranks),  # before what lacks the records that were left out
         whole.cut(ranks),
         whole.launches(ranks),
         whole.closed(ranks, profile),

@@ -6,7 +6,7 @@ import re
 
 from stepscope.capture.spec import NVTX_TRIGGER
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.rank.recorded import MOST_LOST, recorded
+from stepscope.derive.rank.recorded import MOST_LOST, contradictions, recorded
 from stepscope.derive.windows.cut_off import cut_off
 from stepscope.model.note import IMPOSSIBLE, PROFILER_WARNING
 from stepscope.model.profile import Profile
@@ -77,9 +77,11 @@ def warnings(profile: Profile) -> Check:
     return Check("profiler's own warnings", WARNING, "", said[0] + more, "none")
 
 
-def records(profile: Profile) -> Check:
+def records(profile: Profile, data: list[RankData]) -> Check:
     """Records that can be: times in order, names and threads that exist. Others were left out, or are unknown."""
-    said = [n for n in profile.notes if n.code in IMPOSSIBLE]
+    unnamed = [n for d in data for n in contradictions(d) if n.code == "kernels-without-name"]
+    damaged = [n for n in profile.notes if n.code == "file-damaged"]
+    said = [*damaged, *unnamed, *(n for n in profile.notes if n.code in IMPOSSIBLE)]
     if not said:
         return Check("records", OK, "", "all can be", "")
     more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""

@@ -133,6 +133,13 @@ def test_verify_fails_where_answers_doubt(planted: Callable[[str], stepscope.Pro
     assert "nothing dropped" in failing
 
 
+def test_verify_fails_on_names_that_are_gone(planted: Callable[[str], stepscope.Profile]) -> None:
+    profile = planted("DELETE FROM StringIds")
+    with pytest.raises(GateFailed) as failed:
+        verify(profile, profile.paths)
+    assert "have no name" in failed.value.result.rows.filter(check="records")["found"][0]
+
+
 def test_comparing_says_it_of_its_side(planted: Callable[[str], stepscope.Profile], healthy: Path) -> None:
     profile = planted(f"DELETE FROM {KERNELS} WHERE correlationId % 3 = 0")
     notes = stepscope.api.compare(stepscope.open(healthy), profile).notes

@@ -1,8 +1,9 @@
 """Whether the records of a capture agree with each other: where they do not, no figure holds, and no figure shows it.
 
-An op starts after its launch, every launch has its op, a plain launch has one, and kernels have names. Clocks that disagree, buffers that
-overflowed and exporters that lost ids break this, and leave figures that look like any others. Whoever settles windows
-or collects communication asks, so that every answer begins with it; so does `capture verify`.
+An op starts after its launch, every launch has its op, a plain launch has one, and kernels have names. Clocks that
+disagree, buffers that overflowed and exporters that lost ids or names break this, and leave figures that look like any
+others. Whoever settles windows or collects communication asks, so that every answer begins with it; so does
+`capture verify`.
 """
 
 from __future__ import annotations
