@@ -212,16 +212,6 @@ def test_same_trace_same_bytes_and_nothing_left_behind(trace: SimTrace, tmp_path
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.sqlite", "b.sqlite"]
 
 
-def test_a_failed_write_leaves_the_old_file(trace: SimTrace, tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    path.write_text("old")
-    trace.ranges.name[:] = 10_000
-    with pytest.raises(IndexError):
-        write_nsys.write(trace, 0, path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_rows_may_come_in_any_order_of_ranks(trace: SimTrace, tmp_path: Path) -> None:
     write_nsys.write(trace, 0, tmp_path / "a.sqlite")
     for one in (trace.syncs, trace.events):

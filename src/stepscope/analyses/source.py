@@ -32,6 +32,7 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.files import whole
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.capturing import capture_with
 from stepscope.model.effect import Effect
@@ -254,9 +255,4 @@ def _write(profile: Profile, frame: pl.DataFrame, file: Path) -> None:
     file = Path(file)
     if file.exists() and any(Path(s.file).exists() and Path(s.file).samefile(file) for s in profile.sources):
         raise BadInput(f"--stacks {file}: is one of the inputs", "choose another file")
-    try:
-        file.write_text("".join(f"{stack} {ns}\n" for stack, ns in lines.iter_rows()), "utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"--stacks {file}: cannot write ({error.strerror})", "name a file in a directory of yours"
-        ) from None
+    whole.write(file, "".join(f"{stack} {ns}\n" for stack, ns in lines.iter_rows()).encode(), "--stacks {}")

@@ -13,6 +13,7 @@ from stepscope import questions
 from stepscope.api.analysing import analyse
 from stepscope.api.options import Ranks, parse_ranks
 from stepscope.errors import BadInput
+from stepscope.files import whole
 from stepscope.model import profile as model
 from stepscope.model.ranks import ranks_text
 from stepscope.report import Asker, gather
@@ -53,11 +54,8 @@ class Page:
 
     def save(self, path: str | Path) -> Path:
         """Write it: report.html or report.md."""
-        file, text = Path(path), self.text(path)
-        try:
-            file.write_text(text, "utf-8")
-        except OSError as error:
-            raise BadInput(f"{file}: cannot write ({error.strerror})", "name another file") from None
+        file = Path(path)
+        whole.write(file, self.text(path).encode(), "{}")
         return file
 
     def _repr_html_(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from stepscope.capture import manifest
 from stepscope.capture.run import COMPILER_LOGS, LOG
 from stepscope.errors import BadInput
+from stepscope.files.whole import building
 
 #: What a run leaves in folders beside its profiles, a file per rank: torch.compile's logs, and `annotate.items`.
 _PER_RANK = (COMPILER_LOGS, "items")
@@ -22,16 +23,12 @@ def gather(captures: Mapping[str, Sequence[Path]], out: Path) -> dict[str, list[
     """
     if out.exists():
         raise BadInput(f"-o {out}: is there already", "name another folder, or remove it")
-    part = out.absolute().with_name(f".{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
     try:
-        made = {name: _one(paths, part / name if len(captures) > 1 else part) for name, paths in captures.items()}
-        part.replace(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"{error.filename or out}: {error.strerror}"
-        raise BadInput(f"cannot write the folder ({what})", "free some space, or choose another -o") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        raise BadInput(f"-o {out}: cannot be made ({error.strerror})", "name another folder") from None
+    with building(out) as part:
+        made = {name: _one(paths, part / name if len(captures) > 1 else part) for name, paths in captures.items()}
     return {name: [out.absolute() / path.relative_to(part) for path in paths] for name, paths in made.items()}
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from stepscope.capture.merging import merged
 from stepscope.errors import BadInput
+from stepscope.files import whole
 from stepscope.model.schema import MOST_RANKS
 
 FILE = "manifest.json"
@@ -134,9 +135,7 @@ def machine() -> dict[str, Any]:
 def write(folder: Path, content: dict[str, Any]) -> Path:
     """The manifest of a capture, complete or not there."""
     file = folder / FILE
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps({"schema": SCHEMA, **content}, indent=1, sort_keys=True) + "\n", "utf-8")
-    part.replace(file)
+    whole.write(file, f"{json.dumps({'schema': SCHEMA, **content}, indent=1, sort_keys=True)}\n".encode(), "{}")
     return file
 
 

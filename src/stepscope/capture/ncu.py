@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepscope.errors import BadInput
+from stepscope.files.whole import building
 
 #: By question: ncu's set and further sections, and passes on an H200 (ncu 2025.3).
 QUESTIONS: dict[str, tuple[tuple[str, ...], int]] = {
@@ -157,7 +158,7 @@ def measure(wanted: Measurement, ncu: str) -> Path:
 def raw_page(report: Path, ncu: str) -> Path:
     """The raw page of a report as CSV, for machines without the package that reads reports."""
     page = report.with_suffix(".raw.csv")
-    with page.open("wb") as file:
+    with building(page) as beside, beside.open("wb") as file:
         words: Sequence[str] = (ncu, "--import", str(report), "--page", "raw", "--csv")
         subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.DEVNULL, check=False)
     return page

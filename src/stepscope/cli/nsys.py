@@ -14,6 +14,7 @@ import click
 
 from stepscope.cli import progress
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.files import whole
 from stepscope.model.visible import visible
 
 if TYPE_CHECKING:
@@ -181,9 +182,11 @@ def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
         click.echo(visible(text), nl=bool(text))
     elif order.to.startswith("@"):
         try:
-            subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)
+            done = subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)
         except (OSError, ValueError) as error:
             raise BadInput(f"-o {order.to}: cannot run it ({error})", "give a command that reads a report") from None
+        if done.returncode:
+            raise BadInput(f"-o {order.to}: it failed, with status {done.returncode}", "mend it, or give a file")
     elif text:
         from stepscope.nsys.reports.formats import SUFFIXES
 
@@ -194,7 +197,4 @@ def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
             raise BadInput(f"{file}: is there already", "add --force-overwrite, or name another -o")
         if not file.parent.is_dir():
             raise BadInput(f"-o {order.to}: no directory {file.parent}", "make it first")
-        try:
-            file.write_text(text, "utf-8")
-        except OSError as error:
-            raise BadInput(f"{file}: cannot write ({error.strerror})", "name another -o") from None
+        whole.write(file, text.encode(), "{}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stepscope.cli import streams
 from stepscope.errors import BadInput
+from stepscope.files import whole
 from stepscope.model.result import Result
 from stepscope.model.visible import visible
 from stepscope.render import SUFFIXES, WITHOUT_NOTES, Format, render
@@ -65,7 +66,7 @@ class Target:
         if self.file is None:
             _to_stdout(data)
         else:
-            _to_file(self.file, data)
+            whole.write(self.file, data)
 
 
 def writable(path: Path) -> Path:
@@ -96,19 +97,3 @@ def _to_stdout(data: bytes) -> None:
     else:
         buffer.write(data)
     sys.stdout.flush()
-
-
-def _to_file(path: Path, data: bytes) -> None:
-    """All or nothing, for ordinary files: what was there stays until the new content is complete."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device
-            path.write_bytes(data)
-            return
-        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            beside.write_bytes(data)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise BadInput(f"-o {path}: cannot write ({error.strerror})", "choose another file") from None

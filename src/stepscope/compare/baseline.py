@@ -17,6 +17,7 @@ from stepscope.compare.saved import Saved, SavedRun
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.errors import BadInput, meant_of
+from stepscope.files import whole
 
 NAME = "stepscope-baseline"
 VERSION = 2
@@ -52,11 +53,9 @@ def save(path: Path, side: Side, spec: StepSpec) -> None:
     text = re.sub(r'("(?:facts|labels|runs|scenario|schema|spec|tables|kind|family|part|stage)":)', r"\n\1", text)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(text + "\n", "utf-8")
-        part.replace(path)
     except OSError as error:
-        raise BadInput(f"{path}: cannot write ({error.strerror})", "choose another file") from None
+        raise BadInput(f"--save {path}: cannot make its folder ({error.strerror})", "choose another file") from None
+    whole.write(path, f"{text}\n".encode(), "--save {}")
 
 
 def _run(run: Run) -> dict[str, Any]:

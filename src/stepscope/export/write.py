@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from stepscope.export import anonymize as pseudonyms
 from stepscope.export import chrome, cut, kineto, parquet, perfetto
 from stepscope.export.content import Content, content_of
 from stepscope.export.timeline import timeline
+from stepscope.files.whole import building
 from stepscope.model.exported import FOLDER_HEADER, TITLES
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -139,20 +138,8 @@ def _is_json(profile: Profile, source: int) -> bool:
 
 def _whole(path: Path, write: Callable[[Path], int | None]) -> int:
     """What was there stays until the new content is complete."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        written = write(beside)
-        if path.is_dir():
-            shutil.rmtree(path)
-        beside.replace(path)
-        return written or 0
-    except OSError as error:
-        raise BadInput(f"-o {path}: cannot write ({error.strerror})", "choose another place") from None
-    finally:
-        if beside.is_dir():
-            shutil.rmtree(beside)
-        else:
-            beside.unlink(missing_ok=True)
+    with building(path) as beside:
+        return write(beside) or 0
 
 
 def _size(path: Path) -> int:

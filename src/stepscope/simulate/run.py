@@ -10,11 +10,15 @@ from typing import Any
 
 from stepscope import progress
 from stepscope.errors import BadInput
+from stepscope.files.whole import building_set
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.programs import assemble
 from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.trace.trace import SimTrace
+
+#: The answers that the other commands must give, beside the traces.
+TRUTH = "truth.json"
 
 
 def job(scenario: Scenario) -> Job:
@@ -35,11 +39,13 @@ def truth(done: Job) -> dict[str, Any]:
 
 
 def _prepare(scenario: Scenario, folder: Path) -> None:
-    """Make the folder; refuse one where traces of ranks that this job has not would stay beside its truth."""
+    """Refuse a folder where traces of ranks that this job has not would stay beside its truth."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"-o {folder}: cannot be made ({error.strerror})", "name another directory") from None
+    if not folder.exists():
+        return
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadInput(f"-o {folder}: no permission to write there", "name another directory")
     mine = {f"node{n}.sqlite" for n in range(scenario.nodes)}
@@ -50,12 +56,22 @@ def _prepare(scenario: Scenario, folder: Path) -> None:
 
 
 def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsys",)) -> list[Path]:
-    """Simulate a job and write its traces into `folder`, and `truth.json` beside them. Returns what was written."""
+    """Simulate a job and write its traces into `folder`, and `truth.json` beside them. Returns what was written.
+
+    All of it or nothing: who finds a truth finds its traces.
+    """
+    _prepare(scenario, folder)
+    done = engine.run(scenario)
+    with building_set(folder, TRUTH) as beside:
+        written = _write(done, beside, formats)
+    return [folder / path.name for path in written]
+
+
+def _write(done: Job, folder: Path, formats: Sequence[str]) -> list[Path]:
     from stepscope.simulate.kineto import write as write_kineto
     from stepscope.simulate.nsys import write as write_nsys
 
-    _prepare(scenario, folder)
-    done = engine.run(scenario)
+    scenario = done.scenario
     written = []
     # One node at a time: a large job's columns are many times the size of its records.
     for node in range(scenario.nodes):
@@ -71,6 +87,6 @@ def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsy
                 write_kineto.write(trace, rank.rank, path)
                 written.append(path)
         del trace
-    path = folder / "truth.json"
+    path = folder / TRUTH
     path.write_text(json.dumps(truth(done), sort_keys=True, separators=(",", ":")) + "\n")
     return [*written, path]

@@ -43,6 +43,9 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
     target = output.Target.of(given.pop("output"), given.pop("format"))
     saved, name = given.pop("save"), given.pop("baseline")
     markdown, junit = (None if f is None else output.Target("md", output.writable(f)) for f in _files(given))
+    files = [t.file.absolute() for t in (target, markdown, junit) if t is not None and t.file is not None]
+    if twice := [file for n, file in enumerate(files) if file in files[:n]]:
+        raise BadInput(f"{twice[0]}: given for two outputs", "give each a file of its own")
     allow = given.pop("allow_inconclusive")
     limits = {"limits": given.pop("limit"), "limits_file": given.pop("limits")}
     parsed = parse_limits(limits["limits_file"], limits["limits"])  # before anything is read

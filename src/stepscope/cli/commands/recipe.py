@@ -10,6 +10,7 @@ import click
 
 from stepscope.cli import output, progress
 from stepscope.errors import BadInput
+from stepscope.files.whole import building_set
 from stepscope.render import FORMATS
 
 if TYPE_CHECKING:
@@ -129,16 +130,13 @@ def _write(folder: Path, recipe: Recipe, made: Outcome, result: Result, command:
     from stepscope.render.html.recipe import to_html
 
     about = {"recipe": recipe.name, "table": made.main, "command": command, "notes": list(map(str, result.notes))}
-    try:
-        folder.mkdir(exist_ok=True)
+    with building_set(folder, "analysis.html") as beside:
         for name, frame in made.tables.items():
             frame = frame.rename({k: v for k, v in recipe.headers.items() if k in frame.columns})
-            frame.write_parquet(folder / f"{name}.parquet")
-            frame.write_csv(folder / f"{name}.csv")
-        (folder / ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)) + b"\n")
-        (folder / "analysis.html").write_text(to_html(recipe, made, result, command), "utf-8")
-    except OSError as error:
-        raise BadInput(f"-o {folder}: cannot write ({error.strerror})", "choose another folder") from None
+            frame.write_parquet(beside / f"{name}.parquet")
+            frame.write_csv(beside / f"{name}.csv")
+        (beside / ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)) + b"\n")
+        (beside / "analysis.html").write_text(to_html(recipe, made, result, command), "utf-8")
 
 
 def _command(name: str, paths: tuple[str, ...], args: dict[str, Any], given: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import click
 from stepscope.cli.skill_files import SKILLS, description, files_of, names
 from stepscope.cli.suggest import Suggesting
 from stepscope.errors import BadInput, meant_of
+from stepscope.files import whole
 
 #: Where Claude Code looks for the skills of a project.
 DEFAULT = ".claude/skills"
@@ -51,7 +52,7 @@ def _install(name: tuple[str, ...], to: str, force: bool) -> None:
         same = target.is_file() and not _differs(ours, target)
         if not same:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(ours.read_bytes())
+            whole.write(target, ours.read_bytes(), "{}")
         click.echo(f"{'unchanged' if same else 'overwrote' if target in changed else 'wrote':9}  {target}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.files import whole
 from stepscope.model.profile import Profile
 
 _WEIGHT = {
@@ -34,9 +35,4 @@ def write_flame(profile: Profile, table: pl.DataFrame, file: Path, weight: str) 
     inputs = [Path(s.file) for s in profile.sources]
     if file.exists() and any(p.exists() and p.samefile(file) for p in inputs):
         raise BadInput(f"--flame {file}: is one of the inputs", "choose another file")
-    try:
-        file.write_text("".join(f"{line}\n" for line in collapsed(table, weight)), "utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"--flame {file}: cannot write ({error.strerror})", "name a file in a directory of yours"
-        ) from None
+    whole.write(file, "".join(f"{line}\n" for line in collapsed(table, weight)).encode(), "--flame {}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,17 +80,12 @@ def encoded(names: list[str], used: npt.NDArray[np.integer]) -> npt.NDArray[np.o
 
 
 @contextmanager
-def building(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when complete; gzip where the name ends so, with no time inside."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as raw:
-            if path.suffix == ".gz":
-                # Level 1: three times faster than the default, and the events repeat enough to shrink well anyway.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=1, mtime=0) as packed:
-                    yield cast(BinaryIO, packed)
-            else:
-                yield raw
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+def packing(path: Path) -> Iterator[BinaryIO]:
+    """The file to write to; gzip where the name ends so, with no time inside."""
+    with path.open("wb") as raw:
+        if path.suffix == ".gz":
+            # Level 1: three times faster than the default, and the events repeat enough to shrink well anyway.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=1, mtime=0) as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            yield raw

@@ -11,7 +11,7 @@ import numpy as np
 from stepscope.simulate.kineto.comms import ProcessGroups
 from stepscope.simulate.kineto.gpu import write_gpu
 from stepscope.simulate.kineto.host import HostRows, host_rows, write_host
-from stepscope.simulate.kineto.json import EventList, building
+from stepscope.simulate.kineto.json import EventList, packing
 from stepscope.simulate.trace.rankview import RankView, epoch_ns, view
 from stepscope.simulate.trace.trace import SimRank, SimTrace
 
@@ -46,7 +46,7 @@ def write(trace: SimTrace, rank: int, path: Path) -> None:
     groups = ProcessGroups(trace, rank)
     epoch = epoch_ns(trace, me.node)
     base = epoch // _BASE_STEP_NS * _BASE_STEP_NS
-    with building(path) as out:
+    with packing(path) as out:
         out.write(_head(trace, me, groups, base).encode())
         events = EventList(out, base, epoch)
         rows = host_rows(trace, one, groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -78,14 +78,13 @@ def _literal(value: int | str) -> str:
 
 
 @contextmanager
-def building(path: Path) -> Iterator[NsysFile]:
-    """A file that appears under its name only when it is complete."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)
-    try:
-        db = sqlite3.connect(partial, isolation_level=None)
+def exporting(path: Path) -> Iterator[NsysFile]:
+    """A new file, complete when the block ends."""
+    path.unlink(missing_ok=True)
+    with _as_of_files():
+        db = sqlite3.connect(path, isolation_level=None)
         try:
-            # Nobody sees the file before the rename, so neither a journal nor flushing protects anything.
+            # Whoever needs it whole or not at all writes it elsewhere first: a journal, or flushing, protects nothing.
             for pragma in ("page_size=16384", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
                 db.execute(f"PRAGMA {pragma}")
             db.execute("BEGIN")
@@ -95,6 +94,12 @@ def building(path: Path) -> Iterator[NsysFile]:
             db.execute("COMMIT")
         finally:
             db.close()
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _as_of_files() -> Iterator[None]:
+    """What SQLite cannot write, as any other file that cannot be written."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(errno.ENOSPC if "full" in str(error) else errno.EIO, str(error)) from None

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.model.api_names import api_name
-from stepscope.simulate.nsys.file import NsysFile, building
+from stepscope.simulate.nsys.file import NsysFile, exporting
 from stepscope.simulate.nsys.payload import PAYLOADS, REDUCTION_ENUM, REDUCTIONS, communicator_ids, encode
 from stepscope.simulate.nsys.target import describe, global_pid, global_tid
 from stepscope.simulate.trace.rankview import (
@@ -69,7 +69,7 @@ def write(trace: SimTrace, node: int, path: Path) -> None:
         raise ValueError(f"no rank of this trace is on node {node}")
     views = [view(trace, rank) for rank in ranks]
     ends = [int(t.end.max()) for v in views for t in (v.ops, v.calls, v.ranges) if len(t.end)]
-    with building(path) as file:
+    with exporting(path) as file:
         describe(file, views, epoch_ns(trace, node), max(ends, default=0))
         _schemas(file, trace, views)
         names = np.array(trace.names, dtype=object)
