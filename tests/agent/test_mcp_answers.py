@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from pathlib import Path
@@ -284,3 +285,30 @@ def test_every_common_keyword_has_a_schema() -> None:
     from stepscope.agent.options import COMMON, PAGED
 
     assert set(RESERVED) <= {*COMMON, *PAGED}, "give a new keyword of all questions a type in agent/options.py"
+
+
+@pytest.mark.parametrize("tool", ["diff", "sql", "answers"])
+def test_command_lines_name_the_rules_that_files_are_read_by(
+    tool: str, traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other rules the answer is another: what the line prints is what the tool said."""
+    rules = tmp_path / "labels.toml"
+    rules.write_text("stage = 'layer[0-9]+'\n")
+    query = "SELECT DISTINCT stage FROM exposures ORDER BY stage"
+    given: dict[str, Any] = {"profile": TRACE, "query": query}
+    if tool == "diff":
+        given = {"base": TRACE, "new": TRACE, "by": "stage", "chunk": True}
+    elif tool == "answers":
+        table = {"analysis": "overlap", "options": {"top": 3}}
+        given = {"profile": TRACE, "query": "SELECT stage FROM mine", "answers": {"mine": table}}
+    made = server(Roots([traces]), labels=str(rules))
+    answer = asked(made, "diff" if tool == "diff" else "sql", **given, detail="full").structured_content
+    line = answer["command"].split(" (as table")[0].split(";")[0]
+    words = shlex.split(line)
+    assert words[words.index("--labels") + 1] == str(rules)
+    monkeypatch.chdir(traces)
+    assert run([*words[1:], "-o", str(tmp_path / "answer.json")]) == 0
+    rows = json.loads((tmp_path / "answer.json").read_text())["rows"]
+    told = [row["stage"] for row in answer["rows"]]
+    assert [row["stage"] for row in rows] == told
+    assert any(stage.startswith("layer") for stage in told)

@@ -79,6 +79,13 @@ class Desk:
         texts = [named] if isinstance(named, str) else named or []
         return [self.roots.typed(text) for text in texts]
 
+    def opened(self, named: Paths | None) -> list[str]:
+        """The words of a command line that open a profile as this server does: its paths, and the rules it is read by.
+
+        Nothing where the question is of no profile.
+        """
+        return [*self.typed(named), *(self.profiles.rules if named is not None else ())]
+
     def _state(self, named: list[Paths | None]) -> Any:
         return [state(self.roots.paths(short(paths))) for paths in named if paths is not None]
 

@@ -123,7 +123,7 @@ class Tools:
             else:
                 with self._desk.profiles.asked(profile) as opened:
                     result, gate = gated(lambda: api.analyse(opened, question.name, **values))
-            paths = [*self._desk.typed(profile), *(self._desk.profiles.rules if profile else ())]
+            paths = self._desk.opened(profile)
             asked = Asked(full_name("run"), arguments, key, result, command_line(question, paths, values), gate)
             if "command" in result.rows.columns:
                 asked.cited = result.rows["command"].to_list()
@@ -163,8 +163,9 @@ class Tools:
             sides = [[*map(str, self._desk.roots.paths(side))] for side in (base, new)]
             result = api.compare(sides[0], sides[1], top=0, **chosen, **self._desk.profiles.opening)
             words = [word for k, v in chosen.items() for word in (f"--{k}", *([] if v is True else [str(v)]))]
-            typed = [self._desk.typed(side) for side in (base, new)]
-            line = shlex.join(["stepscope", "compare", *typed[0], "--to", *typed[1], *words])
+            line = shlex.join(
+                ["stepscope", "compare", *self._desk.typed(base), "--to", *self._desk.opened(new), *words]
+            )
             return Asked(full_name("diff"), arguments, key, result, line)
 
         return self._desk.ask("diff", arguments, [base, new], work, detail, limit, cursor)
@@ -187,9 +188,9 @@ class Tools:
                 known = {name: _answered(opened, *question) for name, question in asked_too.items()}
                 result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS, answers=known)
             result.notes = [_first_rows() if note.code == "first-rows" else note for note in result.notes]
-            paths = self._desk.typed(profile)
+            paths = self._desk.opened(profile)
             words = [] if rank is None else ["--rank", str(rank)]
-            line = shlex.join(["stepscope", "sql", *paths, query, *words])
+            line = shlex.join(["stepscope", "sql", *paths, *words, query])
             if asked_too:  # no one command does that
                 lines = [f"{command_line(q, paths, v)} (as table {name})" for name, (q, v) in asked_too.items()]
                 line = "; ".join([*lines, f"then {query}"])
