@@ -17,30 +17,86 @@ from stepscope.errors import BadInput
 from stepscope.model.label_rules import LabelRules, default, load, names
 from stepscope.model.profile import Profile
 
-#: By preset: a text as the trainer writes it, its stage, and what communication launched in it serves.
+#: By preset: a text as the trainer writes it, its stage, and what communication launched in it serves. Texts are those
+#: of the files and versions that the preset names.
 TEXTS = [
+    ("pithtrain", "layer03.stage1_f", "stage1_f", "ep_meta"),
     ("pithtrain", "layer03.stage2_f", "stage2_f", "ep_a2a"),
+    ("pithtrain", "layer03.stage2_b", "stage2_b", "ep_a2a"),
+    ("pithtrain", "layer03.stage3_w", "stage3_w", "unknown"),
+    ("pithtrain", "layer12.stage4_f", "stage4_f", "ep_a2a"),
+    ("pithtrain", "layer12.stage5_b", "stage5_b", "unknown"),
+    ("pithtrain", "layer03_stage5_f_layer04_stage1_f", "stage1_f", "ep_meta"),
     ("pithtrain", "layer03_stage5_b_layer02_stage1_b", "stage1_b", "ep_meta"),
     ("pithtrain", "pipeline send/recv", "(no stage)", "pp_p2p"),
     ("pithtrain", "layer03.stage5_merged_skip", "(no stage)", "unknown"),
+    ("pithtrain", "prolog_f", "(no stage)", "unknown"),
+    ("pithtrain", "loss1.backward()", "(no stage)", "unknown"),
+    ("pithtrain", "criterion0(*outputs0, *labels0)", "(no stage)", "unknown"),
+    ("pithtrain", "weight chunk", "(no stage)", "unknown"),
+    ("megatron", "pre_dispatch_computation forward", "pre_dispatch_computation forward", "unknown"),
     ("megatron", "moe_dispatch forward", "moe_dispatch forward", "ep_a2a"),
     ("megatron", "moe_combine backward", "moe_combine backward", "ep_a2a"),
-    ("megatron", "post_attn forward", "post_attn forward", "unknown"),
+    ("megatron", "mlp wgrad", "mlp wgrad", "unknown"),
+    ("megatron", "mtp_post_process backward", "mtp_post_process backward", "unknown"),
+    ("megatron", "pre_process forward", "pre_process forward", "unknown"),
+    ("megatron", "post_process backward", "post_process backward", "unknown"),
+    ("megatron", "delayed_expert_wgrad", "delayed_expert_wgrad", "unknown"),
+    ("megatron", "post_attn forward", "post_attn forward", "unknown"),  # of earlier versions
     (
         "megatron",
-        "megatron.core.transformer.transformer_layer.forward.self_attention",
+        "megatron.core.transformer.transformer_layer._forward_attention.self_attention",
         "self_attention",
         "unknown",
     ),
-    ("torchtitan", "FSDP::all_gather (layers.3)", "FSDP::all_gather", "dp"),
-    ("torchtitan", "FSDP::post_backward_reduce", "FSDP::post_backward_reduce", "dp"),
-    ("deepspeed", "DeepSpeedEngine.backward", "DeepSpeedEngine.backward", "unknown"),
+    ("megatron", "megatron.core.transformer.transformer_layer._run_mlp.mlp", "mlp", "unknown"),
+    ("megatron", "megatron.core.transformer.mlp.forward.linear_fc1", "(no stage)", "unknown"),
+    ("megatron", "layer_0f-layer_3b", "(no stage)", "unknown"),
     (
-        "deepspeed",
-        "PartitionedParameterCoordinator.fetch_sub_module",
-        "PartitionedParameterCoordinator.fetch_sub_module",
-        "dp",
+        "megatron",
+        "megatron.core.pipeline_parallel.p2p_communication.send_forward_recv_backward",
+        "(no stage)",
+        "pp_p2p",
     ),
+    ("megatron", "MFSDP decoder.layers.3 backward", "(no stage)", "dp"),
+    ("torchtitan", "FSDP::all_gather (layers.3)", "FSDP::all_gather", "dp"),
+    ("torchtitan", "FSDP::all_gather_copy_out (layers.3)", "FSDP::all_gather_copy_out", "dp"),
+    ("torchtitan", "FSDP::pre_backward (layers.3)", "FSDP::pre_backward", "dp"),
+    ("torchtitan", "FSDP::post_backward_reduce (layers.3)", "FSDP::post_backward_reduce", "dp"),
+    ("torchtitan", "PP:1UNSHARD", "(no stage)", "dp"),
+    ("torchtitan", "PP:1REDUCE_GRAD", "(no stage)", "dp"),
+    ("torchtitan", "PP:3SEND_F1", "(no stage)", "pp_p2p"),
+    ("torchtitan", "PP:0RECV_B12", "(no stage)", "pp_p2p"),
+    ("torchtitan", "PP:0F3", "(no stage)", "unknown"),
+    ("deepspeed", "DeepSpeedEngine.forward", "DeepSpeedEngine.forward", "unknown"),
+    ("deepspeed", "DeepSpeedEngine.backward", "DeepSpeedEngine.backward", "unknown"),
+    ("deepspeed", "DeepSpeedEngine.allreduce_gradients", "DeepSpeedEngine.allreduce_gradients", "dp"),
+    *(
+        ("deepspeed", text, text, "dp")
+        for text in (
+            "PartitionedParameterCoordinator.fetch_sub_module",
+            "PartitionedParameterCoordinator.__all_gather_params",
+            "DeepSpeedZeroOptimizer_Stage3.__reduce_and_partition_ipg_grads",
+            "DeepSpeedZeroOptimizer_Stage3.step",
+            "DeepSpeedZeRoOffload._register_deepspeed_module.<locals>._post_forward_module_hook",
+            "DeepSpeedZeroOptimizer_Stage3.create_reduce_and_remove_grad_hooks.<locals>.wrapper.<locals>"
+            ".reduce_partition_and_remove_grads",
+            "SuperOffloadOptimizer_Stage3.partition_grads",
+            "MiCS_Optimizer.allreduce_mics_shard_grads",
+        )
+    ),
+    *(
+        ("deepspeed", text, "(no stage)", "dp")
+        for text in (
+            "allgather_fn",
+            "reduce_scatter_fn",
+            "reduce_scatter_coalesced",
+            "all_to_all_loco_quant_reduce",
+            "AllGatherCoalescedHandle.wait",
+            "Init._convert_to_deepspeed_param.<locals>.all_gather_coalesced",
+        )
+    ),
+    ("deepspeed", "free_param", "(no stage)", "unknown"),
     ("transformers", "model.layers.3.self_attn", "self_attn", "unknown"),
     ("transformers", "model.layers.3.mlp.gate_proj", "mlp", "unknown"),
     ("two-stage", "nvtx:pp:stage0:encode k=3", "pp:stage0:encode", "unknown"),
@@ -65,6 +121,35 @@ def test_presets_know_what_the_trainer_writes(preset: str, text: str, stage: str
     profile = one(text, load(preset))
     assert api.analyse(profile, "overlap").rows["stage"].to_list() == [stage]
     assert api.analyse(profile, "overlap", by="purpose").rows["purpose"].to_list() == [purpose]
+
+
+@pytest.mark.parametrize(
+    ("preset", "text"),
+    [
+        ("pithtrain", "forward chunk 4 (phase0) backward chunk 1 (phase1)"),
+        ("torchtitan", "PP:(0F1;3B0)OVERLAP_F_B"),
+    ],
+)
+def test_presets_know_overlapped_chunks(preset: str, text: str):
+    tables = {
+        "ops": [op(10, 40, call=1), comm(30, 60, call=2), op(110, 140, call=3)],
+        "calls": [call(2, 3, 1), call(4, 5, 2), call(102, 103, 3)],
+        "ranges": [nvtx(1, 8, text), nvtx(101, 108, text.replace("1", "2"))],
+    }
+    profile = make(**tables)
+    profile.labels = load(preset)
+    assert api.analyse(profile, "window", chunk=True, index=0).rows["label"].to_list() == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("PP:0F3", "forward"), ("PP:1B0", "backward"), ("PP:1I0", "backward"), ("PP:1W0", "weight")]
+)
+def test_micro_batches_of_torch_are_known(text: str, kind: str):
+    """As `_get_profiler_function_name` of torch/distributed/pipelining/schedules.py writes them."""
+    found = [re.match(pattern, text) for pattern in load("torchtitan").micro_batches]
+    (match,) = [m for m in found if m]
+    kinds = {"F": "forward", "B": "backward", "I": "backward", "W": "weight"}
+    assert kinds[match["kind"]] == kind and match["mb"] == text[-1] and match["part"] == text[3]
 
 
 def test_every_preset_has_an_example_and_good_patterns(tmp_path: Path):
