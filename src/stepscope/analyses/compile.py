@@ -221,7 +221,7 @@ def _row(profile: Profile, data: RankData, span: Window, marks: Compiled, named:
 def _gpu(profile: Profile, data: RankData, span: Window, marks: Compiled, named: bool) -> dict[str, Any]:
     length = _lengths(data, span)
     if named:
-        graph = profile.names.str.contains(INDUCTOR).to_numpy()[data.name[span.ops]]
+        graph = profile.names_with(INDUCTOR)[data.name[span.ops]]
         between = np.zeros(len(graph), dtype=bool)
     else:
         tid, at = _launch(data, span.ops)

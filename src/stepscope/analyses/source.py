@@ -148,7 +148,7 @@ def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsy
 
 
 def _torch_ranges(ranges: pl.DataFrame, profile: Profile) -> bool:
-    return bool(profile.names.str.contains(TORCH_OP).gather(ranges["name"]).any())
+    return bool(profile.names_with(TORCH_OP)[ranges["name"].to_numpy()].any())
 
 
 def _nsys(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:

@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-import polars as pl
-
 from stepscope.api.methods import Methods
 from stepscope.api.workers import Workers
 from stepscope.errors import BadInput
@@ -74,13 +72,13 @@ class Profile(model.Profile, Methods):
 
     def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""
-        used = sorted(set(self.ranks["source"].to_list()))
-        paths = [self.paths[i] for i in used]
-        if self._in_one_part or len(used) < 2 or self.workers.wanted(paths) < 2:
+        by_source = {} if self._in_one_part else self.by_source()
+        parts = [(self._sources[i].path, ranks) for i, ranks in by_source.items()]
+        if len(parts) < 2 or self.workers.wanted([path for path, _ in parts]) < 2:
             return super().map(function, *args, **options)
-        parts = [(p, self.ranks.filter(pl.col("source") == i)) for i, p in zip(used, paths, strict=True)]
         results = []
-        for i, (result, notes) in zip(used, self.workers.map(parts, partial(function, **options), args), strict=True):
+        mapped = self.workers.map(parts, partial(function, **options), args)
+        for i, (result, notes) in zip(by_source, mapped, strict=True):
             results.append(result)
             for note in notes:
                 self._sources[i].quality.note(note)

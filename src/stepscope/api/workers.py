@@ -23,6 +23,7 @@ import polars as pl
 from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model.label_rules import LabelRules
+from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.taxonomy import Taxonomy
 from stepscope.sources.open import open_sources
@@ -68,7 +69,7 @@ class Workers:
 
     def map(
         self, parts: Sequence[tuple[Path, pl.DataFrame]], function: Callable[..., T], args: tuple[Any, ...]
-    ) -> Iterator[tuple[T, list[str]]]:
+    ) -> Iterator[tuple[T, list[Note]]]:
         """`function(part, *args)` of every part, in order, with what was noted while reading it."""
         with self._executor(len(parts)) as executor:
             futures = [executor.submit(work, p.absolute(), r, self.opening, function, args) for p, r in parts]
@@ -101,7 +102,7 @@ class Workers:
 
 def work(
     path: Path, ranks: pl.DataFrame, opening: Opening, function: Callable[..., T], args: tuple[Any, ...]
-) -> tuple[T, list[str]]:
+) -> tuple[T, list[Note]]:
     """In a worker: open one file, give its processes the ranks they have in the whole profile, and reduce it."""
     sources = open_sources([path], nsys=opening.nsys, wrap=cached if opening.cache else None)
     part = Profile(sources, opening.rules, opening.labels)

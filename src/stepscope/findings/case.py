@@ -9,7 +9,7 @@ from operator import and_
 from typing import Any, TypeVar
 
 from stepscope.derive.graph.critical_path import Path, walk
-from stepscope.derive.rank.data import COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.data import COMPUTE, RankData, rank_of, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
@@ -120,7 +120,7 @@ class Case:
 
     def data_of(self, rank: int) -> RankData:
         """One rank as arrays, whether it has the step or not."""
-        return next(d for d in ranks_of(self.profile) if d.rank == rank)
+        return rank_of(self.profile, rank)
 
     def _having(self) -> list[RankData]:
         return [d for d in ranks_of(self.profile) if d.rank in self.windows]

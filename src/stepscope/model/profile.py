@@ -13,11 +13,12 @@ import polars as pl
 
 from stepscope import progress
 from stepscope.errors import BadInput
-from stepscope.intervals.arrays import NONE
+from stepscope.intervals.arrays import NONE, Mask
 from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
 from stepscope.model.label_rules import LabelRules
 from stepscope.model.memo import Memo
+from stepscope.model.names import A, Names
 from stepscope.model.note import Note
 from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
@@ -44,6 +45,8 @@ class Profile:
         self._in_one_part, self._of = False, None
         self.ranks, self._notes = ranks.assign(self._sources)
         self.check()
+        #: What any source recorded, asked once: of ten thousand sources, a question per rank would ask each of them.
+        self._recorded = frozenset(table for s in self._sources for table in s.tables())
         #: Ranks that a view was limited to.
         self.limited_to: list[int] | None = None
 
@@ -93,7 +96,7 @@ class Profile:
 
     def has(self, table: str) -> bool:
         """Whether any source recorded this table at all: if not, a question about it has no answer."""
-        return any(table in s.tables() for s in self._sources)
+        return table in self._recorded
 
     @property
     def has_timeline(self) -> bool:
@@ -109,6 +112,18 @@ class Profile:
     def names(self) -> pl.Series:
         """The string table: text by id. Grows as tables are read; ids never change."""
         return self._names.series()
+
+    def per_name(self, function: Callable[[pl.Series], A]) -> A:
+        """`function` of the string table, an entry per name: every name is judged once, whichever rank has it."""
+        return self._names.judged(function, function)
+
+    def names_with(self, pattern: str) -> Mask:
+        """Which names match a regular expression."""
+        return self._names.judged(("contains", pattern), lambda texts: texts.str.contains(pattern).to_numpy())
+
+    def names_last(self, pattern: str) -> pl.Series:
+        """The last match of a regular expression in each name; null where there is none."""
+        return self._names.judged(("last", pattern), lambda texts: texts.str.extract_all(pattern).list.last())
 
     # -- tables --------------------------------------------------------------------------------------------------
 
@@ -178,15 +193,18 @@ class Profile:
         view._in_one_part = self._in_one_part or in_one_part
         if wanted is None or (chosen := sorted(set(wanted))) == self.rank_ids():
             return view
-        if missing := [r for r in chosen if r not in set(self.rank_ids())]:
+        if missing := sorted(set(chosen) - set(self.rank_ids())):
             have = ", ".join(map(str, self.rank_ids()[:16]))
             raise BadInput(f"--rank: no rank {missing[0]} in this profile", f"it has {have}")
-        view._memo = Memo()
-        view.limited_to = chosen
-        view._of = self if self._in_one_part else None
-        view.ranks = self.ranks.filter(pl.col("rank").is_in(chosen))
-        view._tables = {} if self._in_one_part else {k: view._cut(f) for k, f in self._tables.items()}
+        view._limit(self, self.ranks.filter(pl.col("rank").is_in(chosen)))
         return view
+
+    def _limit(self, whole: Profile, some: pl.DataFrame) -> None:
+        """Make a copy of `whole` a view of some of its ranks."""
+        self._memo = Memo()
+        self.ranks, self.limited_to = some, some["rank"].to_list()
+        self._of = whole if whole._in_one_part else None
+        self._tables = {} if whole._in_one_part else {k: self._cut(f) for k, f in whole._tables.items()}
 
     def map(self, function: Callable[Concatenate[Any, P], T], *args: P.args, **options: P.kwargs) -> list[T]:
         """`function(part, …)` for each source's own part of the profile, in the order of the sources.
@@ -194,20 +212,22 @@ class Profile:
         Tables that a part reads are gone with it: a question over many ranks holds those of one source at a time. Where
         the profile was opened with workers, parts are read there; function and arguments must then be picklable.
         """
-        used = sorted(set(self.ranks["source"].to_list()))
-        if self._in_one_part or len(used) == 1:
+        by_source = self.by_source()
+        if self._in_one_part or len(by_source) == 1:
             return [function(self, *args, **options)]
         found = []
-        for done, source in enumerate(used, 1):
-            with progress.phase(f"file {done} of {len(used)}"):
-                found.append(function(self.view(self.ranks_from(source)), *args, **options))
+        for done, some in enumerate(by_source.values(), 1):
+            with progress.phase(f"file {done} of {len(by_source)}"):
+                part = copy(self)
+                part._limit(self, some)
+                found.append(function(part, *args, **options))
         self.check()
         return found
 
-    def ranks_from(self, source: int) -> list[int]:
-        """The ranks that one of the sources holds."""
-        ids: list[int] = self.ranks.filter(pl.col("source") == source)["rank"].to_list()
-        return ids
+    def by_source(self) -> dict[int, pl.DataFrame]:
+        """The `ranks` table cut into the sources that hold them, in the order of the sources."""
+        frames = self.ranks.sort("source", maintain_order=True).partition_by("source", maintain_order=True)
+        return {frame["source"][0]: frame for frame in frames}
 
     # -- assembling ----------------------------------------------------------------------------------------------
 
@@ -227,17 +247,18 @@ class Profile:
 
     def _cut(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of the profile's own ranks."""
-        return frame if "rank" not in frame.columns else frame.filter(pl.col("rank").is_in(self.rank_ids()))
+        if "rank" not in frame.columns:
+            return frame
+        slices = [frame[first:last] for first, last in self._bounds(frame) if first < last]  # sorted by rank
+        return pl.concat(slices) if len(slices) > 1 else slices[0] if slices else frame.clear()
 
     def _assemble(self, name: str, part: Part) -> pl.DataFrame:
         """Read the part from every source, with `rank` for `proc` and global name ids."""
         if not TABLES[name].ranked:
             return self._gathered(name, part)
         frames = []
-        for index, source in progress.each(f"reading {name}, file", list(enumerate(self._sources))):
-            mine = self.ranks.filter(pl.col("source") == index)
-            if mine.height:
-                frames.append(self._ranked(self._renamed(source.read(name, part), name), mine))
+        for index, mine in progress.each(f"reading {name}, file", list(self.by_source().items())):
+            frames.append(self._ranked(self._renamed(self._sources[index].read(name, part), name), mine))
         if not frames:
             raise BadInput("the profile has no ranks", "give a trace with GPU or host activity")
         if len(frames) > 1:
@@ -275,8 +296,7 @@ class Profile:
     # -- derived columns -----------------------------------------------------------------------------------------
 
     def _with_role(self, ops: pl.DataFrame) -> pl.DataFrame:
-        names = self.names
-        comm = self._rules.is_comm(names).to_numpy() if len(names) else np.zeros(1, dtype=bool)
+        comm = self.per_name(self._rules.is_comm).to_numpy() if len(self.names) else np.zeros(1, dtype=bool)
         named = pl.Series("named", comm[ops["name"].to_numpy()] if ops.height else [], dtype=pl.Boolean)
         kernel = pl.col("kind").is_in(["kernel", "graph"])
         return ops.with_columns(
@@ -337,33 +357,6 @@ class Profile:
         ids = np.array(self.rank_ids(), dtype=rank.dtype)
         first, last = np.searchsorted(rank, ids, side="left"), np.searchsorted(rank, ids, side="right")
         return list(zip(first.tolist(), last.tolist(), strict=True))
-
-
-class Names:
-    """The string table of a profile: every text once."""
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._id: dict[str, int] = {}
-        self._series: pl.Series | None = None
-
-    def add(self, texts: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.uint32]] | None:
-        """Ids of `texts`; None where they are 0, 1, 2 …, so that nothing need be renumbered."""
-        ids = np.fromiter((self._add(t) for t in texts.to_list()), dtype=np.uint32, count=len(texts))
-        return None if np.array_equal(ids, np.arange(len(ids))) else ids
-
-    def _add(self, text: str) -> int:
-        known = self._id.get(text)
-        if known is None:
-            known = self._id[text] = len(self._texts)
-            self._texts.append(text)
-            self._series = None
-        return known
-
-    def series(self) -> pl.Series:
-        if self._series is None:
-            self._series = pl.Series("name", self._texts, dtype=pl.String)
-        return self._series
 
 
 def _take(ids: np.ndarray[tuple[int], np.dtype[np.uint32]], column: pl.Series) -> pl.Series:

@@ -85,7 +85,7 @@ def steps(data: list[RankData], expected: int | None) -> Check:
 def nothing_before(data: list[RankData], profile: Profile) -> Check:
     """No warm-up: GPU work before the setup label, which stands around the profiled steps."""
     name = "nothing before the steps"
-    setup = profile.names.str.contains(SETUP_PATTERN).to_numpy()
+    setup = profile.names_with(SETUP_PATTERN)
     early: dict[int, float] = {}
     labelled = False
     for d in data:

@@ -57,7 +57,7 @@ def launches(data: list[RankData]) -> Check:
 
 def closed(data: list[RankData], profile: Profile) -> Check:
     """Ranges that the capture's end closed, not the program."""
-    ours = profile.names.str.contains(f"^{re.escape(NVTX_TRIGGER)}$").to_numpy()  # it ends the capture itself
+    ours = profile.names_with(f"^{re.escape(NVTX_TRIGGER)}$")  # it ends the capture itself
     open_ = {d.rank: int((~d.ranges["closed"].to_numpy() & ~ours[d.ranges["name"].to_numpy()]).sum()) for d in data}
     open_ = {r: n for r, n in open_.items() if n}
     if not open_:

@@ -13,7 +13,7 @@ import polars as pl
 
 from stepscope import api, progress
 from stepscope.derive.comm.common_clock import Line, common_clock
-from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.data import RankData, rank_of, ranks_of
 from stepscope.errors import StepscopeError
 from stepscope.model import heading
 from stepscope.model.kernel_names import kernel_base
@@ -148,4 +148,4 @@ def _steps(scene: Scene) -> list[dict[str, Any]]:
 
 def data_of(scene: Scene, rank: int) -> RankData | None:
     """The rank's arrays."""
-    return next((data for data in ranks_of(scene.profile) if data.rank == rank), None)
+    return rank_of(scene.profile, rank) if rank in scene.profile.rank_ids() else None

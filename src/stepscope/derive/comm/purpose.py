@@ -41,7 +41,8 @@ def unanimous(purposes: pl.Series) -> str:
 def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     if data.ranges.height == 0 or len(ops) == 0:
         return pl.Series([None] * len(ops), dtype=pl.String)
-    names = profile.names  # after the ranges were read: reading adds names
+    ids, name_of = np.unique(data.ranges["name"].to_numpy(), return_inverse=True)
+    names = profile.names.gather(ids)
     rules = [rule for rule in profile.labels.purposes if _applies(rule, data)]
     called = {rule.stages for rule in rules if rule.stage} | {profile.labels.stage}
     stages = {pattern: names.str.extract_all(pattern).list.last() for pattern in called}
@@ -53,8 +54,8 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
         decides |= matches
         per_name = pl.select(pl.when(matches).then(pl.lit(rule.purpose)).otherwise(per_name)).to_series()
     # Stop at the first range that is a stage or has a purpose, even one whose stage has no communication of its own.
-    at = data.ancestors_until(data.enclosing(ops), decides.to_numpy()[data.ranges["name"].to_numpy()])
-    purposes = per_name.gather(data.ranges["name"].gather(np.maximum(at, 0)))
+    at = data.ancestors_until(data.enclosing(ops), decides.to_numpy()[name_of])
+    purposes = per_name.gather(name_of[np.maximum(at, 0)])
     return pl.select(pl.when(pl.Series(at != NONE)).then(purposes)).to_series()
 
 
@@ -76,7 +77,7 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     groups = groups_of(profile, data)
     purposes = {name: purpose_by_name(name) for name in groups["name"].drop_nulls().unique().to_list()}
     by_name = pl.col("name").replace_strict(purposes, default=None, return_dtype=pl.String)
-    world = profile.ranks.filter(pl.col("rank") == data.rank)["world_size"][0] or groups["comm_size"].max()
+    world = data.world_size or groups["comm_size"].max()
     some = pl.col("comm_size") < pl.lit(world)
     by_operation = (
         pl.when(pl.col("kind") == SEND_RECV)

@@ -75,8 +75,8 @@ def sampled(profile: Profile, data: RankData, pattern: str) -> Sampled | None:
     counters = profile.once(_by_rank)[data.rank] if profile.has("counters") else None
     if counters is None or counters.height == 0:
         return None
-    wanted = profile.names.str.contains(pattern).gather(counters["name"]) & (counters["device"] == (data.device or 0))
-    mine = counters.filter(wanted)
+    named = pl.Series(profile.names_with(pattern)[counters["name"].to_numpy()])
+    mine = counters.filter(named & (counters["device"] == (data.device or 0)))
     if mine.height == 0:
         return None
     mine = mine.filter(pl.col("name") == mine["name"][0]).unique("start_ns", keep="first").sort("start_ns")

@@ -117,8 +117,8 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
         return Spans.empty()
     rows = data.own_ranges
     # A torch op's range lists its inputs: that is not getting input.
-    named = profile.names.str.contains(DATA) & ~profile.names.str.contains(TORCH_OP)
-    input_ranges = data.ranges[rows[named.to_numpy()[data.ranges["name"].to_numpy()[rows]]]]
+    names = data.ranges["name"].to_numpy()[rows]
+    input_ranges = data.ranges[rows[profile.names_with(DATA)[names] & ~profile.names_with(TORCH_OP)[names]]]
     # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
     launching = data.calls["tid"].gather(np.unique(data.launch[data.launch != NONE])).unique()
     input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))

@@ -37,7 +37,8 @@ ROWS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 def names_stages(part: Profile) -> bool:
     """Whether a part of a profile holds ranges of a two-stage pipeline."""
-    return part.ranges.height > 0 and bool(part.names.str.contains(_STAGE).any())
+    ranges = part.ranges["name"].to_numpy()
+    return len(ranges) > 0 and bool(part.names_with(_STAGE)[ranges].any())
 
 
 def depths(part: Profile) -> tuple[int | None, int | None]:

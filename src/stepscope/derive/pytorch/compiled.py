@@ -173,12 +173,11 @@ def _of_ranges(profile: Profile, data: RankData) -> pl.DataFrame:
 
 def _select(frame: pl.DataFrame, profile: Profile) -> pl.DataFrame:
     """Rows whose text speaks of compiling; judged once per text."""
-    names = profile.names
-    wanted = names.str.contains(f"{REGION}|{_CALL}|{_FUNCTION}|{_COMPILING}").to_numpy()
+    wanted = profile.names_with(f"{REGION}|{_CALL}|{_FUNCTION}|{_COMPILING}")
     ids = frame["name"].to_numpy()
     mine = frame.filter(pl.Series(wanted[ids] if len(ids) else np.zeros(0, bool), dtype=pl.Boolean))
     times = [pl.col(c).cast(pl.Int64) for c in ("tid", "start_ns", "end_ns")]
-    return mine.select(*times).with_columns(names.gather(mine["name"]).cast(pl.String).alias("text"))
+    return mine.select(*times).with_columns(profile.names.gather(mine["name"]).cast(pl.String).alias("text"))
 
 
 def _annotated(profile: Profile, data: RankData) -> bool:
@@ -186,5 +185,5 @@ def _annotated(profile: Profile, data: RankData) -> bool:
         return True
     if data.ranges.height == 0:
         return False
-    torch = profile.names.str.contains(_TORCH_NVTX).to_numpy()
+    torch = profile.names_with(_TORCH_NVTX)
     return bool(torch[data.ranges["name"].to_numpy()].any())

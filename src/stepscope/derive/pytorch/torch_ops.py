@@ -85,8 +85,8 @@ def _nvtx_ops(profile: Profile, data: RankData) -> pl.DataFrame:
     names = profile.names  # after the ranges: reading them adds their texts
     if ranges.height == 0:
         return _EMPTY
-    torch = names.str.contains(TORCH_OP)
-    ranges = ranges.filter(torch.gather(ranges["name"]) & (ranges["kind"] == "pushpop"))
+    torch = pl.Series(profile.names_with(TORCH_OP)[ranges["name"].to_numpy()])
+    ranges = ranges.filter(torch & (ranges["kind"] == "pushpop"))
     if ranges.height == 0:
         return _EMPTY
     parts = names.gather(ranges["name"]).str.extract_groups(_NVTX).struct.unnest()

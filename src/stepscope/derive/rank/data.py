@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +26,21 @@ COMPUTE, COMM, COPY = range(len(ROLE.categories))
 def ranks_of(profile: Profile) -> Iterator[RankData]:
     """Every rank of the profile, in order. Made once per profile: derived columns are shared between questions."""
     for rank in progress.each("rank", profile.rank_ids()):
-        yield profile.once_per_rank(_rank_data, rank)
+        yield rank_of(profile, rank)
+
+
+def rank_of(profile: Profile, rank: int) -> RankData:
+    """One rank of the profile."""
+    return profile.once_per_rank(_rank_data, rank)
 
 
 def _rank_data(profile: Profile, rank: int) -> RankData:
-    return RankData(profile, profile.ranks.row(by_predicate=pl.col("rank") == rank, named=True))
+    return RankData(profile, profile.once(_rows)[rank])
+
+
+def _rows(profile: Profile) -> dict[int, dict[str, Any]]:
+    """The `ranks` table by rank: looking each of them up in it would take a scan per rank."""
+    return {row["rank"]: row for row in profile.ranks.iter_rows(named=True)}
 
 
 class RankData(RankRanges):
@@ -159,7 +170,7 @@ class RankData(RankRanges):
         """
         if self.ranges.height == 0:
             return pl.Series("stage", [NO_STAGE] * len(ops), dtype=pl.String)
-        stages, staged = self.once(_stages, pattern or self.profile.labels.stage, len(self.profile.names))
+        stages, staged = self.once(_stages, pattern or self.profile.labels.stage)
         at = self.ancestors_until(self.enclosing(ops), staged)
         text = stages.gather(self.ranges["name"].gather(np.maximum(at, 0)))
         return pl.select(
@@ -167,7 +178,8 @@ class RankData(RankRanges):
         ).to_series()
 
 
-def _stages(data: RankData, pattern: str, names: int) -> tuple[pl.Series, Mask]:
+def _stages(data: RankData, pattern: str) -> tuple[pl.Series, Mask]:
     """The stage that each name of the string table speaks of, and which ranges speak of any."""
-    stages = data.profile.names.str.extract_all(pattern).list.last()
-    return stages, stages.is_not_null().to_numpy()[data.ranges["name"].to_numpy()]
+    ranges = data.ranges["name"].to_numpy()  # first: reading them adds their texts
+    stages = data.profile.names_last(pattern)
+    return stages, stages.is_not_null().to_numpy()[ranges]

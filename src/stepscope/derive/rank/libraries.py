@@ -34,7 +34,7 @@ class LibraryCalls:
 def library_ranges(data: RankData) -> pl.DataFrame:
     """Rows of the rank's ranges that libraries pushed themselves."""
     ranges = data.ranges
-    of_library = data.profile.names.str.contains(LIBRARY_DOMAINS)
+    of_library = pl.Series(data.profile.names_with(LIBRARY_DOMAINS))
     domain = ranges["domain"]
     return ranges.filter(of_library.gather(domain.fill_null(0)) & domain.is_not_null() & (pl.col("kind") == "pushpop"))
 

@@ -33,9 +33,8 @@ class RankRanges(RankTables):
     def own_ranges(self) -> I64:
         """Rows of the ranges that say what the program was doing: no setup label, no marks, no tool's, no library's."""
         frame = self.ranges
-        names = self.profile.names  # after the ranges were read
-        setup = names.str.contains(SETUP_PATTERN).to_numpy()
-        tools = names.str.contains(f"{_TOOL_DOMAINS}|{LIBRARY_DOMAINS}").to_numpy()
+        setup = self.profile.names_with(SETUP_PATTERN)
+        tools = self.profile.names_with(f"{_TOOL_DOMAINS}|{LIBRARY_DOMAINS}")
         if frame.height == 0:
             return np.empty(0, np.int64)
         skip = setup[frame["name"].to_numpy()] | (frame["kind"] == "mark").to_numpy()
@@ -51,7 +50,7 @@ class RankRanges(RankTables):
         frame = self.ranges
         if frame.height == 0:
             return None
-        setup = self.profile.names.str.contains(SETUP_PATTERN).to_numpy()[frame["name"].to_numpy()]
+        setup = self.profile.names_with(SETUP_PATTERN)[frame["name"].to_numpy()]
         if not setup.any():
             return None
         begin = int(frame["start_ns"].to_numpy()[setup].min())
@@ -89,7 +88,7 @@ class RankRanges(RankTables):
 
     def own_ranges_named(self, pattern: str) -> Mask:
         """By row of `ranges`: own ones whose text matches."""
-        by_name = self.profile.names.str.contains(pattern).to_numpy()
+        by_name = self.profile.names_with(pattern)
         return by_name[self._name_id] & self._is_own
 
     def outermost_named(self, pattern: str) -> I64:

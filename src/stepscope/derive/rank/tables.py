@@ -26,6 +26,7 @@ class RankTables:
         self.pid: int | None = row["pid"]  # null where the trace does not tell
         self.device: int | None = row["device"]
         self.setup: str | None = row["setup"]
+        self.world_size: int | None = row["world_size"]
 
     def once(self: Self, function: Callable[Concatenate[Self, P], T], *args: P.args, **options: P.kwargs) -> T:
         """`function(data, …)`, computed when first asked for and kept with the rank."""
@@ -33,7 +34,7 @@ class RankTables:
 
     def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
         """`function` of the string table: judged once per name, not once per row."""
-        return self.profile.once(_judged, function, len(self.profile.names))
+        return self.profile.per_name(function)
 
     def _mine(self, table: str) -> pl.DataFrame:
         return self.profile.once(_by_rank, table)[self.rank]
@@ -77,8 +78,3 @@ class RankTables:
 
 def _by_rank(profile: Profile, table: str) -> dict[int, pl.DataFrame]:
     return dict(profile.by_rank(table))
-
-
-def _judged(profile: Profile, function: Callable[[pl.Series], I64], names: int) -> I64:
-    """`function` of the string table while it has so many names: it grows as tables are read."""
-    return function(profile.names)

@@ -90,7 +90,7 @@ def detect(case: Case) -> list[Finding]:
 def _fetching(host: Host) -> tuple[Spans, bool]:
     """When the host was getting input or writing output, and whether ranges say so."""
     ranges = host.data.ranges[host.data.own_ranges]
-    files = ranges.filter(host.profile.names.str.contains(_FILES).gather(ranges["name"]))
+    files = ranges.filter(pl.Series(host.profile.names_with(_FILES)[ranges["name"].to_numpy()]))
     of_files = union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
     named = join(data_ranges(host.profile, host.data), of_files)
     if len(named):

@@ -7,6 +7,7 @@ back is the step replayed without those pauses. Where a trace records neither, n
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
@@ -79,7 +80,6 @@ def _pauses(host: Host) -> Spans:
     data = host.data
     records = data.host.filter(data.host["kind"] == "gc")
     ranges = data.ranges[data.own_ranges]
-    named = host.profile.names.str.contains(_NAMES)
-    ranges = ranges.filter(named.gather(ranges["name"]))
+    ranges = ranges.filter(pl.Series(host.profile.names_with(_NAMES)[ranges["name"].to_numpy()]))
     start, end = (np.concatenate([f[c].to_numpy() for f in (records, ranges)]) for c in ("start_ns", "end_ns"))
     return union(start, end).clip(host.begin, host.end)

@@ -170,7 +170,7 @@ def _excused(case: Case, data: RankData) -> Spans:
     parts = []
     rows = data.own_ranges
     if len(rows):
-        wanted = case.profile.names.str.contains(DATA).to_numpy()[data.ranges["name"].to_numpy()[rows]]
+        wanted = case.profile.names_with(DATA)[data.ranges["name"].to_numpy()[rows]]
         fetching = data.ranges[rows[wanted]]
         parts.append(union(fetching["start_ns"].to_numpy(), fetching["end_ns"].to_numpy()))
     if case.profile.has("host") and data.host.height:

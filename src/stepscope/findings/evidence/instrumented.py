@@ -39,7 +39,7 @@ def _of(host: Host) -> Instrumented | None:
         return None
     ranges = host.data.ranges
     inside = (pl.col("start_ns") >= host.begin) & (pl.col("start_ns") < host.end)
-    torch_ops = host.profile.names.str.contains(TORCH_OP).to_numpy()[ranges.filter(inside)["name"].to_numpy()].sum()
+    torch_ops = host.profile.names_with(TORCH_OP)[ranges.filter(inside)["name"].to_numpy()].sum()
     kinds = (
         host.data.host.filter(inside)["kind"].cast(pl.String)
         if host.data.host.height

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stepscope.derive.rank.data import ranks_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Place
 from stepscope.intervals.arrays import I64
@@ -28,7 +27,7 @@ def longest(candidates: Iterable[Place]) -> tuple[Place, ...]:
 
 def places_of(case: Case, ops: list[tuple[int, int]]) -> tuple[Place, ...]:
     """Ops, each a rank and a row, as places."""
-    data = {d.rank: d for d in ranks_of(case.profile) if d.rank in {r for r, _ in ops}}
+    data = {rank: case.data_of(rank) for rank, _ in ops}
     return tuple(Place(r, int(data[r].start[o]), int(data[r].end[o]), int(data[r].stream[o])) for r, o in ops)
 
 
