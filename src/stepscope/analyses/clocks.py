@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from stepscope.derive.comm.across import across
 from stepscope.model.note import Note
@@ -37,10 +36,9 @@ def clocks(profile: Profile) -> Result:
     found = across(profile)
     c = found.clocks
     table: list[dict[str, Any]] = []
-    sources = sorted(set(profile.ranks["source"].to_list()))
+    by_source = profile.by_source()
     numbers = {s: i for i, s in enumerate(np.unique(c.same).tolist())}
-    for i, source in enumerate(sources):
-        mine = profile.ranks.filter(pl.col("source") == source)
+    for i, (source, mine) in enumerate(by_source.items()):
         joined = bool(c.component[i] == c.component[0])
         table.append(
             {
@@ -50,13 +48,13 @@ def clocks(profile: Profile) -> Result:
                 "residual_p50_ns": _whole(c.residual_p50[i]),
                 "residual_p95_ns": _whole(c.residual_p95[i]),
                 "n": int(c.n[i]),
-                "file": profile.sources[source].file.rsplit("/", 1)[-1],
+                "file": profile.source_info(source).file.rsplit("/", 1)[-1],
                 "ranks": ranks_text(mine["rank"].to_list()),
                 "clock": numbers[int(c.same[i])],
             }
         )
     notes = list(found.notes)
-    if len(sources) == 1:
+    if len(by_source) == 1:
         notes.append(Note("one-clock", "one file: all its ranks share a clock"))
     summary = {"residual_p95_ns": round(c.residual), "clocks": len(numbers)}
     return Result(rows(COLUMNS, table), summary=summary, notes=notes)

@@ -101,7 +101,7 @@ def _with_flows(ops: pl.DataFrame, flows: pl.DataFrame, key: str, columns: tuple
 
 def _header(profile: Profile) -> Header:
     used = sorted(set(profile.ranks["source"].to_list()))
-    sources = [profile.sources[i] for i in used]
+    sources = [profile.source_info(i) for i in used]
     first = sources[0]
     info: dict[str, Any] = {
         "files": [s.file.rsplit("/", 1)[-1] for s in sources],

@@ -116,7 +116,7 @@ def _cut_torch(profile: Profile, path: Path, order: Order) -> Exported:
     if order.anonymize:
         raise BadInput("--anonymize: a torch trace is cut as it is", "export it as .pftrace or .json")
     used = sorted(set(profile.ranks["source"].to_list()))
-    if any(profile.sources[i].format != "kineto" for i in used) or not all(_is_json(profile, i) for i in used):
+    if any(profile.source_info(i).format != "kineto" for i in used) or not all(_is_json(profile, i) for i in used):
         raise CannotAnswer("--to kineto cuts traces that torch.profiler wrote as JSON", "use --to chrome for others")
     if len(used) > 1:
         raise BadInput(f"--to kineto: {len(used)} files, one per rank", "give one of them, or choose it with --rank")

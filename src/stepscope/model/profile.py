@@ -58,6 +58,10 @@ class Profile:
     def sources(self) -> list[SourceInfo]:
         return [s.info for s in self._sources]
 
+    def source_info(self, source: int) -> SourceInfo:
+        """What one of the sources is."""
+        return self._sources[source].info
+
     def source_path(self, source: int) -> Path:
         """Where one of the sources lies."""
         return self._sources[source].path

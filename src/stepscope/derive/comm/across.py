@@ -27,6 +27,9 @@ from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
 
+#: Sets of ranks that a note spells out.
+_MOST_SETS = 8
+
 Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
 
 
@@ -169,7 +172,7 @@ _HINT = (
 def _rebase(profile: Profile, notes: list[Note]) -> dict[int, int]:
     """What brings each source's times to those of the first: the difference of the sessions' UTC."""
     used = sorted(set(profile.ranks["source"].to_list()))
-    epochs = {s: profile.sources[s].epoch_ns for s in used}
+    epochs = {s: profile.source_info(s).epoch_ns for s in used}
     unknown = [s for s in used if epochs[s] is None]
     if unknown and len(used) > 1:
         notes.append(
@@ -187,7 +190,7 @@ def _rebase(profile: Profile, notes: list[Note]) -> dict[int, int]:
 
 def _origin(profile: Profile, sides: pl.DataFrame) -> int:
     """Where offsets are stated: at t=0 of the first source's capture, or its first communication."""
-    if profile.sources[int(profile.ranks["source"].min())].capture_ns is not None:  # type: ignore[arg-type]
+    if profile.source_info(int(profile.ranks["source"].min())).capture_ns is not None:  # type: ignore[arg-type]
         return 0
     return int(sides["start_ns"].min())  # type: ignore[arg-type]
 
@@ -235,8 +238,10 @@ def clock_notes(profile: Profile, a: Across, how: str) -> list[Note]:
     notes = []
     groups = np.unique(c.component)
     if len(groups) > 1:
-        sets = [a.ranks.filter(pl.col("source").is_in(np.flatnonzero(c.component == g))) for g in groups]
-        texts = " | ".join(ranks_text(s["rank"].to_list()) for s in sets)
+        of_rank = c.component[a.ranks["source"].to_numpy()]
+        shown = [a.ranks.filter(pl.Series(of_rank == g))["rank"].to_list() for g in groups[:_MOST_SETS]]
+        more = f" | and {len(groups) - len(shown)} more" if len(shown) < len(groups) else ""
+        texts = " | ".join(map(ranks_text, shown)) + more
         notes.append(
             Note(
                 "clocks-unconnected",

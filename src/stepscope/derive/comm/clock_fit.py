@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.kinds import SEND_RECV, TOGETHER
+from stepscope.derive.comm.many_clocks import FEW, Equations
 from stepscope.intervals.arrays import F64, I64, Mask
 
 #: GPU timestamps of two processes are not comparable more finely than this.
@@ -181,29 +182,46 @@ def _solve(ends: _Ends, same: I64, component: I64) -> _Fit:
     clock = of_source[ends.source]
     h = len(clocks)
     free = np.ones(h, dtype=bool)
-    free[np.unique([of_source[np.flatnonzero(component == c)[0]] for c in np.unique(component)])] = False
+    free[of_source[np.unique(component, return_index=True)[1]]] = False
     middle = float(np.median(ends.time))
     a, b = np.zeros(h), np.zeros(h)
     freedom = len(clock) - ends.count - 2 * int(free.sum())
     if not free.any():
         return _Fit(middle, a[of_source], b[of_source], a[of_source], b[of_source], 1.0)
     weight = np.ones(len(clock))
+    slope = np.zeros(h)
     for _ in range(_ROUNDS):
         x = (ends.time - middle - a[clock]) / (1 + b[clock]) / ends.span
-        a, slope, normal = _step(ends, clock, h, weight, x, free)
+        if h > FEW:
+            a, slope = _equations(ends, clock, weight, x, free).solve(ends.time, (a, slope))
+        else:
+            a, slope, _ = _step(ends, clock, h, weight, x, free)
         b = slope / ends.span
         r = _deviations(ends, ends.time - a[clock] - slope[clock] * x, weight)
         weight = 1 / np.sqrt(r * r + _TINY_NS**2)
     # With fewer ends than unknowns there is no saying how good the solution is.
     inflation = float(np.sqrt((len(clock) - ends.count) / freedom)) if freedom > 0 else np.inf
     noise = max(float(np.sqrt(np.mean(np.minimum(np.abs(r), 5 * np.median(np.abs(r)) + _TINY_NS) ** 2))), _TINY_NS)
-    _, _, normal = _step(ends, clock, h, np.ones(len(clock)), x, free)
-    error = noise * min(inflation, 1e9) * np.sqrt(np.maximum(np.diag(np.linalg.inv(normal)), 0))
-    errors = np.zeros((2, h))
-    errors[:, free] = error.reshape(2, -1)
+    alike = np.ones(len(clock))
+    variances = np.zeros((2, h))
+    if h > FEW:
+        variances = _equations(ends, clock, alike, x, free).variances()
+    else:
+        _, _, normal = _step(ends, clock, h, alike, x, free)
+        variances[:, free] = np.diag(np.linalg.inv(normal)).reshape(2, -1)
+    errors = noise * min(inflation, 1e9) * np.sqrt(np.maximum(variances, 0))
     return _Fit(
         middle, a[of_source], b[of_source], errors[0][of_source], errors[1][of_source] / ends.span, min(inflation, 1e9)
     )
+
+
+def _equations(ends: _Ends, clock: I64, weight: F64, x: F64, free: Mask) -> Equations:
+    return Equations(ends.of, clock, weight, x, free, _ridge(ends, weight))
+
+
+def _ridge(ends: _Ends, weight: F64) -> float:
+    """What drift to expect, weighed against the deviations that there are (in the units of the weights)."""
+    return float(1 / np.mean(weight)) / (_USUAL_DRIFT * ends.span) ** 2
 
 
 def _step(ends: _Ends, clock: I64, h: int, weight: F64, x: F64, free: Mask) -> tuple[F64, F64, F64]:
@@ -217,9 +235,7 @@ def _step(ends: _Ends, clock: I64, h: int, weight: F64, x: F64, free: Mask) -> t
     root = np.sqrt(total)[:, None]
     p, q = w / root, wx / root
     n11, n12, n22 = np.diag(w.sum(0)) - p.T @ p, np.diag(wx.sum(0)) - p.T @ q, np.diag(wxx.sum(0)) - q.T @ q
-    # What drift to expect, weighed against the deviations that there are (in the units of the weights).
-    usual = float(1 / np.mean(weight)) / (_USUAL_DRIFT * ends.span) ** 2
-    n22 = n22 + np.eye(h) * usual
+    n22 = n22 + np.eye(h) * _ridge(ends, weight)
     rhs = np.concatenate([np.bincount(clock, left, h)[free], np.bincount(clock, left * x, h)[free]])
     normal = np.block([[n11[free][:, free], n12[free][:, free]], [n12.T[free][:, free], n22[free][:, free]]])
     normal += np.eye(len(normal)) * 1e-12 * np.trace(normal) / len(normal)
@@ -256,22 +272,25 @@ def _shared(fit: _Fit, span: float, component: I64, residual: float) -> I64:
     same = np.full(len(a), -1, dtype=np.int64)
     least = max(FLOOR_NS, residual)
 
-    def near(k: int, s: int) -> bool:
-        return bool(
-            abs(a[k] - a[s]) <= least + _SIGNIFICANT * np.hypot(ea[k], ea[s])
-            and abs(b[k] - b[s]) <= least + _SIGNIFICANT * np.hypot(eb[k], eb[s])
-        )
-
-    for c in np.unique(component):
-        mine = np.flatnonzero(component == c)
-        heads = [int(mine[0])]  # the reference first: what does not differ from it is not corrected
+    for mine in _members(component):
+        heads = np.empty(len(mine), np.int64)
+        heads[0], n = mine[0], 1  # the reference first: what does not differ from it is not corrected
         same[mine[0]] = mine[0]
         for s in mine[1:][np.argsort(a[mine[1:]], kind="stable")].tolist():
-            head = next((k for k in heads if near(k, s)), s)
-            same[s] = head
-            if head == s:
-                heads.append(s)
+            k = heads[:n]
+            near = np.abs(a[k] - a[s]) <= least + _SIGNIFICANT * np.hypot(ea[k], ea[s])
+            near &= np.abs(b[k] - b[s]) <= least + _SIGNIFICANT * np.hypot(eb[k], eb[s])
+            first = int(near.argmax())
+            same[s] = k[first] if near[first] else s
+            if not near[first]:
+                heads[n], n = s, n + 1
     return same
+
+
+def _members(component: I64) -> list[I64]:
+    """Sources of each component, in order."""
+    order = np.argsort(component, kind="stable").astype(np.int64)
+    return np.split(order, np.flatnonzero(np.diff(component[order])) + 1)
 
 
 def _told_apart(ends: _Ends, fit: _Fit, same: I64, component: I64) -> I64:
@@ -279,24 +298,24 @@ def _told_apart(ends: _Ends, fit: _Fit, same: I64, component: I64) -> I64:
 
     A single pair of ends says little: who sends may leave long before who receives has come.
     """
-    merged = same.copy()
-    for c in np.unique(component):
-        head = int(np.flatnonzero(component == c)[0])
-        for clock in np.unique(same[(component == c) & (same != same[head])]).tolist():
-            mine = same[ends.source] == clock
-            both = np.bincount(ends.of[mine], minlength=ends.count) > 0
-            both &= np.bincount(ends.of[~mine], minlength=ends.count) > 0
-            near = abs(fit.offset[clock] - fit.offset[head]) < _NO_CLOCK_IS_FURTHER_NS
-            if int(both.sum()) < _SEVERAL and near:
-                merged[same == clock] = same[head]
+    keys, n = np.unique(same[ends.source] * ends.count + ends.of, return_counts=True)
+    clock, of = keys // ends.count, keys % ends.count
+    # Collectives that have ends of the clock, and of others.
+    compared = np.bincount(clock[n < np.bincount(ends.of, minlength=ends.count)[of]], minlength=ends.sources)
+    reference = np.empty(ends.sources, np.int64)
+    for mine in _members(component):
+        reference[mine] = same[mine[0]]
+    near = np.abs(fit.offset[same] - fit.offset[reference]) < _NO_CLOCK_IS_FURTHER_NS
+    merged: I64 = np.where((compared[same] < _SEVERAL) & near, reference, same)
     return merged
 
 
 def _per_source(ends: _Ends, residual: F64) -> tuple[F64, F64]:
     p50, p95 = np.full(ends.sources, np.nan), np.full(ends.sources, np.nan)
-    for s in np.unique(ends.source):
-        mine = residual[(ends.source == s) & ends.best]
-        p50[s], p95[s] = np.percentile(mine, 50), np.percentile(mine, 95)
+    rows = np.flatnonzero(ends.best)
+    rows = rows[np.argsort(ends.source[rows], kind="stable")]
+    for mine in np.split(rows, np.flatnonzero(np.diff(ends.source[rows])) + 1):
+        p50[ends.source[mine[0]]], p95[ends.source[mine[0]]] = np.percentile(residual[mine], [50, 95])
     return p50, p95
 
 

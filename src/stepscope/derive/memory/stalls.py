@@ -152,7 +152,7 @@ def _shift(own: Profile, other: Profile, rank: int, other_rank: int) -> int:
     epochs = []
     for profile, number in ((own, rank), (other, other_rank)):
         source = profile.ranks.filter(pl.col("rank") == number)["source"][0]
-        epochs.append(profile.sources[source].epoch_ns)
+        epochs.append(profile.source_info(source).epoch_ns)
     if epochs[0] is None or epochs[1] is None:
         raise CannotAnswer(
             "--timeline: one of the files does not say when it began", "record both with recent versions"
