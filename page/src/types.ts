@@ -241,7 +241,7 @@ export interface Column {
 }
 
 /** What a lane holds. */
-export type Group = "parts" | "host" | "ranges" | "streams" | "counters";
+export type Group = "parts" | "host" | "ranges" | "streams" | "counters" | "functions";
 
 export interface LaneIndex {
   rank: number;

@@ -210,6 +210,27 @@ test("two runs lie below each other, aligned on a step", async () => {
   assert.deepEqual(problems, []);
 });
 
+test("torch ops are rows, found by search, and lead to what they launched", async () => {
+  const { page, problems } = await open(known.both);
+  const tall = () => page.$eval(".tall", (element) => element.clientHeight);
+  const box_ = page.locator("label:has-text('functions') input");
+  if (await box_.isChecked()) await box_.uncheck();
+  await page.waitForTimeout(200);
+  const without = await tall();
+  await box_.check();
+  await page.waitForFunction((height) => document.querySelector(".tall").clientHeight > height, without);
+  await page.fill("input[type=search]", known.functions.text);
+  await page.waitForSelector(".found");
+  const said = await page.textContent(".found");
+  assert.ok(said.startsWith(`${known.functions.matches.toLocaleString("en")} match`), said);
+  await page.press("input[type=search]", "Enter");
+  await page.waitForSelector(".details dl");
+  const details = await page.textContent(".details");
+  for (const word of [known.functions.text, "torch op, thread", "launched"]) assert.ok(details.includes(word), `${word} in ${details}`);
+  await page.waitForFunction(() => location.hash.includes("fn=1"));
+  assert.deepEqual(problems, []);
+});
+
 test("fits a phone, light and dark", async () => {
   for (const colorScheme of ["light", "dark"]) {
     const { page, problems } = await open(known.address, { viewport: { width: 390, height: 844 }, colorScheme });

@@ -22,9 +22,9 @@ SHAPE: dict[str, Any] = {"pp": 2, "ep": 1, "dp": 2, "layers": 4, "micro_batches"
 TYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f8": np.float64}
 
 
-def simulated(folder: Path, **more: Any) -> Path:
+def simulated(folder: Path, written: str = "nsys", **more: Any) -> Path:
     scenario = Scenario(schedule="1f1b", faults=("straggler:rank=3,factor=1.5",), **{**SHAPE, **more})
-    simulate_to(scenario, folder, ("nsys",))
+    simulate_to(scenario, folder, (written,))
     return folder
 
 

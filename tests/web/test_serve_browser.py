@@ -33,10 +33,10 @@ def server(*words: str) -> Iterator[str]:
 
 
 def test_a_reader_can_use_it(page_tools: Path, chromium: str, served_job: Path, tmp_path: Path, capsys) -> None:
-    other = simulated(tmp_path / "other", seed=6)
+    other = simulated(tmp_path / "other", "kineto", seed=6)  # which has torch ops
     with server(str(served_job)) as address, server(str(served_job), "--beside", str(other)) as both:
         assert address.startswith("http://127.0.0.1:")
-        (tmp_path / "served.expected.json").write_text(json.dumps(_expected(served_job, address, both)), "utf-8")
+        (tmp_path / "served.expected.json").write_text(json.dumps(_expected(served_job, other, address, both)), "utf-8")
         read_in_browser(page_tools, chromium, tmp_path, "serve.test.mjs")
     span = json.loads((tmp_path / "span.json").read_text("utf-8"))
     assert run([*shlex.split(span["command"])[1:], "--format", "json"]) == 0
@@ -46,7 +46,7 @@ def test_a_reader_can_use_it(page_tools: Path, chromium: str, served_job: Path, 
     }
 
 
-def _expected(job: Path, address: str, both: str) -> dict[str, object]:
+def _expected(job: Path, other: Path, address: str, both: str) -> dict[str, object]:
     profile = api.open(job)
     ops = profile.ops
     origin = min(int(f["start_ns"].min()) for f in (ops, profile.calls, profile.ranges))  # type: ignore[arg-type]
@@ -58,6 +58,7 @@ def _expected(job: Path, address: str, both: str) -> dict[str, object]:
         "address": address,
         "both": both,
         "ops": ops.height,
+        "functions": _functions(other),
         "culprit": late.sort("late_ns")["rank"][-1],
         "search": {
             "text": wanted,
@@ -69,3 +70,11 @@ def _expected(job: Path, address: str, both: str) -> dict[str, object]:
             "end": max(w["gpu_end_ns"] for w in step) - origin,
         },
     }
+
+
+def _functions(job: Path) -> dict[str, object]:
+    """The most frequent torch op of a job."""
+    profile = api.open(job)
+    ids = profile.host["name"]
+    (name,) = profile.names.gather(ids).mode().sort().head(1).to_list()
+    return {"text": name, "matches": int((profile.names.gather(ids) == name).sum())}

@@ -6,7 +6,7 @@ import { bytes, count, duration } from "../format";
 import { NoteItems, Prose } from "../section";
 import { ThemeButton } from "../theme";
 import { placeFacts, Tip } from "../timeline/about";
-import { FULL, isBucket, type Picked, rowOf } from "../timeline/model";
+import { FULL, isBucket, type Lane, type Picked, rowOf } from "../timeline/model";
 import { firstOpen, layout } from "../timeline/rows";
 import { type Control, type Hit, Stage } from "../timeline/stage";
 import { Legend } from "../timeline/timeline";
@@ -31,6 +31,7 @@ export function App({ scene }: { scene: Scene }) {
   const [failed, setFailed] = useState("");
   const [open, setOpen] = useState(() => firstOpen(scene));
   const [host, setHost] = useState(linked.host ?? scene.ranks.length <= 2);
+  const [functions, setFunctions] = useState(linked.functions ?? hasFew(scene));
   const [pinned, setPinned] = useState(() => new Set(linked.pinned ?? []));
   const [filter, setFilter] = useState(linked.filter ?? "");
   const [sort, setSort] = useState<Sort>((linked.sort as Sort) ?? "rank");
@@ -50,7 +51,7 @@ export function App({ scene }: { scene: Scene }) {
   const late = conclusions[0]?.late ?? {};
   const hosts = useMemo(() => new Map(profiles.flatMap(({ ranks }, p) => ranks.map(({ rank, host }) => [keyOf(p, rank), host ?? ""]))), [scene]);
   const shown = useMemo(() => arranged(scene.ranks, pinned, filter, sort, late, hosts), [scene, pinned, filter, sort, late]);
-  const { rows, height } = useMemo(() => layout(shown, open, host), [shown, open, host]);
+  const { rows, height } = useMemo(() => layout(shown, open, host, functions), [shown, open, host, functions]);
   const spans = useSpan(scene, settled ? span : null, shown);
   const arrows = useMemo(() => arrowsOf(scene, selected, details), [details]);
   const nav = () => control.current!.nav;
@@ -67,7 +68,7 @@ export function App({ scene }: { scene: Scene }) {
   linkNow.current = () => {
     const [from, to] = view.current, lane = selected?.lane as SceneLane | undefined;
     writeLink({
-      from, to, search: wanted, filter, sort, host, step, pinned: [...pinned],
+      from, to, search: wanted, filter, sort, host, functions, step, pinned: [...pinned],
       ...(span && { span }), ...(lane && { selected: [lane.profile, lane.id, selected!.row] as [number, number, number] }),
     });
   };
@@ -75,7 +76,7 @@ export function App({ scene }: { scene: Scene }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => linkNow.current(), 250);
   };
-  useEffect(remember, [selected, span, wanted, filter, sort, host, pinned, step]);
+  useEffect(remember, [selected, span, wanted, filter, sort, host, functions, pinned, step]);
   useEffect(() => {
     if (linked.from !== undefined && linked.to !== undefined) nav().show(linked.from, linked.to, 0, false);
     if (linked.selected) void pick(...linked.selected, false);
@@ -93,13 +94,15 @@ export function App({ scene }: { scene: Scene }) {
     setVersion((v) => v + 1);
     if (go && to) nav().show(to.start, to.end, 0.02);
   };
-  const reveal = (key: number, stream: number | null, from: number, to: number, onHost = host) => {
+  const reveal = (key: number, stream: number | null, from: number, to: number, onHost = host, lane: SceneLane | null = null) => {
+    const within = functions || lane?.group === "functions";
     setHost(onHost);
+    setFunctions(within);
     setOpen((before) => (before.has(key) ? before : new Set(before).add(key)));
     nav().show(from, to, 0.6);
     requestAnimationFrame(() => {
-      const mine = layout(shown, new Set(open).add(key), onHost).rows.filter((row) => row.rank.key === key);
-      const row = mine.find((r) => r.lane?.group === "streams" && r.lane.level === stream) ?? mine[0];
+      const mine = layout(shown, new Set(open).add(key), onHost, within).rows.filter((row) => row.rank.key === key);
+      const row = mine.find((r) => (lane ? r.lane === lane : r.lane?.group === "streams" && r.lane.level === stream)) ?? mine[0];
       if (row) control.current!.reveal(row.top, row.height);
     });
   };
@@ -112,7 +115,7 @@ export function App({ scene }: { scene: Scene }) {
       const data = await ask<DetailsData>("details", { p: profile, lane: id, row });
       setDetails(data);
       const shift = scene.shift[profile]!;
-      if (go) reveal(keyOf(profile, data.rank), lane.group === "streams" ? lane.level : null, data.start + shift, data.end + shift);
+      if (go) reveal(keyOf(profile, data.rank), null, data.start + shift, data.end + shift, host || lane.group === "host", lane);
     } catch (reason) {
       setDetails(null);
       setFailed((reason as Error).message);
@@ -145,6 +148,7 @@ export function App({ scene }: { scene: Scene }) {
     if (lane && row >= 0 && row < lane.about.n) void pick(lane.profile, lane.id, row);
   };
   const total = found.answers.reduce((sum, answer) => sum + answer.count, 0);
+  const onGpu = found.answers.reduce((sum, answer) => sum + answer.total_ns, 0);
   const next = async (by: number) => {
     if (!total) return;
     let k = ((current + by) % total + total) % total;
@@ -191,12 +195,14 @@ export function App({ scene }: { scene: Scene }) {
     return rows;
   };
   const concluded = conclusions[0];
+  const pending = conclusions.every((each) => each?.ready) ? "" : `computing… ${Math.max(0, ...conclusions.map((each) => each?.seconds ?? 0)).toFixed(0)} s`;
 
   return (
     <>
       <nav>
         <b>stepscope</b>
         <a href="#findings" onClick={(e) => { e.preventDefault(); document.getElementById("findings")?.scrollIntoView({ behavior: "smooth" }); }}>Findings</a>
+        {pending && <span class="dim pending" role="status">{pending}</span>}
         <span class="spring" />
         <ThemeButton />
       </nav>
@@ -209,7 +215,7 @@ export function App({ scene }: { scene: Scene }) {
               onKeyDown={(e) => { if (e.key === "Enter") void next(e.shiftKey ? -1 : 1); if (e.key === "Escape") e.currentTarget.blur(); }} />
             {found.wanted && (
               <span class="found" role="status">
-                {found.error ?? `${current >= 0 ? `${(current + 1).toLocaleString("en")} of ` : ""}${count(total, "match", "matches")}, ${duration(found.answers.reduce((sum, { total_ns }) => sum + total_ns, 0))}`}
+                {found.error ?? `${current >= 0 ? `${(current + 1).toLocaleString("en")} of ` : ""}${count(total, "match", "matches")}${onGpu ? `, ${duration(onGpu)}` : ""}`}
                 <button type="button" onClick={() => void next(-1)} aria-label="Previous match">‹</button>
                 <button type="button" onClick={() => void next(1)} aria-label="Next match">›</button>
                 <button type="button" onClick={() => setListed(!listed)}>list</button>
@@ -237,6 +243,11 @@ export function App({ scene }: { scene: Scene }) {
               {SORTS.map(([key, title]) => <option value={key} disabled={key === "culprit" && !Object.keys(late).length}>{title}</option>)}
             </select>
             <label><input type="checkbox" checked={host} onChange={(e) => setHost(e.currentTarget.checked)} /> host</label>
+            {scene.ranks.some(({ lanes }) => lanes.some(({ group }) => group === "functions")) && (
+              <label title="Torch ops, Python functions and other calls of the host's threads">
+                <input type="checkbox" checked={functions} onChange={(e) => setFunctions(e.currentTarget.checked)} /> functions
+              </label>
+            )}
             <button type="button" onClick={() => nav().scale(2)} aria-label="Zoom in">+</button>
             <button type="button" onClick={() => nav().scale(0.5)} aria-label="Zoom out">−</button>
             <button type="button" onClick={() => nav().whole()}>all</button>
@@ -259,7 +270,7 @@ export function App({ scene }: { scene: Scene }) {
             {span && spans.map((data, p) => data && <SpanPanel data={data} name={profiles.length > 1 ? `${NAMES[p]}: ` : ""} close={() => setSpan(null)} />)}
           </div>
         </section>
-        {!concluded?.ready && <section id="findings"><p class="dim">Findings are being worked out…</p></section>}
+        {!concluded?.ready && <section id="findings"><p class="dim">Findings: {pending}{concluded?.doing && ` (${concluded.doing})`}</p></section>}
         {concluded?.why && <section id="findings"><p class="dim">No findings: <Prose text={concluded.why} /></p></section>}
         {concluded?.findings && <>
           <div class="hero"><Statement findings={concluded.findings} /></div>
@@ -278,12 +289,19 @@ export function App({ scene }: { scene: Scene }) {
   );
 }
 
+/** Few enough rows of torch ops and functions to be shown at first. */
+function hasFew({ ranks }: Scene): boolean {
+  const rows = ranks.flatMap(({ lanes }) => lanes.filter(({ group }) => group === "functions")).length;
+  return rows > 0 && rows <= 10;
+}
+
 /** Arrows of the selected mark, where they are drawn. */
 function arrowsOf(scene: Scene, selected: Picked | null, details: DetailsData | null): Arrow[] {
   if (!selected || !details) return [];
   const { profile } = selected.lane as SceneLane, shift = scene.shift[profile]!;
-  const end = ({ rank, stream, thread, at }: End) => ({
-    key: keyOf(profile, rank), stream: stream ?? null, thread: thread ?? null, at: at + shift,
+  const own = selected.lane.group === "functions" ? selected.lane : null;
+  const end = ({ rank, stream, thread, at }: End, lane: Lane | null) => ({
+    key: keyOf(profile, rank), lane, stream: stream ?? null, thread: thread ?? null, at: at + shift,
   });
-  return details.arrows.map(({ kind, from, to }) => ({ kind, from: end(from), to: end(to) }));
+  return details.arrows.map(({ kind, from, to }) => ({ kind, from: end(from, own), to: end(to, null) }));
 }

@@ -11,6 +11,7 @@ export interface Linked {
   sort?: string;
   pinned?: number[];
   host?: boolean;
+  functions?: boolean;
   step?: number;
 }
 
@@ -31,6 +32,7 @@ export function readLink(hash = location.hash): Linked {
   if (given.get("sort")) linked.sort = given.get("sort")!;
   if (given.get("pin")) linked.pinned = given.get("pin")!.split("_").map(Number).filter(Number.isFinite);
   if (given.has("host")) linked.host = given.get("host") === "1";
+  if (given.has("fn")) linked.functions = given.get("fn") === "1";
   return linked;
 }
 
@@ -45,6 +47,7 @@ export function writeLink(linked: Linked): void {
   if (linked.sort && linked.sort !== "rank") said.set("sort", linked.sort);
   if (linked.pinned?.length) said.set("pin", join(linked.pinned));
   if (linked.host !== undefined) said.set("host", linked.host ? "1" : "0");
+  if (linked.functions) said.set("fn", "1");
   if (linked.step) said.set("step", String(linked.step));
   history.replaceState(null, "", `#${said}`);
 }

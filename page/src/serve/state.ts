@@ -6,18 +6,16 @@ import { ask } from "./ask";
 import { keyOf, type Scene } from "./scene";
 import type { Conclusion, SearchData, SpanData } from "./types";
 
-/** Findings take longer than the drawing: ask until they are there. */
+/** Findings take longer than the drawing: ask until they are there, and how far they are. */
 export function useConclusions(profiles: number): (Conclusion | null)[] {
   const [all, setAll] = useState<(Conclusion | null)[]>(() => Array<null>(profiles).fill(null));
   useEffect(() => {
     let stopped = false;
     const look = async (p: number) => {
-      for (let wait = 500; !stopped; wait = Math.min(wait * 1.5, 5_000)) {
+      for (let wait = 300; !stopped; wait = Math.min(wait * 1.3, 2_000)) {
         const answer = await ask<Conclusion>("findings", { p }).catch(() => null);
-        if (answer?.ready) {
-          setAll((before) => before.map((old, i) => (i === p ? answer : old)));
-          return;
-        }
+        if (answer) setAll((before) => before.map((old, i) => (i === p ? answer : old)));
+        if (answer?.ready) return;
         await new Promise((done) => setTimeout(done, wait));
       }
     };

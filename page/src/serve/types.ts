@@ -95,6 +95,9 @@ export interface MatchData {
 
 export interface Conclusion {
   ready: boolean;
+  /** Until it is: how long it has been worked on, and on what. */
+  seconds?: number;
+  doing?: string;
   findings?: Findings | null;
   why?: string | null;
   /** By rank: how long the others waited for it. */

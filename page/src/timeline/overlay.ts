@@ -31,6 +31,7 @@ export function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: P
 export function drawArrows(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
   const rowOfEnd = (end: ArrowEnd) => {
     const mine = view.rows.filter((row) => row.rank.key === end.key);
+    if (end.lane) return mine.find((row) => row.lane === end.lane) ?? mine[0];
     return mine.find((row) => row.lane && (end.stream !== null
       ? row.lane.group === "streams" && row.lane.level === end.stream
       : row.lane.group === "host" && row.lane.level === end.thread && row.lane.label.endsWith("calls"))) ?? mine[0];

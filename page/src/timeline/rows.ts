@@ -13,15 +13,15 @@ export interface Row {
   height: number;
 }
 
-/** `open` has keys of ranks. */
-export function layout(ranks: RankLanes[], open: Set<number>, host: boolean): { rows: Row[]; height: number } {
+/** `open` has keys of ranks; `host` and `functions` say whether those rows are wanted. */
+export function layout(ranks: RankLanes[], open: Set<number>, host: boolean, functions = false): { rows: Row[]; height: number } {
   const rows: Row[] = [];
   let top = 0;
   for (const rank of ranks) {
     rows.push({ rank, lane: null, top, height: HEAD });
     top += HEAD;
     for (const lane of open.has(rank.key) ? rank.lanes : []) {
-      if (lane.group === "host" && !host) continue;
+      if ((lane.group === "host" && !host) || (lane.group === "functions" && !functions)) continue;
       const height = TALL[lane.group] ?? RANGE_LINE * lane.lines;
       rows.push({ rank, lane, top, height });
       top += height;

@@ -1,7 +1,7 @@
 // What is looked at: time, rows, colours, and where a moment lies on the canvas.
 
 import type { Kind, Place } from "../types";
-import type { Picked } from "./model";
+import type { Lane, Picked } from "./model";
 import type { Row } from "./rows";
 
 export const AXIS = 26, PIN = 18;
@@ -16,9 +16,10 @@ export interface Arrow {
   to: ArrowEnd;
 }
 
-/** Where an arrow begins or ends: on a stream, or on a thread's calls. */
+/** Where an arrow begins or ends: on a lane, on a stream, or on a thread's calls. */
 export interface ArrowEnd {
   key: number;
+  lane: Lane | null;
   stream: number | null;
   thread: number | null;
   at: number;

@@ -12,8 +12,8 @@ import polars as pl
 from stepscope.derive.comm.purpose import UNKNOWN
 from stepscope.report.asker import Asker
 
-#: Ops by role, ranges and calls, in the colours of those names.
-MARKS = ("compute", "comm", "copy", "range", "call")
+#: Ops by role, ranges, calls, and what else the host ran, in the colours of those names.
+MARKS = ("compute", "comm", "copy", "range", "call", "torch", "python")
 #: Parts of a rank's time: colour, and what the page calls them.
 PARTS = {
     "compute": ("compute", "compute"),

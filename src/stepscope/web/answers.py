@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import lru_cache
 from typing import Any
 
 import stepscope
+from stepscope import progress
 from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import Mask
 from stepscope.report.scale import placed
@@ -30,16 +32,27 @@ class Answers:
         self._scenes = scenes
         self._locks = [threading.Lock() for _ in scenes]
         self._conclusions: dict[int, dict[str, Any]] = {}
+        #: since when, and on what, the findings are worked on
+        self._begun, self._doing = time.monotonic(), ""
         self._search = lru_cache(maxsize=_KEPT)(self._searched)
         self._matching = lru_cache(maxsize=_KEPT * 4)(self._texts)
 
     def conclude(self) -> None:
         """Work out findings and who is to blame, which takes longer than to draw: in a thread of its own."""
+        self._begun = time.monotonic()
         threading.Thread(target=self._conclude, name="findings", daemon=True).start()
 
     def _conclude(self) -> None:
+        own = threading.get_ident()
+
+        def heard(what: str, done: int | None, total: int | None) -> None:
+            if threading.get_ident() == own:  # others answer questions meanwhile
+                self._doing = what
+
+        progress.listen(heard)
         for i, scene in enumerate(self._scenes):
             self._conclusions[i] = _conclusion(scene)
+        progress.listen(None)
 
     def scene(self) -> dict[str, Any]:
         return {"version": stepscope.__version__, "profiles": [scene.data for scene in self._scenes]}
@@ -105,7 +118,9 @@ class Answers:
 
     def findings(self, asked: Asked) -> dict[str, Any]:
         which, _ = self._of(asked)
-        return {"ready": which in self._conclusions, **self._conclusions.get(which, {})}
+        if which not in self._conclusions:
+            return {"ready": False, "seconds": time.monotonic() - self._begun, "doing": self._doing}
+        return {"ready": True, **self._conclusions[which]}
 
     def _of(self, asked: Asked) -> tuple[int, Scene]:
         which = asked.number("p", 0, len(self._scenes) - 1, 0)

@@ -10,9 +10,13 @@ import polars as pl
 from stepscope.derive.comm.across import across
 from stepscope.derive.rank.data import NO_STAGE, RankData
 from stepscope.errors import StepscopeError
-from stepscope.intervals.arrays import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.demangle import demangle
+from stepscope.model.statement import several
+from stepscope.model.units import duration
 from stepscope.report.lanes import MARKS
+from stepscope.web.functions import GROUP as FUNCTIONS
+from stepscope.web.functions import facts, launched
 from stepscope.web.scene import Scene, data_of
 from stepscope.web.track import Track
 
@@ -40,6 +44,9 @@ def details(scene: Scene, lane: int, row: int) -> dict[str, Any]:
         _of_op(scene, data, int(track.row[row]), found)
     elif data is not None and track.group == "host":
         _of_call(scene, data, track, row, found)
+    elif data is not None and track.group == FUNCTIONS:
+        found["facts"] += facts(scene.profile, data, int(track.row[row]))
+        _launches(scene, data, track.level, launched(data, int(track.row[row])), found)
     lo, hi = (scene.own(track.rank, found[key]) for key in ("start", "end"))
     of = {"rank": str(track.rank), "start": lo, "end": max(hi, lo + 1)}
     found["command"] = scene.asker.command("timeline", **of)
@@ -142,13 +149,20 @@ def _of_call(scene: Scene, data: RankData, track: Track, row: int, found: dict[s
     k = int(np.searchsorted(start, own))
     near = [i for i in (k - 1, k) if 0 <= i < len(calls)]
     call = int(calls[min(near, key=lambda i: abs(int(start[i]) - own))])
-    ops = np.flatnonzero(data.launch == call)
-    found["facts"].append(["launched", f"{len(ops)} op{'s' * (len(ops) != 1)}", "text"])
+    _launches(scene, data, track.level, np.flatnonzero(data.launch == call), found)
+
+
+def _launches(scene: Scene, data: RankData, thread: int, ops: I64, found: dict[str, Any]) -> None:
+    """The ops that were launched from a mark of the host, with arrows to them."""
+    told = several(len(ops), "op")
+    if len(ops):
+        told += f", {duration(int((data.end - data.start)[ops].sum()))} of work"
+    found["facts"].append(["launched", told, "text"])
     line = scene.lines[data.rank]
     found["arrows"] += [
         {
             "kind": "launch",
-            "from": {"rank": data.rank, "thread": track.level, "at": found["start"]},
+            "from": {"rank": data.rank, "thread": thread, "at": found["start"]},
             "to": {"rank": data.rank, "stream": int(data.stream[op]), "at": line.moment(int(data.start[op]))},
         }
         for op in ops[:_MOST_ARROWS].tolist()

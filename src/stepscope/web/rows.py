@@ -70,6 +70,12 @@ class Making:
     #: what a reader must know of the clocks, and of what was cut off
     notes: list[Note] = field(default_factory=list)
 
+    def numbering(self, ids: pl.Series) -> I64:
+        """By number of a name in the profile, of these names: its number as a text of the scene."""
+        numbers = np.zeros(len(self.profile.names) + 1, np.int64)
+        numbers[ids.to_numpy()] = self.texts.ids(self.profile.names.gather(ids))
+        return numbers
+
     def rows(self) -> Iterator[Row]:
         """Every row, what belongs together after each other; ranks are not yet."""
         for make in (_parts, _ranges, _streams, _counters, _host):
@@ -79,8 +85,7 @@ class Making:
 def _streams(of: Making) -> Iterator[Track]:
     ids = of.profile.ops["name"].unique().sort()
     names = of.profile.names.gather(ids)
-    text_of = np.zeros(len(of.profile.names) + 1, np.int64)
-    text_of[ids.to_numpy()] = of.texts.ids(names)
+    text_of = of.numbering(ids)
     kinds_of_work = of.profile.taxonomy.family(names)
     labels = Labels(of.asker, pl.DataFrame())
     distinct = sorted({*kinds_of_work.to_list(), COMMUNICATION})

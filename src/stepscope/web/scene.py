@@ -23,6 +23,8 @@ from stepscope.report.asker import Asker
 from stepscope.report.gather import ranks_of_setup
 from stepscope.report.lanes import KINDS
 from stepscope.web.counters import CounterTrack
+from stepscope.web.functions import GROUP as FUNCTIONS
+from stepscope.web.functions import functions
 from stepscope.web.rows import Making, Row
 from stepscope.web.track import Track
 
@@ -61,10 +63,10 @@ def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
     lines = _lines(whole)
     progress.report("rows of the timeline")
     making = Making(whole, asker, lines)
-    made = list(making.rows())
+    made = [*making.rows(), *functions(making)]
     for done, track in enumerate(made):
         progress.report("levels of detail", done, len(made))
-        if isinstance(track, Track):
+        if isinstance(track, Track) and track.group != FUNCTIONS:  # those are shown when somebody wants them
             _ = track.pyramid
     order = {rank: i for i, rank in enumerate(lines)}
     made.sort(key=lambda t: order[t.rank])
@@ -81,10 +83,12 @@ def _lines(profile: api.Profile) -> dict[int, Line]:
     clock = common_clock(profile)
     spans = {}
     for data in ranks_of(profile):
-        host = [t for t in data.host_span() if t is not None]
-        edges = [int(data.start.min()), int(data.end.max())] if len(data.start) else []
-        if host or edges:
-            spans[data.rank] = min([*host, *edges]), max([*host, *edges])
+        moments = [t for t in data.host_span() if t is not None]
+        moments += [int(data.start.min()), int(data.end.max())] if len(data.start) else []
+        if profile.has("host") and data.host.height:
+            moments += [int(data.host["start_ns"].min()), int(data.host["end_ns"].max())]  # type: ignore[arg-type]
+        if moments:
+            spans[data.rank] = min(moments), max(moments)
     common = {rank: (clock.moment(rank, lo), clock.moment(rank, hi)) for rank, (lo, hi) in spans.items()}
     origin = min(lo for lo, _ in common.values())
     return {

@@ -10,13 +10,14 @@ import numpy as np
 import polars as pl
 
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.web.functions import GROUP as FUNCTIONS
 from stepscope.web.scene import Scene
 from stepscope.web.track import Track
 
 #: Names that are listed with their figures.
 MOST_NAMES = 20
-#: What is looked through: ops and the ranges that launched them, as in the report.
-_GROUPS = ("streams", "ranges")
+#: What is looked through: ops and the ranges that launched them, as in the report, and what the host ran.
+_GROUPS = ("streams", "ranges", FUNCTIONS)
 
 
 @dataclass(frozen=True)

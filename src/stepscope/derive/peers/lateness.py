@@ -120,6 +120,6 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
     names = data.ranges["name"].to_numpy()[rows]
     input_ranges = data.ranges[rows[profile.names_with(DATA)[names] & ~profile.names_with(TORCH_OP)[names]]]
     # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
-    launching = data.calls["tid"].gather(np.unique(data.launch[data.launch != NONE])).unique()
+    launching = data.calls["tid"].gather(data.launch[data.launch != NONE]).unique()
     input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))
     return union(input_ranges["start_ns"].to_numpy(), input_ranges["end_ns"].to_numpy())

@@ -26,13 +26,20 @@ COLOURS = {
     "copy": ("#8a63c9", "#a27ee6"),
     "copy-2": ("#9b78d6", "#b393ee"),
     "copy-3": ("#7a53ba", "#8f6ad6"),
-    # ranges and calls
+    # ranges, and calls of CUDA
     "range": ("#dfe6ee", "#303a47"),
     "range-2": ("#e6e1f0", "#373349"),
     "range-3": ("#dcebe4", "#2c3f3a"),
     "call": ("#b3c0cf", "#4e5d70"),
     "call-2": ("#c3b8d6", "#5a5275"),
     "call-3": ("#afcabd", "#47665c"),
+    # what else the host ran
+    "torch": ("#cfe6d3", "#2d4a37"),
+    "torch-2": ("#dcebcb", "#3b4a2c"),
+    "torch-3": ("#c5e2e0", "#2a4849"),
+    "python": ("#f1e4bf", "#4b4226"),
+    "python-2": ("#f5ead0", "#534a31"),
+    "python-3": ("#ecdac4", "#4c3d2d"),
     # what is not work
     "idle": ("#d3d8df", "#3b424d"),
     "onmark": ("#ffffff", "#0f1216"),
