@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepscope.capture.process import Run
+from stepscope.capture.process import Run, alive
 from stepscope.capture.spec import PREFIX
 from stepscope.cli.main import run
 
@@ -236,11 +236,11 @@ def _read(file: Path) -> str:
 def test_children_in_sessions_of_their_own_are_ended_too(tmp_path):
     started = Run(("sh", "-c", "setsid sleep 60 & sleep 60"), {PREFIX + "ID": "t0"}, tmp_path / "log", "t0")
     deadline = time.monotonic() + 10
-    while len(started._alive()) < 3 and time.monotonic() < deadline:
+    while len(alive("t0")) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert len(started._alive()) >= 2
+    assert len(alive("t0")) >= 2
     started.end()
-    assert started._alive() == []
+    assert alive("t0") == []
 
 
 @pytest.mark.parametrize(

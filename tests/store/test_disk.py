@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from stored import Open, assert_same, entries, everything, keys, text_source
 
 from fake import Log
+from stepscope.files.whole import lock
 from stepscope.store import cached
 
 
@@ -72,13 +74,17 @@ def test_files_of_others_in_the_folder_are_left_alone(reopen: Open, cache_dir: P
 def test_leftovers_of_dead_processes_go(reopen: Open, cache_dir: Path) -> None:
     folder = cache_dir / "tables"
     folder.mkdir(parents=True)
-    old, young = (folder / f"{'a' * 32}.ops.core.tbl.{n}.tmp" for n in ("old", "young"))
-    for path in (old, young):
+    old, young, left, written = (folder / f"{'a' * 32}.ops.core.tbl.{n}.tmp" for n in ("old", "new", "left", "locked"))
+    for path in (old, young, left, written):
         path.write_text("half")
+    now = time.time()
     os.utime(old, (1, 1))
-    everything(reopen())
-    assert not old.exists()
-    assert young.exists()
+    os.utime(left, (now - 5, now - 5))
+    os.utime(written, (now - 5, now - 5))
+    with written.open("rb") as file:
+        assert lock(file.fileno())
+        everything(reopen())
+    assert [p.exists() for p in (old, young, left, written)] == [False, True, False, True]
 
 
 def test_a_full_disk_is_no_error(reopen: Open, trace: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

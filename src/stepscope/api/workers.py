@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -119,11 +120,22 @@ def _processes(jobs: int) -> Iterator[Executor]:
     saved = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = saved or threads
     try:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _end_with_parent) as pool:
             yield pool
     finally:
         if saved is None:
             del os.environ["POLARS_MAX_THREADS"]
+
+
+def _end_with_parent() -> None:
+    """In a worker: if whoever started it is killed, it ends, rather than wait for work for ever."""
+
+    def wait() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _completed(futures: list[Future[T]]) -> Iterator[Future[T]]:

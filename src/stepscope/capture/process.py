@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from stepscope.capture.spec import PREFIX
@@ -50,28 +50,54 @@ class Run:
 
     def end(self) -> None:
         """End everything that carries our token: the profiler's helpers leave the process group, but not that."""
-        for sent, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-            alive = self._alive()
-            for pid in alive:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, sent)
-            until = time.monotonic() + patience
-            while time.monotonic() < until and self._alive():
-                self._process.poll()
-                time.sleep(_POLL_S / 2)
-            if not self._alive():
-                break
-        self._process.poll()
+        end_all(self._token, self._process)
         self._log.close()
 
-    def _alive(self) -> list[int]:
-        mark = f"{PREFIX}ID={self._token}".encode()
-        found = [] if self._process.poll() is not None else [self._process.pid]
-        for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            with contextlib.suppress(OSError):
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                if state != "Z" and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return sorted(set(found))
+
+@contextlib.contextmanager
+def carrying(token: str) -> Iterator[None]:
+    """What is started meanwhile carries the token, too."""
+    os.environ[f"{PREFIX}ID"] = token
+    try:
+        yield
+    finally:
+        del os.environ[f"{PREFIX}ID"]
+
+
+def end_all(token: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    """End everything that carries the token, and `process`, the one that all of it came from."""
+    unfinished: set[Path] = set()
+    for sent, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for pid in alive(token, process):
+            unfinished |= _unfinished(pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, sent)
+        until = time.monotonic() + patience
+        while (left := alive(token, process)) and time.monotonic() < until:
+            time.sleep(_POLL_S / 2)
+        if not left:
+            break
+    for path in unfinished:
+        path.unlink(missing_ok=True)
+
+
+def _unfinished(pid: int) -> set[Path]:
+    """What nsys writes its report to in the temporary folder, which it leaves there if it is ended."""
+    found: set[Path] = set()
+    with contextlib.suppress(OSError):
+        found = {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    return {path for path in found if path.name.startswith("nsys-report-")}
+
+
+def alive(token: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:
+    """What carries the token, and `process`, as long as they live."""
+    mark = f"{PREFIX}ID={token}".encode()
+    found = [] if process is None or process.poll() is not None else [process.pid]
+    for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z" and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return sorted(set(found))

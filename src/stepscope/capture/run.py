@@ -18,9 +18,10 @@ from stepscope import progress
 from stepscope.capture import manifest, wants, watch
 from stepscope.capture.launch import LOGS, Launch, launch
 from stepscope.capture.nsys import Nsys, version_of
-from stepscope.capture.process import Run
+from stepscope.capture.process import Run, carrying
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
+from stepscope.capture.watchdog import Watchdog
 from stepscope.capture.working_folder import alone
 from stepscope.errors import BadInput, StepscopeError
 
@@ -76,8 +77,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
     part = spec.out.absolute().with_name(f".{spec.out.name}.part")
     with alone(part, spec.out):
         try:
-            made = {b: part / b if len(spec.backends) > 1 else part for b in spec.backends}
-            found = [_one(spec, backend, folder, job, export, show) for backend, folder in made.items()]
+            found = [_one(spec, backend, part, job, export, show) for backend in spec.backends]
             if spec.out.is_dir():
                 shutil.rmtree(spec.out)
             part.replace(spec.out)
@@ -105,7 +105,9 @@ def _keep_log(part: Path, out: Path) -> bool:
     return True
 
 
-def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export: Export, show: Show | None) -> Captured:
+def _one(spec: Spec, backend: str, part: Path, job: Allocation | None, export: Export, show: Show | None) -> Captured:
+    """Run under one backend, below the folder `part`."""
+    folder = part / backend if len(spec.backends) > 1 else part
     folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(8)
     what = launch(spec, backend, folder, token, job)
@@ -114,10 +116,12 @@ def _one(spec: Spec, backend: str, folder: Path, job: Allocation | None, export:
         path.chmod(0o755)
     log = folder / LOG
     began = time.time()
-    status, ended, full = _follow(spec, backend, what, folder, log, token, show)
-    steps = watch.read(folder)
-    _judge(spec, backend, folder, log, steps, status, ended, full)
-    files = _collect(spec, backend, folder, export)
+    with Watchdog(token, part):
+        status, ended, full = _follow(spec, backend, what, folder, log, token, show)
+        steps = watch.read(folder)
+        _judge(spec, backend, folder, log, steps, status, ended, full)
+        with carrying(token):
+            files = _collect(spec, backend, folder, export)
     for path in what.files:
         path.unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
@@ -166,11 +170,13 @@ def _follow(
             over_at.append(time.monotonic())
         return bool(over_at) and time.monotonic() - over_at[0] > spec.grace_s
 
-    status = run.wait(tick)
-    tell()
-    if said is not None:
-        said.close()
-    run.end()  # whatever a command that has ended left running, or one that goes on after the capture
+    try:
+        status = run.wait(tick)
+        tell()
+        run.end()  # whatever a command that has ended left running, or one that goes on after the capture
+    finally:
+        if said is not None:
+            said.close()
     return status, status is None, bool(full_at) or _full(folder)
 
 

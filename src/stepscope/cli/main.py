@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import re
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +22,8 @@ from stepscope.cli.suggest import no_option
 from stepscope.errors import StepscopeError
 from stepscope.model.visible import visible
 
+#: An exit status above this is that of a signal.
+SIGNALLED = 128
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
 #: What libraries say where memory ran out.
@@ -70,7 +74,31 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
             signal.signal(number, _end)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as for what a script starts in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    status = run(sys.argv[1:] if arguments is None else arguments)
+    if status > SIGNALLED:
+        _leave(status)
+    sys.exit(status)
+
+
+def _leave(status: int) -> NoReturn:
+    """At once, with nothing left behind: not after whatever other threads are still at."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if (store := sys.modules.get("stepscope.store")) is not None:
+        store.drop()
+    atexit._run_exitfuncs()  # exported reports, and other temporary folders, go
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _write_cache() -> None:
+    """What is still to be written to the cache: here Ctrl-C does what it does elsewhere."""
+    if (store := sys.modules.get("stepscope.store")) is not None:
+        store.flush()
 
 
 class Ended(BaseException):
@@ -96,6 +124,7 @@ def run(arguments: Sequence[str]) -> int:
         with cli.make_context("stepscope", list(arguments) or ["--help"]) as context:
             cli.invoke(context)
         sys.stdout.flush()
+        _write_cache()
         return 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -112,7 +141,7 @@ def run(arguments: Sequence[str]) -> int:
             print(file=sys.stderr)  # ends the line that shows ^C
         return _fail("interrupted", 130)
     except Ended as ended:
-        return _fail(f"ended by {ended}", 128 + ended.number)
+        return _fail(f"ended by {ended}", SIGNALLED + ended.number)
     except BrokenPipeError:  # the reader has seen enough (`| head`)
         streams.silence_stdout()
         return 0

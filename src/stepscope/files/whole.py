@@ -99,7 +99,7 @@ def _number(error: Exception) -> int | None:
 def working_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
     """A folder that is gone at the end, and with it those that killed processes left."""
     sweep(parent, prefix, suffix)
-    folder, handle = _claimed(parent, prefix, suffix)
+    folder, handle = claimed(parent, prefix, suffix)
     try:
         yield folder
     finally:
@@ -138,7 +138,7 @@ def lock(handle: int) -> bool | None:
     return True
 
 
-def _claimed(parent: Path, prefix: str, suffix: str) -> tuple[Path, int]:
+def claimed(parent: Path, prefix: str, suffix: str = "") -> tuple[Path, int]:
     """A new folder, and what holds it. Between making and locking it, another process may have cleared it away."""
     while True:
         folder = Path(tempfile.mkdtemp(suffix, prefix, parent))

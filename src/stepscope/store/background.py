@@ -10,9 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 #: Tasks hold frames in memory: with this many waiting, the next one waits for the oldest.
 _WAITING = 2
+
+#: Seconds for a table to be written before it is given up.
+_PATIENCE_S = 3.0
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -42,6 +46,17 @@ def flush() -> None:
     with _lock:
         while _pending:
             _pending.popleft().exception()
+
+
+def drop() -> None:
+    """Do not begin what waits, and wait for what is being done, but not long: somebody wants to leave."""
+    with _lock:
+        for future in _pending:
+            future.cancel()
+        for future in _pending:
+            with suppress(BaseException):
+                future.result(_PATIENCE_S)
+        _pending.clear()
 
 
 def _forget() -> None:

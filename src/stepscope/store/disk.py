@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import polars as pl
 
+from stepscope.files.whole import lock
 from stepscope.store import container
 
 #: Where the cache lies, and how large it may grow.
@@ -31,8 +32,9 @@ MAX_BYTES = 8 << 30
 #: Only files of these names are ever counted or removed: the folder may be the user's own choice.
 _OURS = re.compile(r"([0-9a-f]{32})\.[a-z.]+\.tbl(\.[^.]+\.tmp)?")
 
-#: A temporary file this old was left by a process that died.
+#: A temporary file this old was left by a process that died; of a younger one, the lock tells. It is made, then locked.
 _STALE_S = 3600.0
+_LOCKED_S = 1.0
 
 _in_use: Counter[str] = Counter()
 _in_use_lock = threading.Lock()
@@ -117,6 +119,7 @@ class Disk:
             try:
                 handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".tmp", dir=self._folder)
                 temporary = Path(name)
+                lock(handle)  # the others see that it is being written
                 with os.fdopen(handle, "wb") as file:
                     container.write(cast(BinaryIO, file), {**meta, "key": key, "part": part}, frames)
                 temporary.replace(path)
@@ -160,7 +163,7 @@ class Disk:
                 stat = item.stat()
             except OSError:  # another process was faster
                 continue
-            if match[2] and time.time() - stat.st_mtime > _STALE_S:
+            if match[2] and _left(Path(item.path), time.time() - stat.st_mtime):
                 self._remove(Path(item.path))
                 continue
             entry = entries.setdefault(match[1], _Entry())
@@ -173,3 +176,12 @@ class Disk:
     def _remove(path: Path) -> None:
         with suppress(OSError):
             path.unlink()
+
+
+def _left(path: Path, age_s: float) -> bool:
+    """Whether a temporary file is of a process that died."""
+    if age_s < _LOCKED_S or age_s > _STALE_S:
+        return age_s > _STALE_S
+    with suppress(OSError), path.open("rb") as file:
+        return lock(file.fileno()) is True
+    return False

@@ -13,6 +13,7 @@ import click
 from stepscope import api, questions
 from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
+from stepscope.files.whole import working_folder
 from stepscope.simulate.job.scenario import Scenario
 
 #: Rank 3 computes half as long again as its peers, and rank 5's allocator frees and maps memory in every layer.
@@ -65,8 +66,8 @@ def _demo(keep: str | None) -> None:
         _tour(Path(keep), keep)
         _page(Path(keep))
         return
-    with tempfile.TemporaryDirectory(prefix="stepscope-demo-") as folder:
-        _tour(Path(folder), "DIR")
+    with working_folder(Path(tempfile.gettempdir()), "stepscope-demo-") as folder:
+        _tour(folder, "DIR")
     click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, with a report to look at in a browser.")
 
 

@@ -15,6 +15,7 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.files.whole import working_folder
 from stepscope.model.note import Note
 from stepscope.sources.ncu import extract
 from stepscope.sources.ncu.measured import ADVICE, KERNELS, METRICS, Measured
@@ -45,8 +46,8 @@ def read_report(path: Path) -> Measured:
             f"{path}: to read Nsight Compute reports takes the package ncu-report",
             "pip install 'stepscope[ncu]', or give what `ncu --import REPORT --page raw --csv` prints",
         )
-    with tempfile.TemporaryDirectory(prefix="stepscope-ncu-") as folder:
-        out = Path(folder) / "report.jsonl"
+    with working_folder(Path(tempfile.gettempdir()), "stepscope-ncu-") as folder:
+        out = folder / "report.jsonl"
         command = [sys.executable, "-P", extract.__file__, str(path.absolute()), str(out)]
         try:
             done = subprocess.run(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from pathlib import Path
 
+from stepscope.files import temporary
 from stepscope.model.note import Note
 from stepscope.sources.nsys.parquet import ParquetTables, is_parquet_dir
 from stepscope.sources.nsys.report import export_report
@@ -57,11 +56,11 @@ def open_parquet(path: str | Path) -> NsysSource:
 def open_report(path: str | Path, nsys: str | Path | None = None) -> NsysSource:
     """A report, exported by the user's own nsys (on the PATH, or given) to a directory that goes with the source."""
     path = Path(path)
-    directory = tempfile.mkdtemp(prefix="stepscope-")
+    directory = temporary.temporary_folder()
     try:
-        source = NsysSource(SqliteTables(export_report(path, Path(directory), nsys)), path, "nsys-rep")
+        source = NsysSource(SqliteTables(export_report(path, directory, nsys)), path, "nsys-rep")
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        temporary.drop(directory)
         raise
-    weakref.finalize(source, shutil.rmtree, directory, ignore_errors=True)
+    weakref.finalize(source, temporary.drop, directory)
     return source

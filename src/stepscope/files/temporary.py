@@ -1,0 +1,40 @@
+"""Temporary folders: gone with whoever needed them, and those of killed processes with the next one that needs some.
+
+All of a process lie in one folder that it has claimed: a folder of its own each would be an open file each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from stepscope.files.whole import claimed, sweep
+
+_PREFIX = "stepscope-temporary-"
+
+_guard = threading.Lock()
+#: By process, its folder and what holds it: a forked child has no part in its parent's.
+_own: dict[int, tuple[Path, int]] = {}
+
+
+def temporary_folder() -> Path:
+    """A new one, to be dropped."""
+    with _guard:
+        if os.getpid() not in _own:
+            place = Path(tempfile.gettempdir())
+            sweep(place, _PREFIX)
+            _own[os.getpid()] = claimed(place, _PREFIX)
+        return Path(tempfile.mkdtemp(dir=_own[os.getpid()][0]))
+
+
+def drop(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with _guard, suppress(KeyError, OSError):
+        own, handle = _own[os.getpid()]
+        own.rmdir()  # unless there are others
+        os.close(handle)
+        del _own[os.getpid()]

@@ -1,0 +1,18 @@
+"""Signals in the midst of writing: a few points of those that `make reliability` has hundreds of."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reliability"))
+
+import kills
+
+
+def test_signals_at_a_few_moments() -> None:
+    """SIGKILL, SIGINT, SIGTERM and SIGHUP, to a command that writes a file and the cache, and to a capture."""
+    tally = kills.Tally()
+    kills.run(8, tally, ["answer", "capture"])
+    assert sum(tally.runs.values()) >= 8
+    assert tally.wrong == {"damaged": [], "left_processes": [], "debris": [], "wrong_exit": []}
