@@ -6,6 +6,7 @@
 First one reader: how long the page takes to open once the server is warm, how many bytes travel, and how long frames
 take on the way to a single op and back. Then 200 clients at once that ask for views all over the trace, and 200 slow
 ones: some read a little at a time, some never end their request. All must be answered, and memory must stay flat.
+What is beyond its limit (`LIMITS`) is named, and the run fails: on a machine that does nothing else, that is a fault.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ import traces
 
 PAGE = Path(__file__).resolve().parents[1] / "page"
 CLIENTS, REQUESTS, SLOW = 200, 20, 200
+#: What each figure may be at most: bytes of a page and of one zoom, ms until all rows are drawn, ms of a frame, the ns
+#: that fill the view on a single op, requests without an answer, and how much memory two rounds of clients may add.
+LIMITS = {
+    "first_bytes": 500_000,
+    "zoom_bytes": 500_000,
+    "first_ms": 2_000,
+    "frame_ms": 34,
+    "in_ns": 20_000,
+    "unanswered": 0,
+    "memory_growth_pct": 10,
+}
 
 
 def main() -> int:
@@ -45,14 +57,31 @@ def main() -> int:
         scene = json.loads(asyncio.run(clients.get("/api/scene"))[1])["profiles"][0]
         print(f"{scene['ops']:,} ops, {len(scene['lanes'])} rows, {scene['end'] / 1e9:.1f} s")
         _findings(clients)
-        _reader(address)
+        figures = _reader(address)
         before = _memory(process.pid)
-        asyncio.run(clients.all_at_once(scene))
+        unanswered = asyncio.run(clients.all_at_once(scene))
         between = _memory(process.pid)
-        asyncio.run(clients.all_at_once(scene))
+        unanswered += asyncio.run(clients.all_at_once(scene))
         after = _memory(process.pid)
         print(f"memory before {before:.0f} MB, after the first round {between:.0f} MB, after the second {after:.0f} MB")
-    return 0
+        figures |= {"unanswered": unanswered, "memory_growth_pct": 100 * (after / between - 1)}
+    return _judged(figures)
+
+
+def _judged(figures: dict[str, float]) -> int:
+    """1 where a figure is beyond its limit."""
+    beyond = [
+        f"{name} {figures[name]:,.0f} (at most {most:,})"
+        for name, most in LIMITS.items()
+        if name in figures and figures[name] > most
+    ]
+    load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    print(
+        f"beyond the limits: {', '.join(beyond)}; {load}"
+        if beyond
+        else f"within the limits: {', '.join(LIMITS)}; {load}"
+    )
+    return int(bool(beyond))
 
 
 @contextmanager
@@ -82,14 +111,17 @@ def _findings(clients: _Clients) -> None:
     print(f"findings after {time.monotonic() - began:.0f} s more")
 
 
-def _reader(address: str) -> None:
+def _reader(address: str) -> dict[str, float]:
+    """What a reader in Chromium sees; nothing without one."""
     chromium = os.environ.get("STEPSCOPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None or shutil.which("node") is None or not (PAGE / "node_modules").is_dir():
         print("no Chromium, Node or page/node_modules (`make page`): the page is not measured")
-        return
+        return {}
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "REPORTS": folder, "CHROMIUM": chromium, "ADDRESS": address}
         subprocess.run(["node", "tests/measure.mjs"], cwd=PAGE, env=env, check=True)
+        figures: dict[str, float] = json.loads((Path(folder) / "figures.json").read_text("utf-8"))
+        return figures
 
 
 class _Clients:
@@ -124,6 +156,8 @@ class _Clients:
         try:
             writer.write(b"GET /api/scene HTTP/1.1\r\nHost: 127.0.0.1\r\n")
             for _ in range(int(seconds)):
+                if writer.is_closing():
+                    return
                 writer.write(b"X: y\r\n")
                 await asyncio.sleep(1)
         except ConnectionError:
@@ -131,7 +165,8 @@ class _Clients:
         finally:
             writer.close()
 
-    async def all_at_once(self, scene: dict[str, Any]) -> None:
+    async def all_at_once(self, scene: dict[str, Any]) -> int:
+        """Views all over the trace; how many were not answered."""
         times: list[float] = []
         statuses: list[int] = []
 
@@ -158,6 +193,7 @@ class _Clients:
             f"{CLIENTS} clients and {SLOW} slow ones: {answered:,} of {len(statuses):,} answered in {took:.1f} s, "
             f"median {times[len(times) // 2]:.2f} s, slowest {times[-1]:.2f} s"
         )
+        return len(statuses) - answered
 
 
 def _view(scene: dict[str, Any], chance: random.Random) -> str:

@@ -1,7 +1,10 @@
 // How long a served page takes to open, what travels, and how long frames take: for bench/serve.py.
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { launch, settled } from "./browser.mjs";
 
-const { ADDRESS, SHOTS } = process.env;
+const { ADDRESS, REPORTS, SHOTS } = process.env;
+const figures = {};
 const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
 const page = await context.newPage();
@@ -26,7 +29,10 @@ for (const visit of ["first", "second"]) {
   await page.waitForSelector("canvas[data-from]", { timeout: 60_000 });
   const canvas = Date.now() - from;
   await quiet();
-  console.log(`${visit} visit: drawn after ${canvas} ms, all rows in view after ${Math.round(Math.max(...await blocks()))} ms, ${Math.round(await wire() / 1000)} kB on the wire`);
+  const rows = Math.round(Math.max(...await blocks())), bytes = await wire();
+  figures[`${visit}_ms`] = Math.max(canvas, rows);
+  figures[`${visit}_bytes`] = bytes;
+  console.log(`${visit} visit: drawn after ${canvas} ms, all rows in view after ${rows} ms, ${Math.round(bytes / 1000)} kB on the wire`);
 }
 
 await page.locator("canvas").hover({ position: { x: 640, y: 110 } });
@@ -47,11 +53,14 @@ for (const [key, times] of [["w", 22], ["s", 24]]) {
     widest = Math.max(widest, (await wire()) - was);
   }
   const { from, to } = await settled(page);
+  figures[key === "w" ? "in_ns" : "out_ns"] = to - from;
   console.log(`${key === "w" ? "in" : "out"}: ${((to - from) / 1e3).toFixed(1)} µs in view`);
 }
 const frames = (await page.evaluate(() => window.frames_)).sort((a, b) => a - b);
 const at = (part) => frames[Math.floor(frames.length * part)].toFixed(1);
 console.log(`${frames.length} frames: median ${at(0.5)} ms, p95 ${at(0.95)} ms, p99 ${at(0.99)} ms, longest ${frames.at(-1).toFixed(0)} ms`);
 console.log(`${Math.round((await wire() - before) / 1000)} kB for ${steps} zooms, at most ${Math.round(widest / 1000)} kB for one`);
+Object.assign(figures, { frame_ms: Number(at(0.5)), frame_p95_ms: Number(at(0.95)), zoom_bytes: widest });
+await writeFile(join(REPORTS, "figures.json"), JSON.stringify(figures));
 if (SHOTS) await page.screenshot({ path: SHOTS });
 await browser.close();

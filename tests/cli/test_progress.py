@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +81,29 @@ def test_findings_are_counted_and_named(traces, heard):
 def test_sections_of_the_report_are_named(traces, heard):
     _ = api.open(traces, cache=False).report().markdown
     assert any(what.startswith("Findings, looking for straggler") for what, _, _ in heard)
+
+
+def test_the_bar_is_gone_before_anything_is_written():
+    """A gate that fails writes its answer while work is still shown."""
+    program = (
+        "import time\n"
+        "from stepscope.cli import output, progress\n"
+        "progress.PATIENCE_S = 0.01\n"
+        "with progress.shown():\n"
+        "    time.sleep(0.6)\n"
+        "    output.Target.of(None, None).deliver(b'ANSWER')\n"
+    )
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=terminal, stderr=terminal, env=environment
+    ) as process:
+        os.close(terminal)
+        written = b""
+        with contextlib.suppress(OSError):  # what a closed terminal answers
+            while piece := os.read(controller, 4096):
+                written += piece
+    os.close(controller)
+    assert process.returncode == 0
+    before, _, _ = written.partition(b"ANSWER")
+    assert before.rindex(b"\x1b[2K") > before.rindex(b"working"), written

@@ -6,20 +6,20 @@ import { bytes, count, duration } from "../format";
 import { NoteItems, Prose } from "../section";
 import { ThemeButton } from "../theme";
 import { placeFacts, Tip } from "../timeline/about";
-import { FULL, isBucket, type Lane, type Picked, rowOf } from "../timeline/model";
+import { FULL, isBucket, type Picked, rowOf } from "../timeline/model";
 import { firstOpen, layout } from "../timeline/rows";
 import { type Control, type Hit, Stage } from "../timeline/stage";
 import { Legend } from "../timeline/timeline";
-import type { Arrow } from "../timeline/view";
 import type { Finding, Place } from "../types";
+import { arrowsOf } from "./arrows";
 import { ask } from "./ask";
 import { readLink, writeLink } from "./link";
 import { Loader } from "./loader";
 import { DetailsPanel, SearchPanel, SpanPanel } from "./panels";
 import { arranged, type Sort, SORTS } from "./ranks";
-import { keyOf, NAMES, type Scene, type SceneLane } from "./scene";
+import { hasFewFunctions, keyOf, NAMES, type Scene, type SceneLane } from "./scene";
 import { useConclusions, useSearch, useSpan } from "./state";
-import type { DetailsData, End, MatchData } from "./types";
+import type { DetailsData, MatchData } from "./types";
 
 const linked = readLink();
 
@@ -31,7 +31,7 @@ export function App({ scene }: { scene: Scene }) {
   const [failed, setFailed] = useState("");
   const [open, setOpen] = useState(() => firstOpen(scene));
   const [host, setHost] = useState(linked.host ?? scene.ranks.length <= 2);
-  const [functions, setFunctions] = useState(linked.functions ?? hasFew(scene));
+  const [functions, setFunctions] = useState(linked.functions ?? hasFewFunctions(scene));
   const [pinned, setPinned] = useState(() => new Set(linked.pinned ?? []));
   const [filter, setFilter] = useState(linked.filter ?? "");
   const [sort, setSort] = useState<Sort>((linked.sort as Sort) ?? "rank");
@@ -207,10 +207,10 @@ export function App({ scene }: { scene: Scene }) {
         <ThemeButton />
       </nav>
       <main class="served">
-        {profiles.map(({ source }, p) => <p class="source">{profiles.length > 1 && <b>{NAMES[p]}: </b>}{source}</p>)}
+        {profiles.map(({ source, paths }, p) => <p class="source">{profiles.length > 1 && <><b>{NAMES[p]}: {paths.join(" ")}</b> · </>}{source}</p>)}
         <section id="timeline" class={details || span || (listed && found.wanted) ? "paneled" : ""}>
           <div class="tools">
-            <input ref={input} type="search" placeholder="Search kernels and ranges, or /regex/" aria-label="Search the timeline" value={wanted}
+            <input ref={input} type="search" placeholder="Search names, or /regex/" aria-label="Search the timeline" value={wanted}
               onInput={(e) => { setWanted(e.currentTarget.value); setCurrent(-1); }}
               onKeyDown={(e) => { if (e.key === "Enter") void next(e.shiftKey ? -1 : 1); if (e.key === "Escape") e.currentTarget.blur(); }} />
             {found.wanted && (
@@ -238,7 +238,7 @@ export function App({ scene }: { scene: Scene }) {
                 {profiles[0]!.steps.map(({ label }, k) => <option value={k}>{label}</option>)}
               </select>
             )}
-            <input type="text" class="ranks" placeholder="ranks: 0,3-5 or text" aria-label="Only these ranks" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
+            <input type="text" class="ranks" placeholder="ranks: 0,3-5" title="Numbers, or a part of the host or place" aria-label="Only these ranks" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
             <select aria-label="Order of ranks" value={sort} onChange={(e) => setSort(e.currentTarget.value as Sort)}>
               {SORTS.map(([key, title]) => <option value={key} disabled={key === "culprit" && !Object.keys(late).length}>{title}</option>)}
             </select>
@@ -278,30 +278,14 @@ export function App({ scene }: { scene: Scene }) {
         </>}
         <section id="notes">
           <header><h2>What it rests on</h2></header>
-          {profiles.map(({ notes }, p) => <ul>
+          {profiles.map(({ notes }, p) => notes.length > 0 && <ul>
             {profiles.length > 1 && <li><b>{NAMES[p]}</b></li>}
             <NoteItems notes={notes} />
           </ul>)}
+          {profiles.every(({ notes }) => !notes.length) && <p class="dim">No notes.</p>}
           <p class="dim">stepscope {scene.data.version}</p>
         </section>
       </main>
     </>
   );
-}
-
-/** Few enough rows of torch ops and functions to be shown at first. */
-function hasFew({ ranks }: Scene): boolean {
-  const rows = ranks.flatMap(({ lanes }) => lanes.filter(({ group }) => group === "functions")).length;
-  return rows > 0 && rows <= 10;
-}
-
-/** Arrows of the selected mark, where they are drawn. */
-function arrowsOf(scene: Scene, selected: Picked | null, details: DetailsData | null): Arrow[] {
-  if (!selected || !details) return [];
-  const { profile } = selected.lane as SceneLane, shift = scene.shift[profile]!;
-  const own = selected.lane.group === "functions" ? selected.lane : null;
-  const end = ({ rank, stream, thread, at }: End, lane: Lane | null) => ({
-    key: keyOf(profile, rank), lane, stream: stream ?? null, thread: thread ?? null, at: at + shift,
-  });
-  return details.arrows.map(({ kind, from, to }) => ({ kind, from: end(from, own), to: end(to, null) }));
 }

@@ -110,3 +110,9 @@ export class Scene implements Drawable {
     });
   }
 }
+
+/** Few enough rows of torch ops and functions to be shown at first. */
+export function hasFewFunctions({ ranks }: Scene): boolean {
+  const rows = ranks.flatMap(({ lanes }) => lanes.filter(({ group }) => group === "functions")).length;
+  return rows > 0 && rows <= 10;
+}

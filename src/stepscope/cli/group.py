@@ -45,7 +45,13 @@ ORDER = (
 #: Commands that have commands of their own.
 GROUPS = ("capture", "skill")
 #: What other tools call it.
-ELSEWHERE = {"analyze": "rules", "diff": "compare", "profile": "capture run", "record": "capture run"}
+ELSEWHERE = {
+    "analyze": "rules",
+    "analyse": "rules",
+    "diff": "compare",
+    "profile": "capture run",
+    "record": "capture run",
+}
 
 _OWN = Path(__file__).parent / "commands"
 

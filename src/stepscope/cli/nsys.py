@@ -179,6 +179,7 @@ def titled(order: Order, text: str, advice: str = "") -> str:
 
 def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
     if order.to == "-":
+        progress.hide()
         click.echo(visible(text), nl=bool(text))
     elif order.to.startswith("@"):
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.cli import streams
+from stepscope.cli import progress, streams
 from stepscope.errors import BadInput
 from stepscope.files import whole
 from stepscope.model.result import Result
@@ -64,6 +64,7 @@ class Target:
     def deliver(self, data: bytes) -> None:
         """Write what is rendered already."""
         if self.file is None:
+            progress.hide()
             _to_stdout(data)
         else:
             whole.write(self.file, data)

@@ -23,17 +23,23 @@ def shown() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    display = _Display()
+    global _drawn
+    display = _drawn = _Display()
     progress.listen(display.report)
-    timer = threading.Timer(PATIENCE_S, display.start)
-    timer.daemon = True
-    timer.start()
+    display.wait()
     try:
         yield
     finally:
-        timer.cancel()
         progress.listen(None)
-        display.stop()
+        display.hide()
+        _drawn = None
+
+
+def hide() -> None:
+    """Take the bar away before something is written; work that goes on long after that brings it back."""
+    if _drawn is not None:
+        _drawn.hide()
+        _drawn.wait()
 
 
 def echo(text: str) -> None:
@@ -50,19 +56,35 @@ class _Display:
         self._latest: tuple[str, int | None, int | None] = ("working", None, None)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._stopped = False
+        self._timer: threading.Timer | None = None
 
     def report(self, what: str, done: int | None, total: int | None) -> None:
         with self._lock:
             self._latest = (what, done, total)
             self._draw()
 
-    def start(self) -> None:
+    def wait(self) -> None:
+        """Be drawn in a while."""
+        with self._lock:
+            self._timer = threading.Timer(PATIENCE_S, self._start)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def hide(self) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._bar is not None:
+                self._bar.stop()
+                self._bar = None
+
+    def _start(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         with self._lock:
-            if self._stopped:
+            if threading.current_thread() is not self._timer:  # hidden meanwhile
                 return
             self._bar = Progress(
                 SpinnerColumn(),
@@ -76,15 +98,13 @@ class _Display:
             self._draw()
             self._bar.start()
 
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            if self._bar is not None:
-                self._bar.stop()
-
     def _draw(self) -> None:
         if self._bar is None or self._task is None:
             return
         what, done, total = self._latest
         count = "" if done is None else f" {done}" if total is None else f" {done} of {total}"
         self._bar.update(self._task, description=what + count, completed=done or 0, total=total)
+
+
+#: What is drawn now.
+_drawn: _Display | None = None
