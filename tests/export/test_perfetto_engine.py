@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exports import h200, job
+from exports import DATA, h200, job
 from stepscope import api
 
 _QUERIES = {
@@ -27,6 +27,8 @@ _QUERIES = {
     "JOIN process_track t ON s.track_id = t.id JOIN process p USING (upid) WHERE s.category = 'ops' GROUP BY 1, 2",
     "flows": "SELECT count(*) FROM flow f JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id "
     "WHERE a.category = 'calls' AND b.category = 'ops'",
+    "waits": "SELECT a.name, b.name FROM flow f JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id "
+    "WHERE a.category = 'ops' AND b.category = 'ops' ORDER BY a.ts",
     "all": "SELECT count(*) FROM slice",
     "findings": "SELECT s.name FROM slice s WHERE s.category = 'findings'",
 }
@@ -64,7 +66,13 @@ def test_perfetto_counts_what_we_count(page_tools, chromium, tmp_path):
         profile.export(tmp_path / f"{name}.pftrace")
     profiles["moe4"].export(tmp_path / "moe4.json.gz", findings=False)
     traces = {name: tmp_path / f"{name}.pftrace" for name in profiles}
-    answers = _ask(page_tools, chromium, {**traces, "json": tmp_path / "moe4.json.gz"})
+    api.open(DATA / "pftrace" / "gpu.pftrace", cache=False).export(tmp_path / "graph.pftrace", findings=False)
+    others = {"json": tmp_path / "moe4.json.gz", "graph": tmp_path / "graph.pftrace"}
+    answers = _ask(page_tools, chromium, {**traces, **others})
+    assert answers["graph"]["problems"] == []
+    # The launch of a graph leads through all its nodes; each dependency is an arrow more.
+    waits = Counter(map(tuple, answers["graph"]["waits"]))
+    assert waits == {("first", "second"): 2, ("second", "third"): 2}
     assert answers["json"]["problems"] == []
     drawn = sum(profiles["moe4"].table(t).height for t in ("ops", "calls", "ranges", "syncs", "comms"))
     assert answers["json"]["all"] == [[drawn]]

@@ -159,6 +159,9 @@ def test_findings_arrive_with_the_culprit(served_job):
     said = known.get("/api/findings").json()
     assert said["ready"] and max(said["late"], key=said["late"].get) == "3"
     assert any(row["where"] for row in said["findings"]["rows"])
+    # The page cites the commands that every other front end does.
+    cited = [row["command"] for row in said["findings"]["rows"]]
+    assert cited == api.open(served_job).diagnose().rows["command"].to_list() and cited
 
 
 def test_counters_keep_their_peaks():

@@ -85,7 +85,7 @@ def _meetings(profile: Profile, ops: pl.DataFrame) -> pl.DataFrame:
 def _dependencies(ops: pl.DataFrame, dependencies: pl.DataFrame) -> pl.DataFrame:
     """An id for every dependency, on both its ops."""
     numbered = dependencies.with_columns(flow=pl.int_range(pl.len(), dtype=pl.Int64) + _FIRST_DEPENDENCY)
-    ends = [numbered.select("rank", pl.col(end).alias("op_id"), "flow") for end in ("op", "after")]
+    ends = [numbered.select("rank", pl.col(end).alias("op_id"), "flow") for end in ("op_id", "after_id")]
     return _with_flows(ops, pl.concat(ends).sort("flow"), "op_id", DEPENDENCIES)
 
 

@@ -111,7 +111,9 @@ OPS = Table(
         _detail("src_code", pl.Int16, "nsys's number of the memory a copy reads, or a memset sets"),
         _detail("dst_code", pl.Int16, "nsys's number of the memory a copy writes"),
         _detail("row", pl.Int64, "number of the record in the source's own table"),
-        _detail("op_id", pl.Int64, "its number within the rank, where `dependencies` refers to it"),
+        _detail(
+            "op_id", pl.Int64, "its number within the rank, as `dependencies` refers to it; null where nothing does"
+        ),
     ),
 )
 
@@ -463,8 +465,8 @@ DEPENDENCIES = Table(
     (
         _RANK,
         Column("start_ns", pl.Int64, "start of the op that waited"),
-        Column("op", pl.Int64, "the op that waited: `op_id` of `ops`"),
-        Column("after", pl.Int64, "the op that had to be over first: `op_id` of `ops`"),
+        Column("op_id", pl.Int64, "the op that waited, as `ops` has it"),
+        Column("after_id", pl.Int64, "the op that had to be over first: its `op_id`"),
         Column(
             "kind",
             DEPENDENCY_KIND,
@@ -473,7 +475,7 @@ DEPENDENCIES = Table(
             instead="other",
         ),
     ),
-    keys=("start_ns", "op", "after"),
+    keys=("start_ns", "op_id", "after_id"),
 )
 
 _ALL = (

@@ -149,7 +149,7 @@ class Graph:
             call(20 * US, 22 * US, 3),
         ]
         pairs = [
-            {"start_ns": times[k][0], "op": k + 1, "after": p + 1, "kind": "graph"}
+            {"start_ns": times[k][0], "op_id": k + 1, "after_id": p + 1, "kind": "graph"}
             for k in self.nodes
             for p in self.after[k]
         ]
@@ -196,7 +196,7 @@ def test_nodes_wait_for_nodes_whatever_their_streams_say():
         op(410, 420, "next", 8, call=2),
     ]
     pairs = [(3, 1), (4, 2), (4, 1)]
-    told = [{"start_ns": 0, "op": o, "after": a, "kind": "graph"} for o, a in pairs]
+    told = [{"start_ns": 0, "op_id": o, "after_id": a, "kind": "graph"} for o, a in pairs]
     profile = make(ops=ops, calls=[call(0, 9, 1, "cudaGraphLaunch"), call(10, 11, 2)], dependencies=told)
     (data,) = ranks_of(profile)
     found = dependencies(data, data.syncs)
@@ -210,7 +210,7 @@ def test_nodes_wait_for_nodes_whatever_their_streams_say():
 def test_other_dependencies_hold_beside_the_stream():
     ops = [op(100, 200, "a", 7, call=1, op_id=1), op(100, 300, "b", 8, call=2, op_id=2)]
     ops += [op(310, 400, "c", 7, call=3, op_id=3), op(410, 420, "d", 7, call=4, op_id=4)]
-    told = [{"start_ns": 310, "op": 3, "after": 2, "kind": "other"}, {"start_ns": 410, "op": 4, "after": 1}]
+    told = [{"start_ns": 310, "op_id": 3, "after_id": 2, "kind": "other"}, {"start_ns": 410, "op_id": 4, "after_id": 1}]
     calls = [call(k, k + 1, k) for k in range(1, 5)]
     (data,) = ranks_of(make(ops=ops, calls=calls, dependencies=told))
     found = dependencies(data, data.syncs)

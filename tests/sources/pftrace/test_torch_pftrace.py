@@ -65,7 +65,7 @@ def test_graph_dependencies_are_read(capsys):
     tables = _tables(TRACES / "gpu.pftrace")
     name = dict(zip(tables["ops"]["op_id"], tables["ops"]["name"], strict=True))
     told = tables["dependencies"]
-    pairs = [(name[op], name[after], kind) for op, after, kind in told.select("op", "after", "kind").iter_rows()]
+    pairs = [(name[op], name[after], kind) for op, after, kind in told.select("op_id", "after_id", "kind").iter_rows()]
     assert pairs == [("second", "first", "graph"), ("third", "second", "graph")]
     assert run(["info", str(TRACES / "gpu.pftrace"), "--no-cache"]) == 0
     assert "dependencies 2" in capsys.readouterr().out
@@ -84,7 +84,7 @@ def test_nodes_without_work_pass_their_dependencies_on(tmp_path):
     path.write_bytes(pftrace(0, events, {2: [0, 1], 3: [2], 4: [99], 5: [3, 0]}))
     tables = _tables(path)
     name = dict(zip(tables["ops"]["op_id"], tables["ops"]["name"], strict=True))
-    told = tables["dependencies"].select("op", "after").rows()
+    told = tables["dependencies"].select("op_id", "after_id").rows()
     assert sorted((name[op], name[after]) for op, after in told) == [("d", "a"), ("d", "b")]
 
 

@@ -106,11 +106,12 @@ def _told(data: RankData) -> Told:
         return nothing
     ids = data.profile.once(_ids)[data.rank]
     known = pl.DataFrame({"id": ids, "row": np.arange(n)}).drop_nulls().unique("id", keep="first")
-    pairs = data.dependencies.select("op", "after", "kind").unique(["op", "after"], keep="first", maintain_order=True)
-    for end in ("op", "after"):
+    ends = ["op_id", "after_id"]
+    pairs = data.dependencies.select(*ends, "kind").unique(ends, keep="first", maintain_order=True)
+    for end in ends:
         pairs = pairs.join(known.rename({"id": end, "row": f"{end}_row"}), on=end, maintain_order="left")
     graph = (pairs["kind"] == "graph").to_numpy()
-    op, after = (pairs[f"{end}_row"].to_numpy() for end in ("op", "after"))
+    op, after = (pairs[f"{end}_row"].to_numpy() for end in ends)
     if not len(op):
         return nothing
     correlation = data.ops["correlation"]

@@ -108,20 +108,21 @@ def dependencies(rows: Rows) -> pl.DataFrame | None:
     waits = rows.values("waits")
     if not any(waits):
         return None
-    told = pl.DataFrame({**rows.base(), "op": rows.arg("op_id"), "after": pl.Series(waits, dtype=pl.List(pl.Int64))})
-    return told.drop("end_ns").explode("after").drop_nulls(["op", "after"])
+    after = pl.Series(waits, dtype=pl.List(pl.Int64))
+    told = pl.DataFrame({**rows.base(), "op_id": rows.arg("op_id"), "after_id": after})
+    return told.drop("end_ns").explode("after_id").drop_nulls(["op_id", "after_id"])
 
 
 def finish_dependencies(frame: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """What kind each is: nodes of a graph share the launch."""
     who = [PID, RANK]
     nodes = ops.select(*who, "op_id", "correlation", pl.col("graph_node").is_not_null().alias("node"))
-    for end in ("op", "after"):
+    for end in ("op_id", "after_id"):
         told = nodes.rename({"op_id": end, "correlation": f"launch_{end}", "node": f"node_{end}"})
         frame = frame.join(told, on=[*who, end], how="left", nulls_equal=True, maintain_order="left")
-    graph = pl.col("node_op") & pl.col("node_after") & (pl.col("launch_op") == pl.col("launch_after"))
+    graph = pl.col("node_op_id") & pl.col("node_after_id") & (pl.col("launch_op_id") == pl.col("launch_after_id"))
     kind = pl.when(graph.fill_null(False)).then(pl.lit("graph")).otherwise(pl.lit("other")).cast(DEPENDENCY_KIND)
-    return frame.select("start_ns", *who, "op", "after", kind.alias("kind"))
+    return frame.select("start_ns", *who, "op_id", "after_id", kind.alias("kind"))
 
 
 @lru_cache(maxsize=1024)
