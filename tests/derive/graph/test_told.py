@@ -207,6 +207,21 @@ def test_nodes_wait_for_nodes_whatever_their_streams_say():
     assert both[named.index("d")] == {"a", "b"}
 
 
+@pytest.mark.parametrize("kind", ["graph", "other"])
+def test_what_started_later_was_not_waited_for(kind):
+    """A broken file may tell of circles: the path and replays come to an end, and the order of streams is left."""
+    ops = [op(100 * k, 100 * k + 90, f"k{k}", call=1, op_id=k) for k in range(1, 5)]
+    pairs = [(1, 2), (2, 1), (3, 3), (2, 4), (9, 1)]
+    told = [{"start_ns": 0, "op_id": o, "after_id": a, "kind": kind} for o, a in pairs]
+    ranges = [nvtx(0, 20, "step 0"), nvtx(600, 620, "step 1")]
+    profile = make(ops=ops, calls=[call(0, 9, 1, "cudaGraphLaunch")], ranges=ranges, dependencies=told)
+    result = api.analyse(profile, "critical-path", index=0, what_if=("host=2",))
+    assert result.rows["dur_ns"].sum() == result.summary["step"]["step_ns"]
+    (data,) = ranks_of(profile)
+    found = dependencies(data, data.syncs)
+    assert all(before < row for row, before in enumerate(np.maximum(found.order, found.beside).tolist()))
+
+
 def test_other_dependencies_hold_beside_the_stream():
     ops = [op(100, 200, "a", 7, call=1, op_id=1), op(100, 300, "b", 8, call=2, op_id=2)]
     ops += [op(310, 400, "c", 7, call=3, op_id=3), op(410, 420, "d", 7, call=4, op_id=4)]

@@ -110,6 +110,8 @@ def _told(data: RankData) -> Told:
     pairs = data.dependencies.select(*ends, "kind").unique(ends, keep="first", maintain_order=True)
     for end in ends:
         pairs = pairs.join(known.rename({"id": end, "row": f"{end}_row"}), on=end, maintain_order="left")
+    # Nothing waits for what started after it: where clocks, or a broken file, say so, there would be circles.
+    pairs = pairs.filter(pl.col("after_id_row") < pl.col("op_id_row"))
     graph = (pairs["kind"] == "graph").to_numpy()
     op, after = (pairs[f"{end}_row"].to_numpy() for end in ends)
     if not len(op):
