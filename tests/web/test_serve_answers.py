@@ -177,6 +177,13 @@ def test_counters_keep_their_peaks():
     assert track.most == 90.0 and track.unit == ""
 
 
+def test_counters_that_stay_at_nothing_come_last():
+    values = [("Pixel Warps", 0.0), ("SM Active", 50.0)]
+    samples = [{"device": 0, "name": n, "start_ns": t, "value": v} for n, v in values for t in (0, 5)]
+    made = drawn(ops=[op(0, 20, call=1)], calls=[call(0, 1, 1)], counters=samples)
+    assert [t.label for t in made.tracks if t.label][-3:] == ["SM Active", "thread 1: calls", "Pixel Warps"]
+
+
 def test_memory_is_a_counter_in_bytes():
     held = [(5, "memory allocated", 100.0), (5, "memory reserved", 512.0), (9, "memory allocated", 300.0)]
     made = drawn(ops=[op(0, 20)], counters=[{"device": 0, "name": n, "start_ns": t, "value": v} for t, n, v in held])

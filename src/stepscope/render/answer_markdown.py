@@ -68,7 +68,8 @@ def _answer(result: Result) -> list[str]:
 
 
 def _opening(result: Result) -> list[str]:
-    lines = [f"**stepscope {markdown(result.command)}** · {markdown(heading.source_line(result))}"]
+    asked = f"**stepscope {markdown(result.command)}**"
+    lines = [" · ".join(filter(None, (asked, markdown(heading.source_line(result)))))]
     lines += [f"window: {markdown(line)}" for line in heading.window_lines(result)]
     lines += [f"**not to be trusted**: {prose(note)}" for note in result.doubts]
     return [*_broken(lines), ""]

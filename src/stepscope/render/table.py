@@ -58,7 +58,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
 
 def opening(result: Result, width: int, pen: Pen) -> list[str]:
     """Before any figure: what was asked of what, in which window; and whether the records can be trusted at all."""
-    asked = f"{result.command}: {heading.source_line(result)}"
+    asked = ": ".join(filter(None, (result.command, heading.source_line(result))))
     plain = [asked, *(f"window: {line}" for line in heading.window_lines(result))]
     doubts = [f"not to be trusted: {note}" for note in result.doubts]
     out = [pen.dim(line) for text in plain for line in wrapped(text, width)]

@@ -69,7 +69,9 @@ def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
         if isinstance(track, Track) and track.group != FUNCTIONS:  # those are shown when somebody wants them
             _ = track.pyramid
     order = {rank: i for i, rank in enumerate(lines)}
-    made.sort(key=lambda t: order[t.rank])
+    made.sort(
+        key=lambda t: (order[t.rank], isinstance(t, CounterTrack) and not t.value.any())
+    )  # what tells nothing, last
     named = making.texts.series()
     end = max((int(t.end.max()) for t in made if isinstance(t, Track) and len(t.end)), default=1)
     short = [kernel_base(text) for text in named.to_list()]
