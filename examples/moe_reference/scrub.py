@@ -72,6 +72,9 @@ def _blank_strings(db: sqlite3.Connection, tables: set[str]) -> None:
                 used |= {i for (i,) in db.execute(f'SELECT DISTINCT "{column}" FROM "{table}"') if i is not None}
     if "StringIds" not in tables:
         return
+    if "NVTX_EVENTS" in tables:  # Python's stacks name functions and files by their numbers
+        for (payload,) in db.execute("SELECT DISTINCT jsonText FROM NVTX_EVENTS WHERE jsonText LIKE '%Frames%'"):
+            used |= {int(n) for n in re.findall(r'"(?:Function|File)":(\d+)', payload)}
     for at, text in db.execute("SELECT id, value FROM StringIds").fetchall():
         if at not in used or (ENVIRONMENT.search(text or "") and not SETUP.match(text)):
             db.execute("UPDATE StringIds SET value = '' WHERE id = ?", (at,))

@@ -1,9 +1,10 @@
 """What our hooks cost a step: the same program with and without them, run in turns, no profiler anywhere.
 
-    make hook-cost [ARGS="--runs 5 --steps 60 --python PYTHON"]
+    make hook-cost [ARGS="--runs 5 --steps 60 --batch 4 --python PYTHON"]
 
 A run counts as its median step; runs are compared as `compare` compares them. Hooks never begin to record: their
-warm-up outlasts the program. The last lines say what they cost while torch.profiler records, as a manifest has it.
+warm-up outlasts the program. A small batch leaves the GPU waiting for the host; a large one keeps it busy. The last
+lines say what the hooks cost while torch.profiler records, as a manifest has it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ WAYS = {
 RECORDING = {"BACKEND": "torch", "WARMUP": "12", "STEPS": "5"}
 
 
-def run(python: str, steps: int, settings: dict[str, str], folder: Path) -> list[int]:
+def run(given: argparse.Namespace, settings: dict[str, str], folder: Path) -> list[int]:
     """Lengths of the steps of one run, ns."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("STEPSCOPE_CAPTURE") and k != "PYTHONPATH"}
     hooks = {"PYTHONPATH": str(SITE), "STEPSCOPE_CAPTURE_HOOKS": "1", "STEPSCOPE_CAPTURE_OUT": str(folder)}
     ours = {**hooks, **{f"STEPSCOPE_CAPTURE_{k}": v for k, v in settings.items()}} if settings else {}
-    program = [python, str(HERE / "programs" / "timed.py"), str(steps)]
+    program = [given.python, str(HERE / "programs" / "timed.py"), str(given.steps), str(given.batch)]
     done = subprocess.run(program, capture_output=True, text=True, check=True, env={**clean, **ours}, cwd=folder)
     if "no hooks" in done.stderr:
         raise SystemExit(done.stderr)
@@ -48,18 +49,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--python", default=sys.executable)
     given = parser.parse_args()
     medians: dict[str, list[float]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as work:
         for _ in range(given.runs):
             for way, settings in WAYS.items():
-                medians[way].append(float(np.median(run(given.python, given.steps, settings, Path(work)))))
-        run(given.python, given.steps, RECORDING, Path(work))
+                medians[way].append(float(np.median(run(given, settings, Path(work)))))
+        run(given, RECORDING, Path(work))
         lines = (Path(work) / "steps" / "rank0.jsonl").read_text().splitlines()
         (cost,) = (said["hooks"] for line in lines if "hooks" in (said := json.loads(line)))
     base = np.array(medians["without"])
-    print(f"{given.runs} runs each, {given.steps} steps a run; median step of a run, µs")
+    print(f"{given.runs} runs each, {given.steps} steps a run, batches of {given.batch}; median step of a run, µs")
     for way, found in medians.items():
         new = np.array(found)
         print(f"{way}: {np.median(new) / 1e3:.1f} ({', '.join(f'{ns / 1e3:.1f}' for ns in found)})")

@@ -78,6 +78,37 @@ def test_a_step_and_its_parts(torch_python, tmp_path, command):
     assert said["label"] == "rank=0; pp=0/1 dp=0/1 cp=0/1 ep=0/1; world=1"
 
 
+SLEEPS = """
+import time, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in range(9):
+    time.sleep(0.02)
+    model(torch.ones(3, 4)).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_no_step_is_shorter_than_what_it_does(torch_python, tmp_path):
+    """Also where the hooks learn that a step has ended only after the next."""
+    done = python(torch_python, "-c", SLEEPS, cwd=tmp_path, **TORCH)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "steps" / "rank0.jsonl").read_text().splitlines()]
+    steps = [line["ns"] for line in lines if "step" in line]
+    assert len(steps) >= 4 and min(steps) >= 20_000_000
+
+
+def test_ranks_that_share_a_gpu(tmp_path):
+    """Two GPUs for four ranks: each has one that there is, and NCCL takes them for ranks of different hosts."""
+    show = "import os; print(os.environ['LOCAL_RANK'], os.environ.get('NCCL_HOSTID'))"
+    shared = {**TORCH, "STEPSCOPE_CAPTURE_SHARE_GPU": "2"}
+    for rank, expected in enumerate(("0 rank0", "1 rank1", "0 rank2", "1 rank3")):
+        at = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        assert python(sys.executable, "-c", show, cwd=tmp_path, **shared, **at).stdout.strip() == expected
+    alone = python(sys.executable, "-c", show, cwd=tmp_path, **TORCH, RANK="3", LOCAL_RANK="3")
+    assert alone.stdout.strip() == "3 None"
+
+
 def test_modules(torch_python, tmp_path):
     done = python(
         torch_python, str(PROGRAMS / "several.py"), "plain", cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="modules", **TORCH

@@ -22,10 +22,16 @@ CAPTURES = {
     "accumulation.nsys": (1, 3, 4),
     "accumulation.torch": (1, 3, 4),
     "lightning.nsys": (1, 3, 2),
+    "lightning.torch": (1, 3, 2),
+    "modules.nsys": (1, 2, 4),
+    "modules.torch": (1, 2, 4),
     "hf1.nsys": (1, 1, 2),
     "hf1.torch": (1, 1, 2),
     "hf4.nsys": (4, 1, 2),
+    "hf4.torch": (4, 1, 2),
 }
+#: Without torch there is no optimizer to hook: by capture, what started nsys.
+WITHOUT_TORCH = {"jax_time.nsys": "time", "jax_none.nsys": "none", "cupy_range.nsys": "nvtx"}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def test_each_has_a_line() -> None:
-    assert {p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz")} == set(CAPTURES)
+    assert {p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz")} == {*CAPTURES, *WITHOUT_TORCH}
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -71,3 +77,41 @@ def test_they_verify_and_answer_per_step(
     page = tmp_path / "report.html"
     assert run(["report", folder, "-o", str(page), "--no-cache"]) == 0
     assert page.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["modules.nsys", "modules.torch"])
+def test_modules_are_ranges_within_forward(capture: Callable[[str], Path], name: str) -> None:
+    """`--ranges modules=2` of a Sequential of three: each module once for each of the four batches of a step."""
+    rows = api.open(capture(name), cache=False).nvtx().rows
+    found = {path.rpartition(" > ")[2]: n for path, n in rows.select("path", "n").iter_rows() if "forward > " in path}
+    assert found == {"0": 4, "1": 4, "2": 4}
+
+
+@pytest.mark.parametrize("name", WITHOUT_TORCH)
+def test_what_a_trigger_captured_verifies(capture: Callable[[str], Path], name: str) -> None:
+    assert run(["capture", "verify", str(capture(name))]) == 0
+
+
+def test_400_ms_of_jax_are_steps_of_its_jitted_function(capture: Callable[[str], Path]) -> None:
+    """`--trigger time=12s+400ms`, of a step that takes 22 ms."""
+    profile = api.open(capture("jax_time.nsys"), cache=False)
+    steps = profile.iterations().rows
+    assert steps["label"].str.contains("jit_train_step").all()
+    assert 15 <= steps.height <= 19
+    kernels = profile.ops.filter(pl.col("end_ns") <= pl.col("start_ns").min() + 450_000_000)
+    assert kernels.height == profile.ops.height
+
+
+def test_a_range_of_cupy_is_all_that_was_captured(capture: Callable[[str], Path]) -> None:
+    """`--trigger nvtx=measured`: five steps lie in the range, three rounds before it."""
+    profile = api.open(capture("cupy_range.nsys"), cache=False)
+    assert profile.iterations().rows["label"].to_list() == [f"step {i}" for i in range(5)]
+    products = profile.names.str.contains("gemm").to_numpy()[profile.ops["name"].to_numpy()]
+    assert int(products.sum()) == 5
+
+
+def test_a_capture_from_start_to_end_of_jax_is_no_step(
+    capture: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diagnose", str(capture("jax_none.nsys")), "--no-cache"]) == 0
+    assert "of the capture" in capsys.readouterr().out

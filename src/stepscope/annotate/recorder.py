@@ -94,6 +94,7 @@ class Recorder:
         self._began = 0
         self._file: IO[str] | None = None
         self._spanned = self._said = False
+        self._timed = True
         self._span: tuple[int, int] | None = None  # when it began, and the steps seen by then
 
     @property
@@ -131,11 +132,12 @@ class Recorder:
             self._begin_span()
         if self._emit is not None:
             self._emit.push(f"step {number}")
-        self._began = time.perf_counter_ns()
+        if self._timed:
+            self._began = time.perf_counter_ns()
         return self._emit
 
-    def end(self, number: int, failed: bool = False) -> Emitter | None:
-        """The step is over."""
+    def end(self, number: int, failed: bool = False, timed: bool = True) -> Emitter | None:
+        """The step is over. One that is not `timed` ended when nobody looked: the next is timed from its begin."""
         if self._each and not failed:
             synchronize()
         took = time.perf_counter_ns() - self._began
@@ -143,7 +145,9 @@ class Recorder:
             self._emit.pop()
         if failed:  # no meeting with ranks that may be gone; the capture is left unfinished, and so called bad
             return self._emit
-        self.log({"step": number, "ordinal": self._seen, "ns": took, "profiled": self.on})
+        if timed:
+            self.log({"step": number, "ordinal": self._seen, "ns": took, "profiled": self.on})
+        self._timed = timed
         self._seen += 1
         self._profiled += self.on
         if self.on and self._profiled == self._set.steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -100,10 +99,7 @@ def _nsys(spec: Spec) -> Check:
 
 
 def _gpus(spec: Spec, need: int | None) -> Check:
-    have = len(manifest.gpus())
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and have:
-        have = min(have, len([d for d in visible.split(",") if d.strip()]))
+    have = manifest.visible_gpus()
     if spec.trigger != "cuda" and need is None:
         return check("GPUs", True, str(have), "none: the capture is of the host")
     if need is None:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepscope.capture import wants
+from stepscope.capture import manifest, wants
 from stepscope.capture.nsys import Nsys
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import NVTX_TRIGGER, PREFIX, Spec
@@ -39,6 +39,8 @@ class Launch:
 def launch(spec: Spec, backend: str, out: Path, token: str, job: Allocation | None) -> Launch:
     """How to run `spec` under one backend; files are written to `out`."""
     env = spec.environment(backend, out, token)
+    if spec.share_gpu:
+        env[PREFIX + "SHARE_GPU"] = str(manifest.visible_gpus())
     spec = replace(spec, command=tuple(word.replace("{out}", str(out)) for word in spec.command))
     command = list(spec.command)
     files = {out / name: text for name, text in spec.scripts.items()}

@@ -127,6 +127,12 @@ def gpus() -> list[dict[str, str]]:
     return [{"name": n, "driver": d, "memory": m} for n, d, m in rows]
 
 
+def visible_gpus() -> int:
+    """How many GPUs programs may use here."""
+    there, visible = len(gpus()), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return there if visible is None else min(there, len([d for d in visible.split(",") if d.strip()]))
+
+
 def machine() -> dict[str, Any]:
     """What of this node matters to a figure."""
     return {"gpus": gpus(), "cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}

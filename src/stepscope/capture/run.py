@@ -232,6 +232,9 @@ def _collect(spec: Spec, backend: str, folder: Path, export: Export) -> list[Pat
         raise BadInput(f"{tool}: {watch.reason(folder / LOG)}", "see stepscope capture doctor")
     if backend != "nsys":
         return found
+    for raw in folder.glob("*.qdstrm"):  # what nsys made the report of: it may leave it behind
+        if raw.with_suffix(".nsys-rep") in found:
+            raw.unlink()
     made = []
     for i, report in enumerate(found):
         progress.report("exporting", i, len(found))

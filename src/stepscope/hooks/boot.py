@@ -53,6 +53,7 @@ def boot() -> None:
     if os.environ.get("STEPSCOPE_CAPTURE_HOOKS", "0") == "0" or any(isinstance(f, Watch) for f in sys.meta_path):
         return
     guarded(_collect_compiler_log)
+    guarded(_let_ranks_share_gpus)
     _when_imported("torch", _watch_compile)
     _when_imported(_MODULE, _install)
 
@@ -62,6 +63,19 @@ def _when_imported(name: str, ready: Callable[[Any], None]) -> None:
         ready(sys.modules[name])
     else:
         sys.meta_path.insert(0, Watch(name, ready))
+
+
+def _let_ranks_share_gpus() -> None:
+    """`capture run --share-gpu`, of a trainer that takes the GPU of its local rank.
+
+    Local ranks count the GPUs that there are over and over. NCCL refuses two ranks on one GPU of one host: it is told
+    another host for each rank.
+    """
+    gpus, rank = int(os.environ.get("STEPSCOPE_CAPTURE_SHARE_GPU", "0")), os.environ.get("RANK")
+    if gpus == 0 or rank is None:
+        return
+    os.environ["LOCAL_RANK"] = str(int(os.environ.get("LOCAL_RANK", rank)) % gpus)
+    os.environ.setdefault("NCCL_HOSTID", f"rank{rank}")
 
 
 def _collect_compiler_log() -> None:

@@ -120,18 +120,19 @@ class Driver:
         ended = self._cycle.stepped(self._ids[id(optimizer)])
         for when in (End.BEFORE, End.NOW):
             if when in ended and not self.over:
-                self._next_step(began, at_once=when is End.NOW)
+                # Where both end at once, the time since the last end is that of the second: it is logged once.
+                self._next_step(began, at_once=when is End.NOW, timed=when is End.NOW or End.NOW not in ended)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
-    def _next_step(self, began: int, at_once: bool) -> None:
+    def _next_step(self, began: int, at_once: bool, timed: bool) -> None:
         """One step is over, and the next begins; the profiler only starts where that is told at once."""
         recorder = self._recorder
         profiled = recorder.on
         if recorder.last:
             self._count(profiled, began)
             self._report()
-        emit = recorder.end(self._number)
+        emit = recorder.end(self._number, timed=timed)
         annotate.emitting(emit)
         self._number += 1
         if recorder.over:

@@ -18,8 +18,10 @@ from stepscope.intervals.arrays import I64, Mask
 #: Up to here a path says where things are installed, not what they are.
 _INSTALLED = r"^.*/(?:site|dist)-packages/|^.*/lib/python3(?:\.\d+)?/"
 _TORCH = r"^(?:torch|torchgen|functorch|triton|torch_tensorrt)/|^/?\S*torchinductor_"
+#: What `capture run` wraps a program's optimizers and modules in; cut paths too (examples/moe_reference/scrub.py).
+_OURS = r"(?:^|/)stepscope/(?:hooks|annotate|integrations|…)/"
 _STDLIB = "|".join(sorted(re.escape(m) for m in sys.stdlib_module_names if not m.startswith("__")))
-_LIBRARY = rf"{_TORCH}|^(?:{_STDLIB})(?:/|\.py\b)|^<|^nn\.Module: |^$"
+_LIBRARY = rf"{_TORCH}|{_OURS}|^(?:{_STDLIB})(?:/|\.py\b)|^<|^nn\.Module: |^$"
 #: An nn.Module called as one: a frame of Kineto's beside the function's own.
 MODULE = r"^nn\.Module: (.+)$"
 #: torch's optimizers, and what wraps them.

@@ -65,7 +65,20 @@ def families(data: RankData) -> I64:
     if data.calls.height == 0:
         return np.empty(0, np.int64)
     by_call: I64 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
-    return by_call
+    again = data.once(_recorded_again)
+    return by_call if again is None else np.where(again, Family.OTHER, by_call)
+
+
+def _recorded_again(data: RankData) -> Mask | None:
+    """Records of a call that has one already, None where none can be.
+
+    Of a call whose stack it took (`--cudabacktrace`), nsys writes two records with one id, the second within the first.
+    """
+    ids = data.calls["correlation"].fill_null(0).to_numpy()
+    if not ((ids[1:] == ids[:-1]) & (ids[1:] > 0)).any():  # a record within another comes right after it, somewhere
+        return None
+    again: Mask = (ids > 0) & ~data.calls["correlation"].is_first_distinct().to_numpy()
+    return again
 
 
 def of_family(data: RankData, *wanted: Family) -> Mask:
