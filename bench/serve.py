@@ -21,13 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import traces
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from serve_load import Clients, memory, server, view
 
 PAGE = Path(__file__).resolve().parents[1] / "page"
 CLIENTS, REQUESTS, SLOW = 200, 20, 200
@@ -49,20 +50,18 @@ def main() -> int:
     parser.add_argument("trace", nargs="?", type=Path, help="a trace instead of the simulated one")
     args = parser.parse_args()
     trace = args.trace or traces.two_million()
-    with _server(trace) as (process, address, started):
-        print(f"{trace.name}: ready after {started:.1f} s, {_memory(process.pid):.0f} MB")
-        token = parse_qs(urlsplit(address).query)["token"][0]
-        port = int(urlsplit(address).port or 0)
-        clients = _Clients(port, token)
+    with server(trace, "--idle", "30") as (process, address, started):
+        print(f"{trace.name}: ready after {started:.1f} s, {memory(process):.0f} MB")
+        clients = _Clients(address)
         scene = json.loads(asyncio.run(clients.get("/api/scene"))[1])["profiles"][0]
         print(f"{scene['ops']:,} ops, {len(scene['lanes'])} rows, {scene['end'] / 1e9:.1f} s")
         _findings(clients)
         figures = _reader(address)
-        before = _memory(process.pid)
+        before = memory(process)
         unanswered = asyncio.run(clients.all_at_once(scene))
-        between = _memory(process.pid)
+        between = memory(process)
         unanswered += asyncio.run(clients.all_at_once(scene))
-        after = _memory(process.pid)
+        after = memory(process)
         print(f"memory before {before:.0f} MB, after the first round {between:.0f} MB, after the second {after:.0f} MB")
         figures |= {"unanswered": unanswered, "memory_growth_pct": 100 * (after / between - 1)}
     return _judged(figures)
@@ -82,25 +81,6 @@ def _judged(figures: dict[str, float]) -> int:
         else f"within the limits: {', '.join(LIMITS)}; {load}"
     )
     return int(bool(beyond))
-
-
-@contextmanager
-def _server(trace: Path) -> Iterator[tuple[subprocess.Popen[str], str, float]]:
-    command = [sys.executable, "-m", "stepscope", "serve", str(trace), "--idle", "30"]
-    began = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            address = process.stdout.readline().strip()
-            yield process, address, time.monotonic() - began
-        finally:
-            process.terminate()
-
-
-def _memory(pid: int) -> float:
-    """Resident memory in MB (Linux)."""
-    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines())
-    return int(fields["VmRSS"].split()[0]) / 1024
 
 
 def _findings(clients: _Clients) -> None:
@@ -174,7 +154,7 @@ class _Clients:
             chance = random.Random(seed)
             for _ in range(requests):
                 began = time.monotonic()
-                status, _ = await self.get(_view(scene, chance), pause)
+                status, _ = await self.get(view(scene, chance), pause)
                 times.append(time.monotonic() - began)
                 statuses.append(status)
 
@@ -194,14 +174,6 @@ class _Clients:
             f"median {times[len(times) // 2]:.2f} s, slowest {times[-1]:.2f} s"
         )
         return len(statuses) - answered
-
-
-def _view(scene: dict[str, Any], chance: random.Random) -> str:
-    span = int(scene["end"] * 10 ** -chance.uniform(0, 5))
-    start = chance.randrange(0, max(scene["end"] - span, 1))
-    first = chance.randrange(0, max(len(scene["lanes"]) - 24, 1))
-    last = min(first + 23, len(scene["lanes"]) - 1)
-    return f"/api/block?lanes={first}-{last}&from={start}&to={start + max(span, 1000)}&px=1100"
 
 
 if __name__ == "__main__":

@@ -173,6 +173,21 @@ def test_a_caller_who_never_ends_its_request_is_cut_off(answers, monkeypatch):
         assert raw(port, "/api/alive")[0] == 200
 
 
+def test_a_second_request_on_a_line_must_end_too(answers, monkeypatch):
+    """Also the body of one that was refused, a byte now and then."""
+    monkeypatch.setattr(server_run, "PATIENCE_S", 0.5)
+    whole = f"GET /api/alive HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    with running(answers, idle_s=20) as (port, _):
+        for first, more in ((whole + b"\r\n", b"GET /api/alive HTTP/1.1\r\nHost: 127.0.0.1\r\n"), (whole, b"x")):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as caller:
+                caller.sendall(first if more != b"x" else first + b"Content-Length: 9999\r\n\r\n")
+                assert caller.recv(10_000).startswith(b"HTTP/1.1 " + (b"413" if more == b"x" else b"200"))
+                caller.sendall(more)
+                while caller.recv(10_000):
+                    pass  # it ends: the server hung up
+        assert raw(port, "/api/alive")[0] == 200
+
+
 def test_an_idle_server_stops(answers):
     with running(answers, idle_s=1.5) as (port, thread):
         assert raw(port, "/api/alive")[0] == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -77,7 +78,7 @@ def first_of(cursor: str | None, key: str, detail: str, again: dict[str, Any]) -
         return 0
     of, _, rest = cursor.partition(".")
     how, _, first = rest.partition(".")
-    if (of, how) != (key, detail) or not first.isdigit():
+    if (of, how) != (key, detail) or not re.fullmatch("[0-9]{1,12}", first):
         raise Refused(
             "bad_cursor",
             "this cursor is not of this call, or the files have changed since",

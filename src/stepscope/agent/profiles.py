@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -49,8 +50,11 @@ class Profiles:
         with self._lock:
             kept = self._open.setdefault(key, Opened())
             self._open.move_to_end(key)
+            full = len(self._open) > self._most
             while len(self._open) > self._most:
                 self._open.popitem(last=False)
+        if full:
+            gc.collect()  # a profile and what it derived know each other: its files would stay open for long
         with kept.lock:  # opening may take long, too: a report is exported first
             if kept.profile is None:
                 kept.profile = api.open(*files, **self._opening)

@@ -17,6 +17,7 @@ import numpy as np
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, Mask
@@ -51,7 +52,7 @@ def iterations(
     chosen = windows(profile, replace(window, index="all"), "pace")
     if all(w.label == WHOLE for w in chosen.spans):
         raise CannotAnswer(
-            "no step or chunk range recurs in this profile",
+            f"no step or chunk range recurs in this profile{why_unmarked(ranks_of(profile))}",
             "annotate steps (`step 12`), let torch.profiler mark them (prof.step()), or give --anchor REGEX",
         )
     table: list[dict[str, Any]] = []

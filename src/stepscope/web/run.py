@@ -104,14 +104,41 @@ def serve(
 
 
 class _Patient(H11Protocol):
-    """HTTP as uvicorn speaks it, but a caller who never ends its first request does not keep the line."""
+    """HTTP as uvicorn speaks it, but a caller who begins a request and never ends it does not keep the line."""
+
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(PATIENCE_S, self._hang_up)
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop()
+
+    def _look(self) -> None:
+        """Time runs from the first byte of a request until it is whole; on a line that is kept, from its next one."""
+        if not self._awaited:
+            self._stop()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(PATIENCE_S, self._hang_up)
+
+    @property
+    def _awaited(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _hang_up(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+        self._timer = None
+        if self._awaited and not self.transport.is_closing():
             self.transport.close()
 
 

@@ -10,6 +10,7 @@ from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import Anchors, Unit, marks_of, matching
+from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.derive.windows.window import Kind, Window, Windows, by_gpu_time, by_launch, of_step, whole_capture
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_by
@@ -168,7 +169,8 @@ def _without_anchor(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
         ]
     if any(marks_of(c.data).chunks is not None for c in lacking):
         return [*notes, Note("no-step-range", "the trainer marks chunks, but no steps: the step is the whole capture")]
-    return [*notes, Note("no-step-range", f"no step or chunk range on {ranks}: the window is the whole capture")]
+    why = why_unmarked(c.data for c in lacking)
+    return [*notes, Note("no-step-range", f"no step or chunk range on {ranks}{why}: the window is the whole capture")]
 
 
 def _pick(choice: _Choice, spec: WindowSpec) -> tuple[int, ...]:
