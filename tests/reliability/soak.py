@@ -32,7 +32,7 @@ _ALLOWED_MB = 30
 
 
 def main(scale: str) -> int:
-    counts = QUICK if scale == "quick" else FULL
+    counts, commit = QUICK if scale == "quick" else FULL, _commit()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["STEPSCOPE_CACHE_DIR"] = str(Path(folder) / "cache")
         job, root = Path(folder) / "job", Path(folder) / "root"
@@ -53,15 +53,14 @@ def main(scale: str) -> int:
             wrong = True
             print(f"{each.served}: {said}", flush=True)
     if scale == "full":
-        commit = _git("describe", "--always", "--dirty")
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps([{**each.data(), "commit": commit} for each in soaked], indent=1) + "\n")
     return 1 if wrong else 0
 
 
-def _git(*words: str) -> str:
-    here = Path(__file__).parent
-    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+def _commit() -> str:
+    words = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(words, cwd=RESULTS.parents[1], capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":
