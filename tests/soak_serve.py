@@ -9,11 +9,11 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from serve_load import Clients, descriptors, memory, server, view
+from soaked import Soaked
 from stepscope.web.guard import MOST_PATH
 from stepscope.web.run import PATIENCE_S
 
@@ -21,32 +21,6 @@ from stepscope.web.run import PATIENCE_S
 _AT_ONCE = 16
 #: Requests of one caller who keeps the line.
 _KEPT = 5
-
-
-@dataclass
-class Soaked:
-    """What a long life did to a server."""
-
-    served: str
-    requests: int = 0
-    minutes: float = 0
-    rss_start_mb: float = 0
-    rss_end_mb: float = 0
-    fds_start: int = 0
-    fds_end: int = 0
-    errors: list[str] = field(default_factory=list)
-
-    def data(self) -> dict[str, Any]:
-        figures = {k: round(v, 1) if isinstance(v, float) else v for k, v in self.__dict__.items()}
-        return {"suite": "soak", **figures, "errors": len(self.errors)}
-
-    def leaks(self, allowed_mb: float) -> list[str]:
-        """What grew, beyond what an allocator keeps."""
-        grown = self.rss_end_mb - self.rss_start_mb
-        said = [f"memory grew by {grown:.0f} MB"] if grown > allowed_mb else []
-        if self.fds_end > self.fds_start:
-            said.append(f"descriptors grew from {self.fds_start} to {self.fds_end}")
-        return said
 
 
 def soak_serve(trace: Path, requests: int, *, warm: int, callers: int = 0) -> Soaked:

@@ -18,7 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from soak_mcp import soak_mcp
-from soak_serve import Soaked, soak_serve
+from soak_serve import soak_serve
+from soaked import Soaked
 from stepscope.agent.kept import MOST_RECIPES
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
