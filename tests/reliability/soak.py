@@ -3,7 +3,7 @@
 python tests/reliability/soak.py [quick|full|serve|mcp]
 
 Requests are polite, strange, oversized, half sent, dropped, slow and cancelled. A full run writes its figures to
-results/soak.json, from which docs/reliability.md is made.
+results/soak.json, for the page on reliability.
 """
 
 from __future__ import annotations
