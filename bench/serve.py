@@ -104,46 +104,8 @@ def _reader(address: str) -> dict[str, float]:
         return figures
 
 
-class _Clients:
-    """Requests as plain bytes: a client library would be most of what is measured."""
-
-    def __init__(self, port: int, token: str) -> None:
-        self._port, self._token = port, token
-
-    async def get(self, path: str, pause: float = 0) -> tuple[int, bytes]:
-        """One request; with `pause`, the answer is read slowly."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 16)
-        try:
-            writer.write(
-                f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self._token}\r\n"
-                "Connection: close\r\n\r\n".encode()
-            )
-            head = await reader.readuntil(b"\r\n\r\n")
-            status = int(head.split(b" ", 2)[1])
-            if not pause:
-                return status, await reader.read(-1)
-            body = b""
-            while piece := await reader.read(4096):
-                body += piece
-                await asyncio.sleep(pause)
-            return status, body
-        finally:
-            writer.close()
-
-    async def never_ending(self, seconds: float) -> None:
-        """A request whose head does not end."""
-        _, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        try:
-            writer.write(b"GET /api/scene HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-            for _ in range(int(seconds)):
-                if writer.is_closing():
-                    return
-                writer.write(b"X: y\r\n")
-                await asyncio.sleep(1)
-        except ConnectionError:
-            pass  # shown the door, rightly
-        finally:
-            writer.close()
+class _Clients(Clients):
+    """Many callers at once, some of them slow."""
 
     async def all_at_once(self, scene: dict[str, Any]) -> int:
         """Views all over the trace; how many were not answered."""

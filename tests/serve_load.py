@@ -80,6 +80,8 @@ class Clients:
         try:
             writer.write(b"GET /api/scene HTTP/1.1\r\nHost: 127.0.0.1\r\n")
             for _ in range(int(seconds)):
+                if writer.is_closing():
+                    return
                 writer.write(b"X: y\r\n")
                 await asyncio.sleep(1)
         except ConnectionError:
