@@ -36,7 +36,7 @@ def one_line(text: str) -> bool:
         (["window", "x", "--rank", "3-1"], "runs backwards"),
         (["window", "x", "--rank", "9"], "no rank 9"),
         (["info", "x", "-o", "no/such/folder/a.json"], "make it first"),
-        (["info", "x", "--taxonomy", "no-such.toml"], "cannot read the taxonomy"),
+        (["info", "x", "--taxonomy", "no-such.toml"], "the taxonomy no-such.toml: cannot read it"),
     ],
 )
 def test_bad_usage_is_one_line_and_two(stepscope, arguments, says):

@@ -1,29 +1,47 @@
-"""What every input must stand: questions that end in an answer or in one line, and figures that can be."""
+"""Questions that end in an answer or in one line, whatever the input; and which are asked of one."""
 
 from __future__ import annotations
 
-import math
+import random
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from effects import Effect
+from oracle import Answer, answer, changed, impossible
 
 from stepscope import api, questions
+from stepscope.api.options import choices
 from stepscope.errors import CannotAnswer, GateFailed, StepscopeError
 from stepscope.model.result import Result
 from stepscope.nsys import reports as nsys_reports
 from stepscope.nsys.reports.registry import find
 from stepscope.report import Asker, gather
 
-#: Differences, and places on a clock: they may be negative.
-SIGNED = ("diff_ns", "offset_ns", "start_ns", "end_ns", "launched_ns", "low_ns", "high_ns", "epoch_ns", "at_ns")
-#: Changes, and sums of what runs side by side: they may be more than the whole.
-UNBOUNDED = {"over_pct", "change_pct", "step_pct", "low_step_pct", "high_step_pct", "limit_pct", "peak_pct"}
-_SUMS = {"kernels", "source"}
-
 STATS = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum", "cuda_gpu_trace", "nvtx_gpu_proj_sum", "cuda_kern_exec_sum")
+#: Further questions, that no registry has.
+EVERYTHING = (*questions.names(), "report", "stats")
+#: A question and its options.
+Question = tuple[str, dict[str, Any]]
+
+
+#: An error that is none of ours, a figure that cannot be, figures that changed without a word, no end.
+Sort = Literal["unexpected", "impossible", "silent", "hang"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What must not be."""
+
+    sort: Sort
+    question: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.question}: {self.text}"
 
 
 @dataclass
@@ -33,7 +51,7 @@ class Outcome:
     answered: int = 0
     refused: int = 0
     cannot: int = 0
-    failures: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -41,116 +59,112 @@ class Outcome:
             return "failed"
         return "answered" if self.answered else "refused"
 
+    def ask(self, what: str, question: Callable[[], Result | None]) -> Answer | None:
+        """Its answer; None where there was none."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                result = question()
+            self.answered += what != "open"
+            if not isinstance(result, Result):
+                return None
+            self.failures += [Failure("impossible", what, text) for text in impossible(what, result)]
+            return answer(result)
+        except CannotAnswer as error:
+            self.cannot += 1
+            self._one_line(what, error)
+        except GateFailed:
+            self.answered += 1
+        except StepscopeError as error:
+            self.refused += 1
+            self._one_line(what, error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of Polars is no Exception
+            self.failures.append(Failure("unexpected", what, _where(error)))
+        return None
 
-def ask_all(
-    paths: list[Path], asked: list[str] | None = None, *, cache: bool = False, base: Path | None = None
-) -> Outcome:
-    """Open the profile and ask the questions named (all by default); with `base`, compare to that run, too."""
-    outcome = Outcome()
+    def _one_line(self, what: str, error: StepscopeError) -> None:
+        if "\n" in str(error):
+            self.failures.append(Failure("unexpected", what, f"the error has several lines: {str(error)[:80]!r}"))
+
+
+def _where(error: BaseException) -> str:
+    """The innermost place in our own code, and the error."""
+    ours = [f for f in traceback.extract_tb(error.__traceback__) if "/stepscope/" in f.filename]
+    place = f"{ours[-1].filename.partition('/stepscope/')[2]}:{ours[-1].lineno}" if ours else "elsewhere"
+    reason = str(error).splitlines()[0][:100] if str(error) else ""
+    return f"{place} {type(error).__name__}: {reason}"
+
+
+def ask_profile(
+    outcome: Outcome,
+    paths: tuple[Path, ...],
+    asked: list[Question],
+    *,
+    cache: bool = False,
+    effect: Effect = "free",
+    known: dict[str, Answer | None] | None = None,
+    **opening: Any,
+) -> None:
+    """Open the profile and ask the questions; where answers of the good input are known, compare with them."""
     opened: list[api.Profile] = []
-    _try(outcome, "open", lambda: opened.append(api.open(*paths, cache=cache)))
-    if not opened:
-        return outcome
-    profile = opened[0]
-    for name in asked or [*questions.names(), "report", "stats", *(["compare"] if base else [])]:
-        _try(outcome, name, lambda name=name: _asked(profile, name, base))  # type: ignore[misc]
-    return outcome
+    outcome.ask("open", lambda: opened.append(api.open(*paths, cache=cache, **opening)))
+    if not opened and effect == "same":
+        outcome.failures.append(Failure("silent", "open", "refused, though nothing that it reads has changed"))
+    for name, options in asked if opened else ():
+        found = outcome.ask(name, lambda name=name, options=options: _asked(opened[0], name, options))  # type: ignore[misc]
+        before = (known or {}).get(name)
+        if before is not None and not options and (text := changed(effect, before, found)):
+            outcome.failures.append(Failure("silent", name, text))
 
 
-def ask(outcome: Outcome, what: str, question: Callable[[], Any]) -> None:
-    _try(outcome, what, question)
-
-
-def _asked(profile: api.Profile, name: str, base: Path | None) -> list[tuple[str, Result]] | None:
+def _asked(profile: api.Profile, name: str, options: dict[str, Any]) -> Result | None:
     if name == "report":
-        asker = Asker(lambda q, **options: api.analyse(profile, q, **options), ("x",))
-        gather(asker, "report", drawn=True)
+        gather(Asker(lambda q, **given: api.analyse(profile, q, **given), ("x",)), "report", drawn=True)
         return None
     if name == "stats":
-        return _stats(profile)
-    if name == "compare":
-        return [(name, api.compare(profile, base if base is not None else profile))]
-    return [(name, api.analyse(profile, name))]
+        _stats(profile)
+        return None
+    return api.analyse(profile, name, **options)
 
 
-def _stats(profile: api.Profile) -> list[tuple[str, Result]]:
+def _stats(profile: api.Profile) -> None:
     asker = nsys_reports.Asker(profile)
     for text in STATS:
         report, args = find(text, nsys_reports.reports())
         try:
-            answer = asker.ask(report, args)
+            answered = asker.ask(report, args)
         except CannotAnswer:
             continue
-        for column, series in zip(report.columns, answer.frame.get_columns(), strict=True):
+        for column, series in zip(report.columns, answered.frame.get_columns(), strict=True):
             if column.unit in ("dur_ns", "mem_B") and series.dtype.is_numeric():
                 least = series.min()
                 assert least is None or float(least) >= 0, f"{text}: {column.name} is {least}"  # type: ignore[arg-type]
             if column.unit == "ratio_%" and series.dtype.is_numeric():
                 most = series.max()
                 assert most is None or float(most) <= 100.5, f"{text}: {column.name} is {most} %"  # type: ignore[arg-type]
-    return []
 
 
-def _try(outcome: Outcome, what: str, question: Callable[[], list[tuple[str, Result]] | None]) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            results = question() or []
-        outcome.answered += what != "open"
-        for name, result in results:
-            outcome.failures += [f"{name}: {text}" for text in impossible(name, result)]
-    except CannotAnswer as error:
-        outcome.cannot += 1
-        _one_line(outcome, what, error)
-    except GateFailed:
-        outcome.answered += 1
-    except StepscopeError as error:
-        outcome.refused += 1
-        _one_line(outcome, what, error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a panic of Polars is no Exception
-        outcome.failures.append(f"{what}: {_where(error)}")
+def some_questions(r: random.Random, names: tuple[str, ...], count: int) -> list[Question]:
+    """So many of them, in any order, some with an option; all of them where `count` is 0."""
+    chosen = list(names) if count == 0 else r.sample(names, min(count, len(names)))
+    return [(name, some_options(r, name)) for name in chosen]
 
 
-def _one_line(outcome: Outcome, what: str, error: StepscopeError) -> None:
-    if "\n" in str(error):
-        outcome.failures.append(f"{what}: the error has several lines: {str(error)[:80]!r}")
-
-
-def _where(error: BaseException) -> str:
-    """The innermost place in our own code, and the error."""
-    ours = [f for f in traceback.extract_tb(error.__traceback__) if "/src/stepscope/" in f.filename]
-    place = f"{ours[-1].filename.partition('/src/stepscope/')[2]}:{ours[-1].lineno}" if ours else "elsewhere"
-    reason = str(error).splitlines()[0][:100] if str(error) else ""
-    return f"{place} {type(error).__name__}: {reason}"
-
-
-def impossible(name: str, result: Result) -> Iterator[str]:
-    """Figures that cannot be: negative times and sizes, shares above the whole, and what is no number at all."""
-    for column in result.rows.columns:
-        series = result.rows[column]
-        if series.dtype.is_numeric() and series.len():
-            for value in (series.min(), series.max()):
-                if value is not None and (text := _wrong(name, column, float(value))):  # type: ignore[arg-type]
-                    yield text
-                    break
-            if series.dtype.is_float() and not series.drop_nulls().is_finite().all():
-                yield f"{column} is not finite"
-    for row in [result.summary, *result.window]:
-        for key, value in row.items():
-            if isinstance(value, int | float) and not isinstance(value, bool) and (text := _wrong(name, key, value)):
-                yield text
-
-
-def _wrong(name: str, column: str, value: float) -> str | None:
-    if not math.isfinite(value):
-        return f"{column} is {value}"
-    if column.endswith(("_ns", "_bytes")) and not column.endswith(SIGNED) and value < 0:
-        return f"{column} is {value:.0f}"
-    if column.endswith("_pct") and column not in UNBOUNDED:
-        if value < -1e-6:
-            return f"{column} is {value:.1f}"
-        if value > 100 + 1e-6 and not (column == "share_pct" and name in _SUMS):
-            return f"{column} is {value:.1f}"
-    return None
+def some_options(r: random.Random, name: str) -> dict[str, Any]:
+    """None, mostly; or another choice than the default, a flag, a window."""
+    if name not in questions.names() or r.random() < 0.6:
+        return {}
+    analysis = questions.get(name)
+    can = {o.name: c for o in analysis.options if (c := choices(o.type))}
+    flags = [o.name for o in analysis.options if o.type is bool]
+    how = r.random()
+    if can and how < 0.6:
+        option = r.choice(sorted(can))
+        return {option: r.choice(can[option])}
+    if flags and how < 0.7:
+        return {r.choice(flags): True}
+    if analysis.windowed:
+        return r.choice(({"index": "all"}, {"index": 0}, {"step": True}, {"whole": True}, {"rank": "0"}))
+    return {}

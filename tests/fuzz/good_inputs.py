@@ -5,81 +5,169 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 import sqlite3
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
-import reference_captures
+from stepscope import api, store
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
-_DATA = Path(__file__).resolve().parents[1] / "data"
-_JOB = Scenario(schedule="1f1b", pp=2, ep=1, dp=2, layers=2, micro_batches=2, steps=3)
-#: Communication by payloads and by order; CUDA events; a rank alone.
-_REAL = ("moe4/overlapped", "payloads/overlapped", "train/eager")
-#: Larger ones are no better at finding faults, and slower.
-_SMALL = 4 << 20
-_TORCH = ("torch2.11_h200_broken", "torch2.13_broken")
+_TESTS = Path(__file__).resolve().parents[1]
+_DATA = _TESTS / "data"
+_MODEL = _TESTS.parent / "src" / "stepscope" / "model"
+#: One rank, a pipeline of two, and one with replicas: the fewer events, the more inputs.
+_JOBS = {
+    "one": Scenario(schedule="1f1b", pp=1, ep=1, dp=1, layers=1, micro_batches=1, steps=3),
+    "pipeline": Scenario(schedule="1f1b", pp=2, ep=1, dp=1, layers=2, micro_batches=2, steps=2),
+    "mesh": Scenario(schedule="1f1b", pp=2, ep=1, dp=2, layers=2, micro_batches=2, steps=3),
+}
+#: Real ones: a rank alone with CUDA events; communication by order, and by payloads.
+_REAL = {"eager": "train/eager", "moe4": "moe4/overlapped", "payloads": "payloads/overlapped"}
+_TRACES = ("compile/torch2.13_whole", "compile/torch2.11_h200_whole", "h200/memory/qwen3_kineto", "ncu/probe/probe")
+_SNAPSHOTS = ("retry", "qwen3_oom", "late")
+_LIMITS = "[limits]\nstep = 2.0\ncomm_exposed = 1.0\n[limits.stage]\nstage2_f = 0.5\n[limits.family]\ngemm = 1\n"
+#: Kernels of a page, rows of its long form.
+_PAGE_ROWS = {"raw": 6, "details": 120}
 
 
 @dataclass(frozen=True)
 class Good:
-    """Paths by format. A Kineto input is several files, one per rank; a capture is a folder with its manifest."""
+    """One input: its files, and how often it is taken, by how long a question about it takes."""
 
-    sqlite: list[Path]
-    parquet: list[Path]
-    kineto: list[list[Path]]
-    log: Path
-    capture: Path
+    name: str
+    paths: tuple[Path, ...]
+    weight: float = 1.0
 
 
-def make(folder: Path) -> Good:
+@dataclass
+class Inputs:
+    """Good inputs by kind; `folder` has what several of them need."""
+
+    folder: Path
+    kinds: dict[str, list[Good]] = field(default_factory=dict)
+
+    def add(self, kind: str, name: str, *paths: Path, weight: float = 1.0) -> None:
+        self.kinds.setdefault(kind, []).append(Good(f"{kind} {name}", paths, weight))
+
+    def one(self, kind: str, name: str) -> Good:
+        return next(g for g in self.kinds[kind] if g.name == f"{kind} {name}")
+
+
+def make(folder: Path) -> Inputs:
     """Write all of them below `folder`."""
-    simulate_to(_JOB, folder / "job", ("nsys", "kineto"))
-    databases = [_loosened(folder / "job" / "node0.sqlite", folder / "job.sqlite")]
-    for name in _REAL:
-        packed = (_DATA / "h200" / f"{name}.sqlite.xz").read_bytes()
+    folder.mkdir(parents=True)
+    inputs = Inputs(folder)
+    _timelines(inputs)
+    _measured(inputs)
+    _texts(inputs)
+    _kept(inputs)
+    return inputs
+
+
+def _timelines(inputs: Inputs) -> None:
+    folder, common = inputs.folder, {"one": 10.0, "pipeline": 4.0, "mesh": 0.2}
+    for name, job in _JOBS.items():
+        simulate_to(job, folder / name, ("nsys", "kineto"))
+        database = _loosened(folder / name / "node0.sqlite", folder / f"{name}.sqlite")
+        inputs.add("sqlite", name, database, weight=common[name])
+        if name != "mesh":
+            inputs.add("parquet", name, _as_parquet(database), weight=common[name])
+        ranks = [_unpacked(file, folder) for file in sorted((folder / name).glob("rank*.json.gz"))]
+        inputs.add("kineto", name, *ranks, weight=common[name])
+    for name, file in _REAL.items():
         whole = folder / "whole.sqlite"
-        whole.write_bytes(lzma.decompress(packed))
-        databases.append(_loosened(whole, folder / f"{name.replace('/', '_')}.sqlite"))
-    ranks = []
-    for file in sorted((folder / "job").glob("rank*.json.gz"))[:2]:
-        plain = folder / file.name.removesuffix(".gz")
-        plain.write_bytes(gzip.decompress(file.read_bytes()))
-        ranks.append(plain)
-    traces = [ranks]
-    for name in _TORCH:
-        plain = folder / f"{name}.pt.trace.json"
-        plain.write_bytes(gzip.decompress((_DATA / "compile" / f"{name}.pt.trace.json.gz").read_bytes()))
-        traces.append([plain])
-    return Good(
-        sqlite=databases,
-        parquet=[_as_parquet(databases[0]), _as_parquet(databases[1])],
-        kineto=traces,
-        log=_log(folder / "run.jsonl"),
-        capture=reference_captures.unpack("alloc", "nsys", folder),
-    )
+        whole.write_bytes(lzma.decompress((_DATA / "h200" / f"{file}.sqlite.xz").read_bytes()))
+        inputs.add("sqlite", name, _loosened(whole, folder / f"{name}.sqlite"), weight=0.5 if name == "eager" else 0.05)
+    stacks = _unpacked(_DATA / "source" / "backtrace.sqlite.gz", folder)
+    inputs.add("sqlite", "stacks", _loosened(stacks, folder / "stacks.sqlite"), weight=0.3)
+    for name in _TRACES:
+        inputs.add("kineto", Path(name).name, _unpacked(_DATA / f"{name}.pt.trace.json.gz", folder), weight=2)
+    for name in ("cpu", "gpu"):
+        packed = _DATA / "pftrace" / f"{name}.pftrace"
+        inputs.add("pftrace", name, _unpacked(packed, folder), weight=3)
+    _exports(inputs)
 
 
-def more(good: Good, traces: Path, folder: Path) -> Good:
-    """With the small exports and traces below `traces`, each an input of its own."""
-    folder.mkdir()
-    databases, kineto = list(good.sqlite), list(good.kineto)
-    for at, file in enumerate(sorted(traces.rglob("*"))):
-        if not file.is_file() or file.stat().st_size > _SMALL:
-            continue
-        if file.suffix == ".sqlite":
-            databases.append(_loosened(file, folder / f"{at}_{file.name}"))
-        elif file.name.endswith(".json.gz") and file.stat().st_size < _SMALL // 4:
-            plain = folder / f"{at}_{file.name.removesuffix('.gz')}"
-            plain.write_bytes(gzip.decompress(file.read_bytes()))
-            with suppress(ValueError):  # a trace that is broken already
-                json.loads(plain.read_bytes())
-                kineto.append([plain])
-    return replace(good, sqlite=databases, kineto=kineto)
+def _exports(inputs: Inputs) -> None:
+    profile = api.open(inputs.one("sqlite", "one").paths[0], cache=False)
+    for kind, ending in (("pftrace", ".pftrace"), ("chrome", ".json"), ("folder", ".parquet")):
+        path = inputs.folder / f"exported{ending}"
+        profile.export(path, to={"pftrace": "perfetto", "chrome": "chrome", "folder": "parquet"}[kind])
+        inputs.add(kind, "exported", _unpacked(path, inputs.folder / "plain") if kind == "pftrace" else path)
+
+
+def _measured(inputs: Inputs) -> None:
+    for page, rows in _PAGE_ROWS.items():
+        lines = (_DATA / "ncu" / f"{page}.csv").read_text("utf-8").splitlines(keepends=True)
+        path = inputs.folder / f"{page}.csv"
+        path.write_text("".join(lines[:rows]), "utf-8")
+        inputs.add("ncu-csv", page, path)
+    report = inputs.folder / "full.ncu-rep"
+    report.write_bytes(lzma.decompress((_DATA / "ncu" / "probe" / "full.ncu-rep.xz").read_bytes()))
+    inputs.add("ncu-rep", "full", report)
+    for name, weight in zip(_SNAPSHOTS, (10, 1, 0.5), strict=True):
+        packed = _DATA / "h200" / "memory" / f"{name}.snapshot.pickle.gz"
+        inputs.add("snapshot", name, _unpacked(packed, inputs.folder), weight=weight)
+
+
+def _texts(inputs: Inputs) -> None:
+    folder = inputs.folder
+    inputs.add("log", "run", _log(folder / "run.jsonl"))
+    for name in ("torch2.11_broken", "torch2.13_broken"):
+        inputs.add("compile-log", name, _DATA / "compile" / f"{name}.log")
+    for preset in sorted((_MODEL / "trainers").glob("*.toml")):
+        inputs.add("labels", preset.stem, preset)
+    for preset in sorted((_MODEL / "presets").glob("*.toml")):
+        inputs.add("model", preset.stem, preset)
+    inputs.add("taxonomy", "own", _MODEL / "taxonomy.toml")
+    limits = folder / "limits.toml"
+    limits.write_text(_LIMITS, "utf-8")
+    inputs.add("limits", "all", limits)
+
+
+def _kept(inputs: Inputs) -> None:
+    """What stepscope itself wrote: a baseline, a capture with its manifest, a cache."""
+    folder = inputs.folder
+    one = inputs.one("sqlite", "one").paths[0]
+    inputs.add("baseline", "one", api.save_baseline(one, str(folder / "baseline.json"), cache=False))
+    with tarfile.open(_DATA / "moe_reference" / "alloc.nsys.tar.xz") as packed:
+        packed.extract("./manifest.json", folder / "capture", filter="data")
+    inputs.add("manifest", "alloc", folder / "capture" / "manifest.json")
+    traces = [one, *inputs.one("kineto", "qwen3_kineto").paths]
+    with cache_at(folder / "cache"):
+        for path in traces:
+            profile = api.open(path)
+            api.analyse(profile, "diagnose")
+        store.flush()
+    inputs.add("cache", "both", folder / "cache", *traces)
+
+
+@contextmanager
+def cache_at(folder: Path) -> Iterator[None]:
+    """The cache directory, for a while."""
+    before = os.environ.get("STEPSCOPE_CACHE_DIR")
+    os.environ["STEPSCOPE_CACHE_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("STEPSCOPE_CACHE_DIR")
+        if before is not None:
+            os.environ["STEPSCOPE_CACHE_DIR"] = before
+
+
+def _unpacked(file: Path, folder: Path) -> Path:
+    plain = folder / f"{file.parent.name}_{file.name.removesuffix('.gz')}"
+    plain.parent.mkdir(exist_ok=True)
+    data = file.read_bytes()
+    plain.write_bytes(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
+    return plain
 
 
 def _loosened(source: Path, target: Path) -> Path:

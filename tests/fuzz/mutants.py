@@ -1,61 +1,146 @@
 """Damaged inputs by the thousand: `make fuzz ARGS="--count 2000 --seed 1"`. Prints how questions about them ended.
 
-Every mutant is a good input (`good_inputs`) with one to three defects (`mutate_tables`, `mutate_texts`,
-`mutate_cache`); all questions are asked of it (`ask_mutant`). Only answers, BadInput and CannotAnswer may come out, and
-no figure that cannot be. Exit status 1 where something else did.
+Every mutant is a good input (`good_inputs`) with one to three defects (`mutate_*`); questions are asked of it
+(`ask_mutant`). Only answers and errors in one line may come out, no figure that cannot be, and no other figure in
+silence (`oracle`). Exit status 1 where something else did. `--only INDEX` makes one of them again, and `--keep DIR`
+leaves its files there. `--save` writes what docs/reliability.md shows.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+os.environ["POLARS_MAX_THREADS"] = "1"  # workers are as many as cores
 
-from one_mutant import FORMATS, Factory  # noqa: E402
+import pool  # noqa: E402
+
+RESULTS = HERE.parent / "reliability" / "results" / "fuzz.json"
+KINDS = (
+    *("sqlite", "parquet", "kineto", "gzip", "pftrace", "chrome", "folder", "ncu-csv", "ncu-rep", "snapshot", "log"),
+    *("compile-log", "labels", "limits", "model", "taxonomy", "baseline", "manifest", "cache"),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Damaged inputs by the thousand, and how questions about them end.")
-    parser.add_argument("--count", type=int, default=200, help="mutants")
-    parser.add_argument("--seed", type=int, default=0, help="of the first one; each has the next")
-    parser.add_argument("--format", action="append", choices=FORMATS, help="only these formats")
-    parser.add_argument("--more", type=Path, metavar="DIR", help="mutate the small traces below this folder, too")
+    parser.add_argument("--count", type=int, default=1000, help="inputs")
+    parser.add_argument("--first", type=int, default=0, metavar="INDEX", help="index of the first one")
+    parser.add_argument("--seed", type=int, default=0, help="other inputs by the same indices")
+    parser.add_argument(
+        "--jobs", type=int, default=2 * (os.cpu_count() or 1), help="processes: they wait for each other's threads"
+    )
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only these kinds of input")
+    parser.add_argument("--only", type=int, metavar="INDEX", help="this input alone, in this process")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="with --only: leave its files there")
     parser.add_argument("--show", type=int, default=40, help="kinds of failure to list")
-    given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="stepscope-mutants-"))
-    os.environ["STEPSCOPE_CACHE_DIR"] = str(folder / "cache")
-    ended: Counter[tuple[str, str]] = Counter()
-    failures: dict[str, list[int]] = {}
-    questions: Counter[str] = Counter()
-    began = time.monotonic()
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.relative_to(HERE.parents[1])}")
+    parser.add_argument(
+        "--guided", metavar="READER", help="coverage-guided, of one reader (needs atheris): see guided.py"
+    )
+    given, further = parser.parse_known_args()
+    if given.guided:
+        return subprocess.call([sys.executable, str(HERE / "guided.py"), given.guided, *further])
+    if further:
+        parser.error(f"unrecognized: {' '.join(further)}")
+    room = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="stepscope-fuzz-", dir=room if os.access(room, os.W_OK) else None))
     try:
-        factory = Factory(folder, given.format or FORMATS, given.more)
-        for seed in range(given.seed, given.seed + given.count):
-            kind, said, outcome = factory.run(random.Random(seed))
-            ended[kind, outcome.kind] += 1
-            questions.update(answered=outcome.answered, cannot=outcome.cannot, refused=outcome.refused)
-            for failure in outcome.failures:
-                question, _, what = failure.partition(": ")
-                if what not in failures:
-                    print(f"seed {seed} {question}, {kind} {said}\n     {what}", flush=True)
-                failures.setdefault(what, []).append(seed)
+        plan = pool.Plan(folder, given.seed, given.kind)
+        pool.prepare(plan)
+        return _only(plan, given) if given.only is not None else _many(plan, given)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for kind in FORMATS:
-        print(f"{kind:9}", *(f"{what} {ended[kind, what]:5}" for what in ("answered", "refused", "failed")))
-    print(f"{sum(ended.values())} mutants in {time.monotonic() - began:.0f} s; questions:", dict(questions))
-    for failure, seen in sorted(failures.items(), key=lambda item: -len(item[1]))[: given.show]:
-        print(f"{len(seen):4} × {failure} (seeds {', '.join(map(str, dict.fromkeys(seen[:8])))})")
-    return 1 if failures else 0
+
+
+def _only(plan: pool.Plan, given: argparse.Namespace) -> int:
+    made = pool.factory(plan, 0)
+    record = pool.tried(plan, made, given.only)
+    print(json.dumps(record, indent=1, ensure_ascii=False))
+    if given.keep is not None:
+        shutil.copytree(plan.folder / "mutant0", given.keep)
+    return 1 if record["failures"] else 0
+
+
+def _many(plan: pool.Plan, given: argparse.Namespace) -> int:
+    tally = Tally(" ".join([f"--seed {given.seed}", *(f"--kind {k}" for k in given.kind or ())]))
+    for record in pool.run(plan, given.first, given.count, given.jobs):
+        tally.add(record)
+    tally.print(given.show)
+    if given.save:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(tally.result(), indent=1) + "\n", "utf-8")
+    return 1 if tally.failures else 0
+
+
+class Tally:
+    """Counts of how inputs ended."""
+
+    def __init__(self, options: str) -> None:
+        self._options, self._began = options, time.monotonic()
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._took: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
+        self._sorts: Counter[str] = Counter()
+        self._effects: Counter[str] = Counter()
+        self._count = 0
+        self.failures: dict[str, list[int]] = {}
+
+    def add(self, record: dict[str, Any]) -> None:
+        self._count += 1
+        self._ended[record["kind"], record["ended"]] += 1
+        self._took[record["kind"]] += record["s"]
+        self._effects[record.get("effect", "free")] += 1
+        self._asked.update(dict(zip(("answered", "cannot", "refused"), record.get("asked", ()), strict=False)))
+        self._sorts.update({sort for sort, _, _ in record["failures"]})
+        for sort, question, text in record["failures"]:
+            what = f"{sort}: {text}"
+            if what not in self.failures:
+                print(f"{question}: {what}\n     {record['kind']} {record['said']}", end="\n     ")
+                print(f'make fuzz ARGS="{self._options} --only {record["index"]}"', flush=True)
+            self.failures.setdefault(what, []).append(record["index"])
+        if self._count % 5000 == 0:
+            print(f"{self._count} inputs in {time.monotonic() - self._began:.0f} s", flush=True)
+
+    def print(self, show: int) -> None:
+        for kind in (*KINDS, "?"):
+            ended = {what: self._ended[kind, what] for what in ("answered", "refused", "failed")}
+            if count := sum(ended.values()):
+                told = "  ".join(f"{what} {n:6}" for what, n in ended.items())
+                print(f"{kind:12} {told}  {1e3 * self._took[kind] / count:6.0f} ms each")
+        for failure, seen in sorted(self.failures.items(), key=lambda item: -len(item[1]))[:show]:
+            print(f"{len(seen):4} × {failure} ({', '.join(map(str, seen[:6]))})")
+        print(f"{self._count} inputs in {time.monotonic() - self._began:.0f} s; questions: {dict(self._asked)}")
+        print(f"by what may become of figures: {dict(self._effects)}; failures: {dict(self._sorts)}")
+
+    def result(self) -> dict[str, Any]:
+        """What docs/reliability.md shows."""
+        kinds = {
+            kind: {what: self._ended[kind, what] for what in ("answered", "refused", "failed")}
+            for kind in KINDS
+            if any(k == kind for k, _ in self._ended)
+        }
+        return {
+            "suite": "fuzz",
+            "inputs": self._count,
+            "minutes": round((time.monotonic() - self._began) / 60, 1),
+            "options": self._options,
+            "kinds": kinds,
+            "questions": dict(self._asked),
+            "effects": dict(self._effects),
+            **{sort: self._sorts[sort] for sort in ("unexpected", "hang", "impossible", "silent")},
+        }
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+from effects import Defect
+from mutate_bytes import damaged
 from mutate_texts import nested_defect
 from mutate_values import encode
 
@@ -16,17 +18,16 @@ from stepscope.store import container
 _TAIL = container._TAIL
 
 
-def mutate_cache(r: random.Random, folder: Path) -> str:
-    """One file of the cache at `folder` damaged or forged; what was done."""
+def mutate_cache(r: random.Random, folder: Path) -> Defect:
+    """One file of the cache at `folder` damaged or forged; what was done. A checksum notices accidents."""
     file = r.choice(sorted((folder / "tables").glob("*.tbl")))
-    data = bytearray(file.read_bytes())
+    data = file.read_bytes()
     part = file.name.split(".", 1)[1]
     how = r.random()
-    if how < 0.3:
-        for _ in range(r.choice((1, 8))):
-            data[r.randrange(len(data))] ^= 1 << r.randrange(8)
-        file.write_bytes(data[: r.choice((len(data), len(data), r.randrange(len(data))))])
-        return f"{part}: damaged"
+    if how < 0.5:
+        changed, said = damaged(r, data)
+        file.write_bytes(changed)
+        return f"{part}: {said}", "same"
     end = len(data) - _TAIL.size
     length = _TAIL.unpack_from(data, end)[0]
     body, meta = bytes(data[: end - length]), json.loads(data[end - length : end])
@@ -35,7 +36,7 @@ def mutate_cache(r: random.Random, folder: Path) -> str:
     else:
         body, said = _other_bytes(r, body)
     file.write_bytes(forged(body, meta))
-    return f"{part}: forged, {said}"
+    return f"{part}: forged, {said}", "free"
 
 
 def forged(body: bytes, meta: Any) -> bytes:

@@ -1,34 +1,108 @@
-"""Mutants of what is JSON: Kineto traces, logs of JSON lines, manifests."""
+"""Mutants of what is JSON: Kineto traces, logs of JSON lines, manifests, baselines, headers of exports."""
 
 from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
+from effects import Defect, together
+from mutate_bytes import damage
 from mutate_values import FIELDS, encode, shown, some
 
-
-def mutate_kineto(r: random.Random, bases: list[Path], folder: Path) -> tuple[list[Path], str]:
-    """Copies of all ranks' files, one of them with defects."""
-    paths = [Path(shutil.copy(base, folder / base.name)) for base in bases]
-    path = r.choice(paths)
-    if r.random() < 0.1:
-        return paths, f"{path.name}: {_damage(r, path)}"
-    content = json.loads(path.read_text("utf-8", "replace"), strict=False)
-    if isinstance(content, list):
-        content = {"traceEvents": content}
-    said = [_event_defect(r, content) for _ in range(r.choice((1, 1, 2, 3)))]
-    path.write_text(encode(content), "utf-8", errors="surrogatepass")
-    return paths, f"{path.name}: {'; '.join(said)}"
+#: Events whose times decide figures, by category.
+_TIMED = ("kernel", "cuda_runtime", "gpu_memcpy")
+#: As a time, nothing that could be one.
+_NO_TIMES = (None, "", "text", [], [1], {}, True, False)
 
 
-def mutate_lines(r: random.Random, base: Path, folder: Path) -> tuple[Path, str]:
-    path = Path(shutil.copy(base, folder / base.name))
-    if r.random() < 0.1:
-        return path, _damage(r, path)
+class TraceText:
+    """A Kineto trace as texts of its events, so that a mutant encodes only what it changes."""
+
+    def __init__(self, path: Path) -> None:
+        content = json.loads(path.read_text("utf-8", "replace"), strict=False)
+        content = content if isinstance(content, dict) else {"traceEvents": content}
+        events = content.pop("traceEvents")
+        self.header: str = json.dumps(content)
+        self.events: list[str] = [json.dumps(e) for e in events]
+        self.kinds: dict[str, list[int]] = {}
+        for at, event in enumerate(events):
+            kind = str(event.get("cat")) if isinstance(event, dict) else "None"
+            self.kinds.setdefault(kind, []).append(at)
+
+
+def mutate_kineto(r: random.Random, base: TraceText, path: Path) -> Defect:
+    """A copy at `path` with defects."""
+    events, header = list(base.events), json.loads(base.header)
+    how = r.random()
+    if how < 0.12:
+        events, defect = _irrelevant(r, events, header)
+    else:
+        defect = together(_event_defect(r, base, events, header) for _ in range(r.choice((1, 1, 2, 3))))
+    text = encode(header).rstrip("}") + ("," if header else "") + '"traceEvents":[' + ",\n".join(events) + "]}"
+    path.write_text(text, "utf-8", errors="surrogatepass")
+    if 0.12 <= how < 0.24:
+        defect = together([defect, damage(r, path)])
+    elif 0.24 <= how < 0.27:
+        # Before the bracket that closes the list: after it, nothing is missing.
+        path.write_bytes(
+            path.read_bytes()[: r.randrange(len(header) + 20, len(text.encode(errors="surrogatepass")) - 2)]
+        )
+        defect = f"{defect[0]}; cut", "told" if defect[1] == "told" else "free"
+    return defect
+
+
+def _irrelevant(r: random.Random, events: list[str], header: dict[str, Any]) -> tuple[list[str], Defect]:
+    """What no reader looks at."""
+    how = r.randrange(4)
+    if how == 0:
+        header["ofAnotherTool"] = r.choice((None, "text", 5, -1.5, [1, [2]], {"a": {"b": []}}))
+        return events, ("another key", "same")
+    if how == 1:
+        other = {"ph": "X", "cat": "of_another_tool", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+        return [*events, json.dumps({**other, "ph": "q"})], ("an event of another phase", "same")
+    if how == 2:
+        return [json.dumps(json.loads(e), indent=r.choice((1, 4))) for e in events], ("other white space", "same")
+    return [json.dumps(json.loads(e), sort_keys=True) for e in events], ("fields in another order", "same")
+
+
+def _event_defect(r: random.Random, base: TraceText, events: list[str], header: dict[str, Any]) -> Defect:
+    if r.random() < 0.15 and header:
+        return nested_defect(r, header), "free"
+    kind = r.choice(sorted(base.kinds))
+    places = [base.kinds[kind][i] for i in some(r, len(base.kinds[kind]))]
+    value, how = r.choice(FIELDS), r.random()
+    if how < 0.05:
+        for at in places:
+            events[at] = encode(value)
+        return f"{len(places)} {kind} events are {shown(value)}", "free"
+    if how < 0.12:
+        events += [events[at] for at in places]
+        return f"{len(places)} {kind} events twice", "told" if kind in _TIMED else "free"
+    changed = [_decoded(events[at]) for at in places]
+    targets = [e["args"] for e in changed if isinstance(e.get("args"), dict)] if r.random() < 0.4 else changed
+    key = r.choice(sorted({k for t in targets for k in t}) or ["ts"])
+    said, gone = _set(r, targets, key, value)
+    for at, event in zip(places, changed, strict=True):
+        events[at] = encode(event)
+    no_time = gone or any(value is v or value == v for v in _NO_TIMES)
+    timed = kind in _TIMED and key in ("ts", "dur") and targets is changed and no_time
+    return f"{kind} {said}", "told" if timed else "free"
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):  # a value that no encoder writes, put there by the defect before
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def mutate_lines(r: random.Random, path: Path) -> Defect:
+    """A log of JSON lines."""
+    if r.random() < 0.15:
+        return damage(r, path)
     lines: list[Any] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     said = []
     for _ in range(r.choice((1, 1, 2, 3))):
@@ -40,53 +114,28 @@ def mutate_lines(r: random.Random, base: Path, folder: Path) -> tuple[Path, str]
         elif how < 0.2:
             lines += [lines[at] for at in places]
             said.append(f"{len(places)} lines twice")
+        elif how < 0.25:
+            r.shuffle(lines)
+            said.append("lines in another order")
         else:
             keys = sorted({k for at in places if isinstance(lines[at], dict) for k in lines[at]})
-            key = r.choice(keys or ["k"])
-            said.append(_set(r, [lines[at] for at in places], key, value))
+            said.append(_set(r, [lines[at] for at in places], r.choice(keys or ["k"]), value)[0])
     path.write_text("".join(encode(line) + "\n" for line in lines), "utf-8", errors="surrogatepass")
-    return path, "; ".join(said)
+    return "; ".join(said), "free"
 
 
-def mutate_manifest(r: random.Random, base: Path, folder: Path) -> tuple[Path, str]:
-    """A copy of a capture's folder whose manifest.json is mutated."""
-    path = folder / "capture"
-    shutil.copytree(base, path)
-    file = path / "manifest.json"
-    if r.random() < 0.1:
-        return path, _damage(r, file)
-    content = json.loads(file.read_text("utf-8"))
+def mutate_json(r: random.Random, path: Path) -> Defect:
+    """A file that holds one JSON value: a manifest, a baseline, an export."""
+    if r.random() < 0.15:
+        return damage(r, path)
+    content = json.loads(path.read_text("utf-8"))
     said = [nested_defect(r, content) for _ in range(r.choice((1, 1, 2, 3)))]
-    file.write_text(encode(content), "utf-8", errors="surrogatepass")
-    return path, "; ".join(said)
+    path.write_text(encode(content), "utf-8", errors="surrogatepass")
+    return "; ".join(said), "free"
 
 
-def _event_defect(r: random.Random, content: dict[str, Any]) -> str:
-    events = content.get("traceEvents")
-    if not isinstance(events, list) or not events or r.random() < 0.15:
-        return nested_defect(r, content)
-    chosen = [e for e in events if isinstance(e, dict)]
-    kinds = sorted({str(e.get("cat")) for e in chosen})
-    kind = r.choice(kinds or ["None"])
-    of_kind = [at for at, e in enumerate(events) if isinstance(e, dict) and str(e.get("cat")) == kind]
-    places = [of_kind[i] for i in some(r, len(of_kind))]
-    value, how = r.choice(FIELDS), r.random()
-    if how < 0.05:
-        for at in places:
-            events[at] = value
-        return f"{len(places)} {kind} events are {shown(value)}"
-    if how < 0.12:
-        events += [events[at] for at in places]
-        return f"{len(places)} {kind} events twice"
-    targets = [events[at] for at in places]
-    if r.random() < 0.4:
-        targets = [e["args"] for e in targets if isinstance(e.get("args"), dict)]
-    keys = sorted({k for t in targets for k in t})
-    return f"{kind} " + _set(r, targets, r.choice(keys or ["ts"]), value)
-
-
-def _set(r: random.Random, targets: list[Any], key: str, value: Any) -> str:
-    """The field set, gone, or renamed in all targets."""
+def _set(r: random.Random, targets: list[Any], key: str, value: Any) -> tuple[str, bool]:
+    """The field set, gone, or renamed in all targets; and whether it is gone."""
     how = r.random()
     for target in targets:
         if not isinstance(target, dict):
@@ -98,31 +147,28 @@ def _set(r: random.Random, targets: list[Any], key: str, value: Any) -> str:
             if how < 0.78:
                 target[f"{key}_2"] = held
     what = f"= {shown(value)}" if how < 0.7 else "renamed" if 0.7 <= how < 0.78 else "gone"
-    return f"{key} {what} in {len(targets)}"
+    return f"{key} {what} in {len(targets)}", how >= 0.7
 
 
-def nested_defect(r: random.Random, content: Any) -> str:
+def nested_defect(r: random.Random, content: Any, values: tuple[Any, ...] = FIELDS) -> str:
     """Somewhere in a nest of objects and lists."""
     at, inside = "", content
     while isinstance(inside, dict | list) and inside:
-        key: Any = r.choice(sorted(inside)) if isinstance(inside, dict) else r.randrange(len(inside))
+        key: Any = r.choice(sorted(inside, key=str)) if isinstance(inside, dict) else r.randrange(len(inside))
         at += f".{key}"
         deeper = inside[key]
         if not isinstance(deeper, dict | list) or not deeper or r.random() < 0.25:
-            value, how = r.choice(FIELDS), r.random()
-            if how < 0.75:
+            value, how = r.choice(values), r.random()
+            if how < 0.7:
                 inside[key] = value
                 return f"{at} = {shown(value)}"
+            if how < 0.78 and isinstance(inside, list):
+                inside.append(deeper)
+                return f"{at} twice"
+            if how < 0.85 and isinstance(inside, dict):
+                inside[f"{key}_2"] = inside.pop(key)
+                return f"{at} renamed"
             del inside[key]
             return f"{at} gone"
         inside = deeper
     return "nothing"
-
-
-def _damage(r: random.Random, path: Path) -> str:
-    data = bytearray(path.read_bytes())
-    for _ in range(r.choice((1, 4, 40))):
-        data[r.randrange(len(data))] = r.randrange(256)
-    size = r.choice((len(data), len(data), r.randrange(len(data))))
-    path.write_bytes(data[:size])
-    return f"bytes damaged, {size} of {len(data)} left"

@@ -13,6 +13,7 @@ from stepscope.api.options import (
     check,
     keywords,
     parse_ranks,
+    takes_path,
     takes_profile,
     window_spec,
 )
@@ -56,10 +57,7 @@ def analyse(
     for option in analysis.options:
         if option.name in options:
             check(option, options[option.name])
-            if takes_profile(option.type) and isinstance(options[option.name], str | Path):
-                from stepscope.api.opening import open as opened
-
-                options[option.name] = opened(options[option.name])
+            options[option.name] = _understood(option, options[option.name])
     if rank is not None and profile is not None:
         profile = profile.view(parse_ranks(rank))
     chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
@@ -77,6 +75,15 @@ def analyse(
             raise
 
     return _of_any_capture(profile, ask)
+
+
+def _understood(option: questions.Option, value: Any) -> Any:
+    """A value as the analysis takes it: users name profiles and files by texts."""
+    if takes_profile(option.type) and isinstance(value, str | Path):
+        from stepscope.api.opening import open as opened
+
+        return opened(value)
+    return Path(value) if isinstance(value, str) and takes_path(option.type) else value
 
 
 def _of_any_capture(profile: model.Profile | None, ask: Callable[[model.Profile | None], Result]) -> Result:

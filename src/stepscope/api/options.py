@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypedDict, Union, get_args, get_origin
 
@@ -130,6 +131,11 @@ def choices(hint: Any) -> tuple[Any, ...] | None:
 def takes_profile(hint: Any) -> bool:
     """Whether an option is itself a profile, which users name by its path."""
     return Profile in (get_args(hint) or (hint,))
+
+
+def takes_path(hint: Any) -> bool:
+    """Whether an option is a file."""
+    return Path in (get_args(hint) or (hint,))
 
 
 def check(option: questions.Option, value: Any) -> None:

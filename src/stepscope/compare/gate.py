@@ -6,7 +6,6 @@ doubles is no reason to stop a merge.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant_of
 from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.tomlfile import read_toml
 from stepscope.statistics import RUNS, Design, mean_change, median_change
 
 COLUMNS = (
@@ -73,11 +73,7 @@ def limited() -> list[str]:
 
 
 def _from_file(file: Path) -> dict[str, float]:
-    try:
-        content = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"--limits {file}: cannot be read ({why})", "give a TOML file with a table [limits]") from None
+    content, _ = read_toml(file, f"--limits {file}", "give a TOML file with a table [limits]")
     table = content.get("limits")
     if not isinstance(table, dict) or not table or set(content) != {"limits"}:
         raise BadInput(f"--limits {file}: no table [limits], or more than that", "write [limits], then step = 2.0")

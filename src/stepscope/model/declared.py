@@ -7,11 +7,11 @@ keys and values in the option itself (`layers=6,width=1024`). Plans, FLOPs and m
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stepscope.errors import BadInput, meant_of
+from stepscope.model.tomlfile import read_toml
 
 _OWN = Path(__file__).parent / "presets"
 
@@ -171,12 +171,7 @@ def load(name: str) -> Model:
 
 
 def _read(file: Path) -> Model:
-    try:
-        data = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise BadInput(f"--model {file}: cannot read it ({error.strerror})", "check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"--model {file}: {error}", "write it as TOML") from None
+    data, _ = read_toml(file, f"--model {file}", "docs/capture.md has the keys")
     return _checked(data, str(file))
 
 

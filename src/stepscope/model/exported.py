@@ -8,11 +8,13 @@ puts in place of a null, is left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
+import polars as pl
 
-from stepscope.model.columns import Column
+from stepscope.model.columns import Column, Dtype
+from stepscope.model.note import Origin, Severity
 from stepscope.model.schema import TABLES
 
 #: By table: the column that is the title of its events. Tables without times are not part of a timeline.
@@ -33,6 +35,8 @@ MARK = "stepscope export"
 FOLDER_HEADER = "stepscope.json"
 VERSION = 1
 
+#: A time that leaves room for others beside it.
+_Moment = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 _ELSEWHERE = ("rank", "start_ns", "end_ns")
 
 
@@ -40,6 +44,15 @@ def arguments(table: str) -> list[Column]:
     """The columns of a table that are arguments of its events."""
     apart = (*_ELSEWHERE, TITLES[table])
     return [c for c in TABLES[table] if not c.derived and c.name not in apart]
+
+
+def plain_type(column: Column) -> Dtype:
+    """What a column is in an export: texts are texts, words are words."""
+    if column.name_id or isinstance(column.dtype, pl.Enum):
+        return pl.String()
+    if column.dtype == pl.Boolean:
+        return pl.Boolean()
+    return pl.Float64() if column.dtype in (pl.Float32, pl.Float64) else pl.Int64()
 
 
 def ends(table: str) -> bool:
@@ -69,6 +82,48 @@ class Header:
     def parse(text: str | bytes) -> Header:
         """The header of such a text; `ValueError` where it is none."""
         try:
+            msgspec.json.decode(text, type=_Told)
             return msgspec.json.decode(text, type=Header)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ValueError(str(error)) from None
+
+
+class _Process(TypedDict):
+    rank: int
+    proc: NotRequired[int | None]
+    pid: NotRequired[int | None]
+    host: NotRequired[str | None]
+    device: NotRequired[int | None]
+    gpu: NotRequired[str | None]
+    gpu_id: NotRequired[int | None]
+    rank_from: NotRequired[str | None]
+    setup: NotRequired[str | None]
+    world_size: NotRequired[int | None]
+
+
+class _Info(TypedDict, total=False):
+    format: str | None
+    tool: str | None
+    schema: str | None
+    epoch_ns: _Moment | None
+    capture_ns: _Moment | None
+    facts: dict[str, str] | None
+
+
+class _Note(TypedDict):
+    code: str
+    severity: Severity
+    origin: Origin
+    text: str
+    ranks: NotRequired[list[int]]
+
+
+class _Told(msgspec.Struct):
+    """What a header must be like: files come from anywhere."""
+
+    tables: list[str]
+    processes: list[_Process]
+    info: _Info = {}
+    notes: list[_Note] = []
+    origin_ns: _Moment = 0
+    version: int = VERSION

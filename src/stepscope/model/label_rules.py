@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.tomlfile import read_toml
 
 _OWN = Path(__file__).parent / "trainers"
 #: The rules that hold for every trainer, and the trainer whose labels need no asking for.
@@ -111,13 +111,7 @@ def default() -> LabelRules:
 
 
 def _read(path: Path, before: LabelRules) -> LabelRules:
-    try:
-        text = path.read_text("utf-8")
-        data = tomllib.loads(text)
-    except OSError as error:
-        raise BadInput(f"--labels {path}: cannot read it ({error.strerror})", "give an existing TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"--labels {path}: not valid TOML: {error}", _HINT) from None
+    data, text = read_toml(path, f"--labels {path}", _HINT)
     return _File(path, text, path.parent != _OWN).rules(data, before)
 
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.demangle import demangled
+from stepscope.model.tomlfile import read_toml
 
 #: Family of a kernel that no rule knows.
 OTHER = "other"
@@ -84,12 +85,8 @@ def load(extra: Path | None = None) -> Taxonomy:
 
 
 def _user_rules(path: Path) -> Taxonomy:
-    try:
-        own = _taxonomy(tomllib.loads(path.read_text("utf-8")), str(path))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot read the taxonomy ({error.strerror})", "give an existing TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not valid TOML ({error})", "see docs/model.md for the form of a taxonomy") from None
+    content, _ = read_toml(path, f"the taxonomy {path}", "see docs/model.md for the form of a taxonomy")
+    own = _taxonomy(content, str(path))
     for rule in own.comm + own.families + own.tensor_cores + own.helpers:
         _check(rule.pattern, path)
     return own

@@ -21,6 +21,9 @@ from stepscope.model.profile import Profile
 _ROUNDING = 0.006
 #: No counter is negative, and none is larger: what a damaged file says is as good as nothing.
 _MOST = 1e30
+_OF_PEAK = "pct_of_peak_sustained"
+#: Counters of several passes differ by some percent: more than this was not reached, the counter or the time is wrong.
+MOST_OF_PEAK = 110.0
 _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 
 
@@ -149,4 +152,7 @@ def _metrics(profile: Profile, kernels: pl.DataFrame, of: dict[int, int]) -> dic
     table = np.full((len(ids), kernels.height), np.nan)
     row: I64 = long["row"].cast(pl.Int64).to_numpy()
     table[at[::-1], row[::-1]] = long["value"].to_numpy()[::-1]  # backwards: the first page has the last word
-    return dict(zip(profile.names.gather(ids).to_list(), table, strict=True))
+    names = profile.names.gather(ids).to_list()
+    shares = np.array([_OF_PEAK in name for name in names])[:, None]
+    table[shares & (table > MOST_OF_PEAK)] = np.nan
+    return dict(zip(names, table, strict=True))

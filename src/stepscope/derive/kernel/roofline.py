@@ -7,11 +7,11 @@ at the roof; pipes and levels work side by side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepscope.derive.kernel.measured import Kernels, first, measured_kernels, ratio
+from stepscope.derive.kernel.measured import MOST_OF_PEAK, Kernels, first, measured_kernels, ratio
 from stepscope.derive.kernel.roofs import DRAM_SHARE, Roof, bandwidth_roof, compute_roof
 from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level, Work, bytes_of, pipe_ns, shared_ns, work_of
 from stepscope.intervals.arrays import F64, I64
@@ -36,6 +36,8 @@ class Roofline:
     roof_ns: F64
     #: what that roof is: `bf16 tensor`, `DRAM`
     roof: list[str | None]
+    #: counts of kernels that are more than their GPU does in the time: taken as unknown
+    beyond: int = 0
 
     def of_main(self, values: list[F64]) -> F64:
         """Of arrays by precision, what each kernel's main one has."""
@@ -72,12 +74,21 @@ def roofline_of(profile: Profile) -> Roofline:
     share = kernels.value(DRAM_SHARE) / 100
     by_share = np.round(share * bandwidths["dram"].per_second * kernels.duration_ns / 1e9)
     moved["dram"] = first(moved["dram"], by_share)
+    most = MOST_OF_PEAK / 100 * kernels.duration_ns
     at_peak = [_ns(work.operations, roof.per_second) for work, roof in zip(works, peaks, strict=True)]
     at_level = [_ns(moved[level], bandwidths[level].per_second) for level in LEVELS]
+    beyond = sum(int((ns > most).sum()) for ns in (*at_peak, *at_level))
+    works = [
+        replace(work, operations=np.where(ns > most, np.nan, work.operations))
+        for work, ns in zip(works, at_peak, strict=True)
+    ]
+    moved |= {level: np.where(ns > most, np.nan, moved[level]) for level, ns in zip(LEVELS, at_level, strict=True)}
+    at_peak, at_level = ([np.where(ns > most, np.nan, ns) for ns in times] for times in (at_peak, at_level))
     # Where operations were not counted, the share of time that a pipe was busy says the same of it.
     uncounted = np.isnan(np.array(at_peak)).all(axis=0) if works else np.ones(len(kernels), dtype=bool)
     at_pipe = {pipe: np.where(uncounted, ns, np.nan) for pipe, ns in pipe_ns(kernels).items()}
-    times = np.array([*at_peak, *at_level, shared_ns(kernels), *at_pipe.values()])
+    shared = shared_ns(kernels)
+    times = np.array([*at_peak, *at_level, np.where(shared > most, np.nan, shared), *at_pipe.values()])
     levels = [LEVEL_NAMES[level] for level in LEVELS]
     labels = [*(work.label for work in works), *levels, "shared memory", *at_pipe]
     # Bytes alone are no roof: a product of matrices is far from that of DRAM, and right to be.
@@ -94,6 +105,7 @@ def roofline_of(profile: Profile) -> Roofline:
         _main(kernels, at_peak),
         roof_ns,
         [labels[at] if at >= 0 else None for at in nearest.tolist()],
+        beyond,
     )
 
 

@@ -155,6 +155,10 @@ def statement(found: Roofline, judged: list[Bound], chosen: list[int]) -> str:
 def roof_notes(found: Roofline, chosen: list[int]) -> list[Note]:
     """What these kernels lack for a roof, and what stands in for it."""
     notes = []
+    if found.beyond:
+        counts = several(found.beyond, "count is", "counts are")
+        text = f"{counts} more than the GPU does in the kernel's time: taken as unknown"
+        notes.append(Note("values-unknown", text, severity="loss", origin="import"))
     roofless = int(np.isnan(found.roof_ns[chosen]).sum())
     if roofless:
         notes.append(

@@ -34,6 +34,11 @@ class Ledger:
         return int(self.history.reserved[self.moment + 1])
 
     @property
+    def whole(self) -> int:
+        """What shares are of: what is reserved, or the parts where a damaged record has more of them."""
+        return max(1, self.reserved, int(self.parts()["bytes"].sum()))
+
+    @property
     def allocated(self) -> int:
         return int(self.history.allocated[self.moment + 1])
 

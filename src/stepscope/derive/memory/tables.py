@@ -46,7 +46,7 @@ def part_rows(ledger: Ledger, guessed: Estimate | None, used: int | None) -> pl.
             {"part": p, "bytes": 0, "most_bytes": 0, "blocks": 0, "why": "nothing of it was seen"} for p in missing
         ]
         table = pl.concat([pl.DataFrame(blank, schema=table.schema), table])
-    share = pl.when(pl.col("part") != OUTSIDE).then(100.0 * pl.col("bytes") / max(1, ledger.reserved))
+    share = pl.when(pl.col("part") != OUTSIDE).then(100.0 * pl.col("bytes") / ledger.whole)
     size = pl.col("part").replace_strict(estimates, default=None, return_dtype=pl.Int64)
     grows = pl.col("part").replace_strict(GROWS, default=None, return_dtype=pl.String)
     table = table.with_columns(share.alias("share_pct"), size.alias("estimate_bytes"), grows.alias("grows_with"))
@@ -54,7 +54,7 @@ def part_rows(ledger: Ledger, guessed: Estimate | None, used: int | None) -> pl.
 
 
 def frame_rows(ledger: Ledger) -> pl.DataFrame:
-    table = ledger.frames().with_columns((100.0 * pl.col("bytes") / max(1, ledger.reserved)).alias("share_pct"))
+    table = ledger.frames().with_columns((100.0 * pl.col("bytes") / ledger.whole).alias("share_pct"))
     return of_device(ledger, table)
 
 

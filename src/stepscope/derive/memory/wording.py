@@ -46,7 +46,7 @@ def ledger_sentence(found: Sequence[Ledger], room: tuple[str, int] | None, guess
     table = ledger.parts()
     parts = dict(zip(table["part"].to_list(), table["bytes"].to_list(), strict=True))
     where = f" on rank {ledger.history.rank}" if len(found) > 1 else ""
-    text = f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.reserved)}"
+    text = f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
     if len(out := ledger.history.oom):
         text += f"; memory ran out when {size(int(ledger.history.size[out[0]]))} more were asked for"
     if (more := _more(parts, ledger.reserved, room)) is not None:

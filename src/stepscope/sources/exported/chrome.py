@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.columns import Column
-from stepscope.model.exported import TITLES, Header, arguments, ends
+from stepscope.model.exported import TITLES, Header, arguments, ends, plain_type
 from stepscope.sources.exported import CHROME_START
 from stepscope.sources.exported.source import ExportedSource, Tables
 from stepscope.sources.kineto.bytestream import ByteStream
@@ -66,7 +65,7 @@ def _table(events: pl.DataFrame, table: str, header: Header) -> pl.DataFrame:
 
 
 def _schema() -> dict[str, Any]:
-    told = {column.name: _dtype(column) for table in TITLES for column in arguments(table)}
+    told = {column.name: plain_type(column) for table in TITLES for column in arguments(table)}
     return {
         "ph": pl.String,
         "cat": pl.String,
@@ -77,11 +76,3 @@ def _schema() -> dict[str, Any]:
         "device": pl.Int64,
         "args": pl.Struct(told),
     }
-
-
-def _dtype(column: Column) -> Any:
-    if column.name_id or isinstance(column.dtype, pl.Enum):
-        return pl.String
-    if column.dtype == pl.Boolean:
-        return pl.Boolean
-    return pl.Float64 if column.dtype in (pl.Float32, pl.Float64) else pl.Int64

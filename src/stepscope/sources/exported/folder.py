@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.exported import FOLDER_HEADER, Header
+from stepscope.model.exported import FOLDER_HEADER, Header, plain_type
 from stepscope.model.schema import TABLES
 from stepscope.sources.exported.source import ExportedSource, Tables
 
@@ -26,10 +26,14 @@ def _tables(path: Path, header: Header) -> Tables:
     for name in header.tables:
         if name not in TABLES:
             continue
+        types = {column.name: plain_type(column) for column in TABLES[name] if not column.derived}
         try:
             frame = pl.read_parquet(path / f"{name}.parquet")
+            frame = frame.select(pl.col(c).cast(types[c]) for c in frame.columns if c in types)
         except (OSError, pl.exceptions.PolarsError):
             raise BadInput(f"{path}: {name}.parquet is missing or damaged", "export it again") from None
+        if missing := [key for key in TABLES[name].keys if key not in frame.columns]:
+            raise BadInput(f"{path}: {name}.parquet has no column {missing[0]}", "export it again")
         if "rank" in frame.columns:
             proc = pl.col("rank").replace_strict(place, default=None, return_dtype=pl.Int32)
         else:

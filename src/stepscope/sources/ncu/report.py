@@ -57,8 +57,11 @@ def read_report(path: Path) -> Measured:
             raise _unreadable(path, f"does not come to an end within {_PATIENCE_S / 60:.0f} minutes") from None
         if done.returncode != 0:
             raise _unreadable(path, "fails on it")
-        with out.open("rb") as file:
-            records = [msgspec.json.decode(line) for line in file]
+        try:
+            with out.open("rb") as file:
+                records = [msgspec.json.decode(line) for line in file]
+        except msgspec.DecodeError:  # texts of a damaged report are not of any alphabet
+            raise _unreadable(path, "finds texts in it that are none") from None
     whole = [kernel for kernel in records[1:-1] if kernel["name"] and kernel["ids"]]
     if not whole:
         raise _unreadable(path, "finds no kernel in it")

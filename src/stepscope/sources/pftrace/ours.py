@@ -13,7 +13,7 @@ from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.columns import Column
 from stepscope.model.exported import TITLES, Header, arguments, ends
 from stepscope.sources.exported.source import ExportedSource, Tables
-from stepscope.sources.pftrace.trace import ARGUMENTS, CATEGORIES, NAMES, VALUES, Trace, read, slices
+from stepscope.sources.pftrace.trace import ARGUMENTS, CATEGORIES, NAMES, VALUES, Trace, read, slices, whole
 from stepscope.sources.pftrace.wire import Fields, fields
 
 
@@ -23,6 +23,11 @@ def source_of(path: Path, header: Header) -> ExportedSource:
 
 def tables_of(path: Path, header: Header) -> Tables:
     """The tables of a trace of ours."""
+    with whole(path):
+        return _tables_of(path, header)
+
+
+def _tables_of(path: Path, header: Header) -> Tables:
     told = _Arguments()
     trace = read(path, told.visit)
     events = trace.events

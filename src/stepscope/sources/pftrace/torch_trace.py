@@ -27,6 +27,7 @@ from stepscope.sources.pftrace.trace import (
     Trace,
     read,
     slices,
+    whole,
 )
 from stepscope.sources.pftrace.waits import waits_of
 from stepscope.sources.pftrace.wire import Fields, fields
@@ -61,7 +62,8 @@ def as_json(path: Path) -> bytes:
     trace = read(path, visit)
     assert trace.events is not None and trace.stages is not None
     base = trace.begins
-    lines = pl.concat([_host(trace, pl.concat(given), base), _gpu(trace, base), _counters(trace, base)])
+    with whole(path):
+        lines = pl.concat([_host(trace, pl.concat(given), base), _gpu(trace, base), _counters(trace, base)])
     if not lines.len():
         raise BadInput(f"{trace.path}: {_NOT_TORCH[0]}", _NOT_TORCH[1])
     text = ",\n".join(lines.to_list())

@@ -5,7 +5,8 @@ Numbers of fields are those of perfetto_trace.proto. Only what stepscope and tor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -84,11 +85,18 @@ def read(path: Path, visit: Visit) -> Trace:
         while part := stream.read(1 << 24):
             parts.append(part)
     trace = Trace(path, Buffer(b"".join(parts)))
-    try:
+    with whole(path):
         _decode(trace, visit)
+    return trace
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Refuse the trace where bytes are no messages: those within messages are decoded when they are asked for."""
+    try:
+        yield
     except Malformed as flaw:
         raise BadInput(f"{path}: not a whole Perfetto trace (broken at byte {flaw.at})", _AGAIN) from None
-    return trace
 
 
 def _decode(trace: Trace, visit: Visit) -> None:
