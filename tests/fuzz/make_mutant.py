@@ -242,11 +242,11 @@ class Factory:
         return Mutant("cache", said, effect, ask)
 
 
-def answers_of(inputs: Inputs) -> Answers:
-    """What the good inputs answer to every question, without options."""
+def answers_of(inputs: Inputs, least: float = 0.0) -> Answers:
+    """What the good inputs answer to every question, without options; of those that are taken `least` often."""
     found: Answers = {}
     for kind in ("sqlite", "parquet", "kineto"):
-        for good in inputs.kinds[kind]:
+        for good in (g for g in inputs.kinds[kind] if g.weight >= least):
             profile = api.open(*good.paths, cache=False)
             outcome = Outcome()
             found[good.name] = {

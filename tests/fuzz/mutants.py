@@ -38,9 +38,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="inputs")
     parser.add_argument("--first", type=int, default=0, metavar="INDEX", help="index of the first one")
     parser.add_argument("--seed", type=int, default=0, help="other inputs by the same indices")
-    parser.add_argument(
-        "--jobs", type=int, default=2 * (os.cpu_count() or 1), help="processes: they wait for each other's threads"
-    )
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="processes; they wait for threads")
     parser.add_argument("--kind", action="append", choices=KINDS, help="only these kinds of input")
     parser.add_argument("--only", type=int, metavar="INDEX", help="this input alone, in this process")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="with --only: leave its files there")

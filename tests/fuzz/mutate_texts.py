@@ -40,7 +40,7 @@ def mutate_kineto(r: random.Random, base: TraceText, path: Path) -> Defect:
         events, defect = _irrelevant(r, events, header)
     else:
         defect = together(_event_defect(r, base, events, header) for _ in range(r.choice((1, 1, 2, 3))))
-    text = encode(header).rstrip("}") + ("," if header else "") + '"traceEvents":[' + ",\n".join(events) + "]}"
+    text = encode(header)[:-1] + ("," if header else "") + '"traceEvents":[' + ",\n".join(events) + "]}"
     path.write_text(text, "utf-8", errors="surrogatepass")
     if 0.12 <= how < 0.24:
         defect = together([defect, damage(r, path)])

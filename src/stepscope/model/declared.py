@@ -14,6 +14,8 @@ from stepscope.errors import BadInput, meant_of
 from stepscope.model.tomlfile import read_toml
 
 _OWN = Path(__file__).parent / "presets"
+#: No width and no number of layers is as large; products of several must still be numbers.
+_MOST = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -203,5 +205,5 @@ def _checked(data: dict[str, object], given: str) -> Model:
 
 def _fits(value: object, kind: str) -> bool:
     if kind == "int":
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
     return isinstance(value, bool if kind == "bool" else str)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -196,10 +197,13 @@ class _File:
         pattern = self._text(value, key, where)
         if self.checked:
             try:
-                re.compile(pattern)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", FutureWarning)  # of what Python reads otherwise than Polars
+                    re.compile(pattern)
                 pl.Series(["x"]).str.contains(pattern)
-            except (re.error, pl.exceptions.ComputeError) as error:
-                why = str(error).splitlines()[0] if isinstance(error, re.error) else "no look-around, no backreferences"
+            except (re.error, OverflowError, RecursionError, FutureWarning, pl.exceptions.ComputeError) as error:
+                of_polars = isinstance(error, pl.exceptions.ComputeError)
+                why = "no look-around, no backreferences" if of_polars else str(error).splitlines()[0]
                 raise self._wrong(key, f"{pattern!r} is not a regular expression ({why})", "mend it", where) from None
         return pattern
 

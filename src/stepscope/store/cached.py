@@ -71,7 +71,7 @@ class CachedSource:
         self._processes: pl.DataFrame | None = None
         self._rows: dict[str, int] = {}
         known = self._load("source", _About, {"processes": PROCESSES})
-        if known is None:
+        if known is None or not known[0].tables <= TABLES.keys():
             self.info = self._open().info
             return
         about, frames = known

@@ -110,7 +110,8 @@ def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.
     before = table.select(pl.col("k") + 1, pl.col("emit").alias("before"), pl.col("done").alias("done_before"))
     table = table.join(before, on="k", how="left", maintain_order="left")
     table = table.with_columns(
-        (pl.col("emit") - pl.col("before")).alias("period_ns"),
+        # Out of order, there is no period: the time between is that of neither chunk.
+        pl.when(pl.col("emit") >= pl.col("before")).then(pl.col("emit") - pl.col("before")).alias("period_ns"),
         (pl.col("begun") - pl.col("done_before")).clip(0).alias("mesh_idle_ns"),
     )
     table = _scored(table)
@@ -149,7 +150,7 @@ def _lacking(table: pl.DataFrame) -> list[Note]:
         notes.append(
             Note(
                 "chunks-without-period",
-                f"{gaps} chunks have no period: the chunk before them was not emitted, or not recorded",
+                f"{gaps} chunks have no period: the chunk before them was not emitted before them, or not recorded",
                 severity="loss",
                 origin="recording",
             )

@@ -1,0 +1,215 @@
+"""What the fuzzer found, each as the smallest input that shows it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from mutate_cache import forged
+
+from exports import job
+from stepscope import api, store
+from stepscope.compare import baseline
+from stepscope.compare.gate import parse_limits
+from stepscope.errors import BadInput
+from stepscope.model import declared, label_rules, taxonomy
+from stepscope.store import container
+
+_DATA = Path(__file__).resolve().parents[1] / "data"
+_DEEP = "x = " + "[" * 5000
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile as a folder of Parquet files."""
+    folder = tmp_path_factory.mktemp("found")
+    api.open(job(folder / "job"), cache=False).export(folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [label_rules.load, taxonomy.load, lambda p: parse_limits(p, ()), lambda p: declared.load(str(p))],
+    ids=["labels", "taxonomy", "limits", "model"],
+)
+@pytest.mark.parametrize(("text", "says"), [(_DEEP, "too deep"), ("x = [", "not valid TOML"), (None, "cannot read it")])
+def test_toml_that_is_none(tmp_path: Path, read: Any, text: str | None, says: str) -> None:
+    file = tmp_path / "x.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInput, match=says) as refused:
+        read(file)
+    assert str(file) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_pattern_that_python_reads_otherwise_than_polars(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text("chunk = 'c[a--b]'")
+    with pytest.raises(BadInput, match="not a regular expression"):
+        label_rules.load(file)
+
+
+def test_a_model_too_large_for_a_number() -> None:
+    with pytest.raises(BadInput, match="give width a number"):
+        declared.load(f"layers=1,width={10**400}")
+
+
+def _saved() -> dict[str, Any]:
+    table = {"k": {"compute": [5.0, 6.0]}}
+    run = {
+        "kind": "step",
+        "ranks": 1,
+        "labels": ["a", "b"],
+        "tables": dict.fromkeys(("part", "stage", "family"), table),
+    }
+    spec = {"anchor": None, "whole": False, "warmup": 0, "unit": None}
+    return {"schema": "stepscope-baseline/2", "facts": {"gpu": "x"}, "spec": spec, "scenario": None, "runs": [run]}
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("spec", "warmup"), 1e300),
+        (("runs", 0, "tables", "part", "k", "compute", 0), -5.0),
+        (("runs", 0, "tables", "part", "k", "compute", 0), 7.0),  # no longer the sum of stages
+        (("runs", 0, "tables", "part", "k"), {}),
+        (("runs", 0, "tables", "stage", "k", "compute"), [5.0]),
+        (("runs", 0, "tables", "stage", "k"), {"sleep": [5.0, 6.0]}),
+        (("runs", 0, "ranks"), 10**9),
+        (("runs", 0, "kind"), {"a": 1}),
+        (("facts", "gpu"), {"a": 1}),
+        (("runs",), []),
+    ],
+)
+def test_a_baseline_that_was_changed(tmp_path: Path, where: tuple[Any, ...], value: Any) -> None:
+    file = tmp_path / "b.json"
+    file.write_text(json.dumps(_saved()))
+    assert baseline.load(file)[0].steps == 2
+    changed = json.loads(file.read_text())
+    inside = changed
+    for key in where[:-1]:
+        inside = inside[key]
+    inside[where[-1]] = value
+    file.write_text(json.dumps(changed))
+    with pytest.raises(BadInput, match="not as it was saved"):
+        baseline.load(file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"processes": [{"rank": 0, "device": -1.5}]},
+        {"processes": [{"rank": 0, "world_size": {"a": {}}}]},
+        {"processes": [{"pid": 5}]},
+        {"origin_ns": 1 << 63},
+        {"notes": [{"code": "x"}]},
+        {"info": {"facts": []}},
+    ],
+)
+def test_the_header_of_an_export_is_checked(exported: Path, change: dict[str, Any]) -> None:
+    header = exported / "stepscope.json"
+    before = header.read_text()
+    try:
+        header.write_text(json.dumps(json.loads(before) | change))
+        with pytest.raises(BadInput, match=r"stepscope\.json is damaged"):
+            api.open(exported, cache=False)
+    finally:
+        header.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ops: ops.with_columns(pl.lit(None).alias("end_ns")).drop("end_ns"),
+        lambda ops: ops.with_columns(pl.concat_list("start_ns").alias("start_ns")),
+        lambda ops: ops.with_columns(pl.lit("late").alias("start_ns")),
+    ],
+    ids=["without", "lists", "texts"],
+)
+def test_tables_of_an_export_have_their_types(exported: Path, change: Any) -> None:
+    file = exported / "ops.parquet"
+    before = file.read_bytes()
+    try:
+        change(pl.read_parquet(file)).write_parquet(file)
+        with pytest.raises(BadInput, match=r"ops\.parquet"):
+            api.analyse(api.open(exported, cache=False), "info")
+    finally:
+        file.write_bytes(before)
+
+
+def test_a_message_within_a_packet_that_is_none(tmp_path: Path) -> None:
+    """Every byte of a small trace, one after the other: what lies within messages is decoded late."""
+    data = gzip.decompress((_DATA / "pftrace" / "gpu.pftrace").read_bytes())
+    file = tmp_path / "x.pftrace"
+    for at in range(len(data) - 1500, len(data), 25):
+        file.write_bytes(data[:at] + bytes([data[at] ^ 0x85]) + data[at + 1 :])
+        try:
+            api.open(file, cache=False)
+        except BadInput as refused:
+            assert "\n" not in str(refused)
+
+
+def test_counts_beyond_what_a_gpu_does(tmp_path: Path) -> None:
+    """A count of bytes with more digits than the time has room for is no share of a thousand billion per cent."""
+    with (_DATA / "ncu" / "raw.csv").open(newline="") as file:
+        table = list(csv.reader(file))[:4]
+    table[2][table[0].index("dram__bytes_read.sum")] = "9" * 20
+    path = tmp_path / "raw.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(table)
+    result = api.analyse(api.open(path, cache=False), "roofline")
+    for share in ("dram_pct", "l2_pct", "l1_pct", "roof_pct"):
+        assert (result.rows[share].drop_nulls() <= 110).all(), share
+    assert any(note.code == "values-unknown" for note in result.notes)
+
+
+def test_shares_of_memory_whose_records_disagree(tmp_path: Path) -> None:
+    """Blocks of more than their segment: shares are of the larger, so that none is above the whole."""
+    content = pickle.loads(gzip.decompress((_DATA / "h200" / "memory" / "retry.snapshot.pickle.gz").read_bytes()))
+    for trace in content["device_traces"]:
+        for event in trace:
+            event["size"] = event["size"] // 2 if event["action"].startswith("segment") else event["size"]
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(content))
+    result = api.analyse(api.open(path, cache=False), "memory")
+    assert any(note.code == "ledger-open" for note in result.notes)
+    assert float(result.rows["share_pct"].sum()) <= 100 + 1e-6
+
+
+def test_a_log_is_named_by_a_text_too() -> None:
+    log = str(_DATA / "compile" / "torch2.11_broken.log")
+    assert api.analyse(None, "compile", log=log).rows.height > 0
+
+
+def test_chunks_that_were_emitted_out_of_order(tmp_path: Path) -> None:
+    lines = []
+    for k, emitted in enumerate((10, 20, 5, 40)):
+        lines += [{"unit": "ms", "k": k, "rank": 0, "tA0": 10 * k, "tA1": 10 * k + 2, "tEmit": emitted}]
+        lines += [{"unit": "ms", "k": k, "rank": 1, "tB0": 10 * k + 2, "tB1": 10 * k + 6}]
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = api.analyse(api.open(path, cache=False), "pipeline", warmup=0)
+    assert result.rows["period_ns"].to_list() == [None, 10_000_000, None, 35_000_000]
+    assert any(note.code == "chunks-without-period" for note in result.notes)
+
+
+def test_a_cache_that_names_no_table_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    trace = next(job(tmp_path / "job").glob("*.sqlite"))
+    before = api.analyse(api.open(trace), "info").rows
+    store.flush()
+    (file,) = (tmp_path / "cache").rglob("*.source.tbl")
+    data = file.read_bytes()
+    end = len(data) - container._TAIL.size
+    size = container._TAIL.unpack_from(data, end)[0]
+    meta = json.loads(data[end - size : end])
+    meta["meta"]["tables"].append("no table of ours")
+    file.write_bytes(forged(data[: end - size], meta))
+    assert api.analyse(api.open(trace), "info").rows.equals(before)
