@@ -15,6 +15,9 @@ from stepscope.model.schema import MOST_RANKS
 #: A year in nanoseconds: no step is longer.
 _LONGEST_NS = 3.2e16
 
+#: What rounding can do to the sum of many keys.
+_ROUNDED_NS = 100
+
 Ns = Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_NS)]
 Times = Annotated[list[Ns], msgspec.Meta(min_length=1)]
 
@@ -35,8 +38,20 @@ class SavedRun(msgspec.Struct):
             raise ValueError("not as many steps everywhere")
         if not all(map(sum, zip(*self.tables["part"]["step"].values(), strict=True))):
             raise ValueError("a step of no length")
+        if not self._sums_agree():
+            raise ValueError("tables that do not sum to the same steps")
         if self.kind == "chunk" and len(self.labels) != self.steps:
             raise ValueError("not a label for each chunk")
+
+    def _sums_agree(self) -> bool:
+        """Every table splits the same steps; times are rounded when they are saved."""
+        sums = [
+            [sum(times) for times in zip(*(c for parts in table.values() for c in parts.values()), strict=True)]
+            for table in self.tables.values()
+        ]
+        return all(
+            abs(ns - first) <= _ROUNDED_NS for step in zip(*sums, strict=True) for first in step[:1] for ns in step
+        )
 
     @property
     def steps(self) -> int:
