@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import measurements  # noqa: E402
 import nsys_reports  # noqa: E402
+import reliability_page  # noqa: E402
 import run_notebook  # noqa: E402
 import shown  # noqa: E402
 from note_codes import note_codes  # noqa: E402
@@ -332,6 +333,13 @@ def reports_md() -> str:
     return "\n".join([GENERATED, *nsys_reports.page(table)]).rstrip() + "\n"
 
 
+# -- reliability.md ----------------------------------------------------------------------------------------------------
+
+
+def reliability_md() -> str:
+    return "\n".join([GENERATED, *reliability_page.page(table)]).rstrip() + "\n"
+
+
 # -- methods.pyi -------------------------------------------------------------------------------------------------------
 
 
@@ -413,6 +421,7 @@ PAGES = {
     "recipes.md": recipes_md,
     "diagnoses.md": diagnoses_md,
     "thresholds.md": thresholds_md,
+    "reliability.md": reliability_md,
     "notebook.ipynb": run_notebook.executed,
     "../README.md": readme_md,
     "../src/stepscope/api/methods.pyi": methods_pyi,

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def main() -> int:
         return subprocess.call([sys.executable, str(HERE / "guided.py"), given.guided, *further])
     if further:
         parser.error(f"unrecognized: {' '.join(further)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # workers end, and the folder goes, by any signal
     room = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="stepscope-fuzz-", dir=room if os.access(room, os.W_OK) else None))
     try:

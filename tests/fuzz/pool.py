@@ -147,7 +147,8 @@ class _Worker:
 def _work(plan: Plan, slot: int, batch: range, shared: mmap.mmap, out: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    for ending in (signal.SIGPROF, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # panics of Polars are printed, too
     made = factory(plan, slot)
     for index in batch:

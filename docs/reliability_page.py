@@ -1,0 +1,135 @@
+"""docs/reliability.md: the figures of the last long runs, as tests/reliability/results/*.json has them.
+
+Every suite writes a file of its own there; a section whose file is missing is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "tests" / "reliability" / "results"
+
+Table = Callable[[tuple[str, ...], Iterable[tuple[str, ...]]], Iterator[str]]
+
+#: What users call the kinds of input.
+KINDS = {
+    "sqlite": "nsys SQLite: pages, schema, values of every type",
+    "parquet": "nsys parquet folder",
+    "kineto": "torch.profiler JSON: bytes and structure",
+    "gzip": "the same as damaged gzip",
+    "pftrace": "`.pftrace`, of torch and exported",
+    "chrome": "exported Chrome JSON",
+    "folder": "exported Parquet folder",
+    "ncu-csv": "CSV of Nsight Compute",
+    "ncu-rep": "`.ncu-rep`",
+    "snapshot": "memory snapshot (pickle)",
+    "log": "pipeline log (JSON lines)",
+    "compile-log": "log of torch.compile",
+    "labels": "`--labels` (TOML)",
+    "limits": "`--limits` (TOML)",
+    "model": "`--model` (TOML)",
+    "taxonomy": "`--taxonomy` (TOML)",
+    "baseline": "baseline of `gate`",
+    "manifest": "manifest of a capture",
+    "cache": "cache file, damaged or forged",
+}
+
+
+def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
+    yield from (
+        "# Reliability",
+        "",
+        "What was tried to break stepscope, and how it ended: the figures of the last long runs. They are made by",
+        "`make fuzz` and the scripts of `tests/reliability`; a part of each runs with every `make test`.",
+        "",
+    )
+    for name, section in (("fuzz", _fuzz), ("kills", _kills), ("scale", _scale), ("soak", _soak)):
+        file = results / f"{name}.json"
+        if file.is_file():
+            yield from section(json.loads(file.read_text("utf-8")), table)
+            yield ""
+
+
+def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Damaged input"
+    yield ""
+    yield f"{found['inputs']:,} damaged inputs in one run of {found['minutes']:g} minutes, each a good one with one to three"
+    yield f"defects, and {sum(found['questions'].values()):,} questions about them; of every fiftieth profile, all there are."
+    yield ""
+    rows = [
+        ("unexpected errors", f"{found['unexpected']:,}"),
+        ("over 30 seconds", f"{found['hang']:,}"),
+        ("figures that cannot be (negative, above 100 %, parts that are not the whole)", f"{found['impossible']:,}"),
+        ("figures that changed in silence", f"{found['silent']:,}"),
+    ]
+    yield from table(("what must not be", "inputs"), rows)
+    same, told = (found["effects"].get(effect, 0) for effect in ("same", "told"))
+    yield f"Of {same:,} inputs only what nobody reads was changed: their answers must be those of the good input. {told:,} have"
+    yield "something that no profiler writes, or that a checksum tells: an answer with other figures must say so. The rest may"
+    yield "be right for all anyone can know: there, figures must only be possible."
+    yield ""
+    kinds = [
+        (KINDS.get(kind, kind), *(f"{n:,}" for n in (sum(ended.values()), ended["answered"], ended["refused"])))
+        for kind, ended in found["kinds"].items()
+    ]
+    yield from table(("input", "tried", "answered", "refused in one line"), kinds)
+    again = f"--count {found['inputs']} {found['options']}"
+    yield f'`make fuzz ARGS="{again}"` does the same again; `--only INDEX` makes one of them.'
+
+
+def _kills(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Killed"
+    yield ""
+    yield f"{found['runs']:,} runs were ended by a signal, each at another moment: captures, reports, baselines, exports."
+    yield ""
+    rows = [
+        ("files damaged or half written", f"{found['damaged']:,}"),
+        ("processes left running", f"{found['left_processes']:,}"),
+        ("files left behind", f"{found['debris']:,}"),
+        ("another exit status than documented", f"{found['wrong_exit']:,}"),
+    ]
+    yield from table(("what must not be", "runs"), rows)
+
+
+def _scale(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Large"
+    yield ""
+    yield f"Inputs as large as they get, and built to be slow; {found['hangs']:,} did not end."
+    yield ""
+    rows = [
+        (
+            case["what"],
+            str(case["size"]),
+            f"{case['cpu_s']:.1f} s",
+            _number(case.get("ratio")),
+            f"{case['peak_mb']:,.0f} MB",
+        )
+        for case in found["cases"]
+    ]
+    yield from table(("what", "size", "processor", "for twice the size, times", "most memory"), rows)
+
+
+def _soak(found: dict[str, Any] | list[dict[str, Any]], table: Table) -> Iterator[str]:
+    yield "## Long"
+    yield ""
+    yield "Servers under as many requests as hours of use bring, with slow clients and dropped connections among them."
+    yield ""
+    rows = [
+        (
+            f"`{each['served']}`",
+            f"{each['requests']:,}",
+            f"{each['minutes']:g}",
+            f"{each['rss_start_mb']:,.0f} → {each['rss_end_mb']:,.0f} MB",
+            f"{each['fds_start']} → {each['fds_end']}",
+            f"{each['errors']:,}",
+        )
+        for each in (found if isinstance(found, list) else found.get("runs", [found]))
+    ]
+    yield from table(("server", "requests", "minutes", "memory", "descriptors", "errors"), rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
