@@ -80,6 +80,7 @@ diagnoses: setup
 	$(BIN)/python docs/readings.py
 
 # Damaged inputs by the thousand: `make fuzz ARGS="--count 2000 --seed 1"`. Only answers and errors in one line come out.
+# ARGS="--count 100000 --save" is the long run of docs/reliability.md; ARGS="--guided snapshot" takes atheris.
 fuzz: setup
 	$(BIN)/python tests/fuzz/mutants.py $(ARGS)
 

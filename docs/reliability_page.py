@@ -56,8 +56,9 @@ def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
 def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield "## Damaged input"
     yield ""
-    yield f"{found['inputs']:,} damaged inputs in one run of {found['minutes']:g} minutes, each a good one with one to three"
-    yield f"defects, and {sum(found['questions'].values()):,} questions about them; of every fiftieth profile, all there are."
+    asked = sum(found["questions"].values())
+    yield f"{found['inputs']:,} damaged inputs in one run of {found['minutes']:g} minutes, each a good one with one to"
+    yield f"three defects, and {asked:,} questions about them; of every fiftieth profile, all there are."
     yield ""
     rows = [
         ("unexpected errors", f"{found['unexpected']:,}"),
@@ -67,9 +68,9 @@ def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:
     ]
     yield from table(("what must not be", "inputs"), rows)
     same, told = (found["effects"].get(effect, 0) for effect in ("same", "told"))
-    yield f"Of {same:,} inputs only what nobody reads was changed: their answers must be those of the good input. {told:,} have"
-    yield "something that no profiler writes, or that a checksum tells: an answer with other figures must say so. The rest may"
-    yield "be right for all anyone can know: there, figures must only be possible."
+    yield f"Of {same:,} inputs only what nobody reads was changed: their answers must be those of the good input."
+    yield f"{told:,} have something that no profiler writes, or that a checksum tells: an answer with other figures"
+    yield "must say so. The rest may be right for all anyone can know: there, figures must only be possible."
     yield ""
     kinds = [
         (KINDS.get(kind, kind), *(f"{n:,}" for n in (sum(ended.values()), ended["answered"], ended["refused"])))
@@ -83,7 +84,7 @@ def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:
 def _kills(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield "## Killed"
     yield ""
-    yield f"{found['runs']:,} runs were ended by a signal, each at another moment: captures, reports, baselines, exports."
+    yield f"{found['runs']:,} runs were ended by a signal, each at another moment: captures, reports, baselines."
     yield ""
     rows = [
         ("files damaged or half written", f"{found['damaged']:,}"),

@@ -1,0 +1,61 @@
+"""docs/reliability.md says what the results say: made of results that are written here, and nothing besides."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import mutants
+import pytest
+
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+_FUZZ = {
+    "suite": "fuzz", "inputs": 123456, "minutes": 49.5, "options": "--seed 7",
+    "kinds": {"sqlite": {"answered": 1000, "refused": 234, "failed": 0}},
+    "questions": {"answered": 200000, "cannot": 1, "refused": 2}, "effects": {"same": 11, "told": 22, "free": 3},
+    "unexpected": 0, "hang": 1, "impossible": 2, "silent": 3,
+}  # fmt: skip
+_KILLS = {"suite": "kills", "runs": 501, "damaged": 4, "left_processes": 5, "debris": 6, "wrong_exit": 7}
+_CASE = {"what": "rank files", "size": "10,000", "cpu_s": 12.34, "ratio": 2.04, "peak_mb": 1234.5}
+_SOAK = {
+    "suite": "soak", "served": "serve", "requests": 54321, "minutes": 10, "rss_start_mb": 210.4, "rss_end_mb": 215.6,
+    "fds_start": 21, "fds_end": 22, "errors": 8,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reliability_page", _DOCS / "reliability_page.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _page(made: ModuleType, folder: Path, **results: object) -> str:
+    for name, content in results.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return "\n".join(made.page(lambda header, rows: map(" | ".join, [header, *rows]), folder))
+
+
+def test_every_figure_is_on_it(made: ModuleType, tmp_path: Path) -> None:
+    page = _page(made, tmp_path, fuzz=_FUZZ, kills=_KILLS, scale={"cases": [_CASE], "hangs": 9}, soak=[_SOAK])
+    assert "123,456 damaged inputs in one run of 49.5 minutes" in page
+    assert "unexpected errors | 0\nover 30 seconds | 1" in page and "in silence | 3" in page
+    assert "| 1,234 | 1,000 | 234" in page
+    assert "501 runs" in page and "running | 5" in page and "documented | 7" in page
+    assert "rank files | 10,000 | 12.3 s | 2.0 | 1,234 MB" in page and "9 did not end" in page
+    assert "`serve` | 54,321 | 10 | 210 → 216 MB | 21 → 22 | 8" in page
+
+
+def test_a_section_without_results_is_left_out(made: ModuleType, tmp_path: Path) -> None:
+    assert "##" not in _page(made, tmp_path)
+    page = _page(made, tmp_path, soak=_SOAK)
+    assert page.count("## ") == 1 and "## Long" in page
+
+
+def test_every_kind_of_input_has_a_name(made: ModuleType) -> None:
+    assert set(made.KINDS) == set(mutants.KINDS)
