@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import reference_captures
+from stepscope.files.whole import working_folder
 
 # How long an example takes says nothing on a machine that runs several tests at once.
 settings.register_profile("stepscope", deadline=None)
@@ -48,14 +50,25 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests, and programs that they start, leave in the temporary folder is a defect: it is seen here."""
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
-    # A short path: programs make sockets below it.
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="stepscope-tests-") as folder:
-        patch.setenv("TMPDIR", folder)
-        patch.setattr(tempfile, "tempdir", folder)
+    # A short path: programs make sockets below it. Those of runs that were killed go with the next one.
+    place = Path(tempfile.gettempdir())
+    with pytest.MonkeyPatch.context() as patch, working_folder(place, "stepscope-tests-") as folder:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
         yield
         gc.collect()  # an exported report goes with its source
-        left = sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith("nvidia"))  # nsys's own
+        left = sorted(path.name for path in folder.iterdir() if not path.name.startswith("nvidia"))  # nsys's own
         assert not left, f"left in the temporary folder: {left}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Of a run that passed, pytest has removed its folders, but not the one that holds those of all its runs."""
+    factory = getattr(config, "_tmp_path_factory", None)
+    base = getattr(factory, "_basetemp", None)
+    if base is not None and not os.environ.get("PYTEST_XDIST_WORKER"):
+        with suppress(OSError):  # there are others
+            base.parent.rmdir()
 
 
 @pytest.fixture(autouse=True, scope="session")

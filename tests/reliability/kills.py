@@ -14,14 +14,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +36,10 @@ RESULT = HERE / "results" / "kills.json"
 POINTS = {"quick": 60, "full": 520}
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: What Python says where it is interrupted before it runs a line of any program; its exit status is 1.
+STARTING = r"init_import_site|Could not import runpy module"
+#: Kinds whose points are tried at the same time.
+AT_ONCE = 3
 #: Every so many points the command runs to its end.
 BATCH = 8
 #: Processes of a capture get so long to end: first they are asked, then killed.
@@ -62,16 +69,16 @@ def _capture(*options: str) -> Callable[[Path], list[str]]:
 
 
 KINDS = {
-    "answer": Kind(lambda t: ["kernels", str(t), "-o", "a.json"], ("a.json",), 6),
-    "report": Kind(lambda t: ["report", str(t), "-o", "a.html"], ("a.html",), 4),
+    "answer": Kind(lambda t: ["kernels", str(t), "-o", "a.json"], ("a.json",), 4),
+    "report": Kind(lambda t: ["report", str(t), "-o", "a.html"], ("a.html",), 2),
     "workers": Kind(lambda t: ["collectives", *_ranks(t), "--jobs", "2", "-o", "a.csv"], ("a.csv",), 1),
-    "stats": Kind(lambda t: ["stats", str(t), *_STATS, "-o", "a"], ("a_cuda_gpu_trace.csv",), 4),
-    "recipe": Kind(lambda t: ["recipe", "cuda_gpu_kern_sum", str(t), "-o", "a", "--force"], ("a/",), 3),
-    "baseline": Kind(lambda t: ["gate", str(t), "--save", "b.json"], ("b.json",), 4),
-    "export": Kind(lambda t: ["export", str(t), "-o", "a.pftrace", "--no-findings"], ("a.pftrace",), 3),
-    "tables": Kind(lambda t: ["export", str(t), "-o", "a.parquet"], ("a.parquet/",), 3),
+    "stats": Kind(lambda t: ["stats", str(t), *_STATS, "-o", "a"], ("a_cuda_gpu_trace.csv",), 3),
+    "recipe": Kind(lambda t: ["recipe", "cuda_gpu_kern_sum", str(t), "-o", "a", "--force"], ("a/",), 2),
+    "baseline": Kind(lambda t: ["gate", str(t), "--save", "b.json"], ("b.json",), 3),
+    "export": Kind(lambda t: ["export", str(t), "-o", "a.pftrace", "--no-findings"], ("a.pftrace",), 2),
+    "tables": Kind(lambda t: ["export", str(t), "-o", "a.parquet"], ("a.parquet/",), 2),
     "simulate": Kind(lambda t: ["simulate", *JOB, "--write", "nsys,kineto", "-o", "job"], ("job/",), 5),
-    "skills": Kind(lambda t: ["skill", "install", "--to", "s"], ("s/",), 5),
+    "skills": Kind(lambda t: ["skill", "install", "--to", "s"], ("s/",), 10),
     "capture": Kind(_capture("--trigger", "nvtx", "--no-doctor"), ("cap/",), 4, standing=("nsys",)),
     "capture-nsys": Kind(_capture("--trigger", "none", "--trace", "nvtx", "--no-doctor"), ("cap/",), 1),
 }
@@ -91,6 +98,13 @@ class Tally:
         default_factory=lambda: {"damaged": [], "left_processes": [], "debris": [], "wrong_exit": []}
     )
     swept: int = 0
+    before_us: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, name: str, sent: str) -> None:
+        with self.lock:
+            self.runs[name] += 1
+            self.signals[sent] += 1
 
     def add(self, what: str, said: str) -> None:
         self.wrong[what].append(said)
@@ -206,7 +220,7 @@ def alive(token: str) -> list[str]:
     return found
 
 
-def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, number: int) -> None:
+def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, number: str) -> None:
     """One run, one signal; `moment` is a share of how long it takes."""
     token = f"{os.getpid()}-{number}"
     where = f"{place.name} {sent.name} at {moment:.0%}"
@@ -216,15 +230,11 @@ def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, numbe
     except subprocess.TimeoutExpired:
         process.send_signal(sent)
     said = process.communicate(timeout=120)[1].decode(errors="replace")
-    tally.runs[place.name] += 1
-    tally.signals[sent.name] += 1
+    tally.count(place.name, sent.name)
     # A process that is just being made, or had not yet taken its signals over, dies of the signal itself.
-    expected = {place.status, -sent, *({130} if sent == signal.SIGINT else {128 + sent})}
-    if (
-        process.returncode not in expected
-        or "this is a bug" in said
-        or (sent == signal.SIGINT and process.returncode == 1)
-    ):
+    if sent == signal.SIGINT and re.search(STARTING, said):
+        tally.before_us += 1  # Python itself was still starting, and says so: no code of ours ran
+    elif process.returncode not in {place.status, -sent, 128 + sent} or "this is a bug" in said:
         tally.add("wrong_exit", f"{where}: {process.returncode}, {said.strip()[-200:]}")
     until = time.monotonic() + PATIENCE_S
     while (left := alive(token)) and time.monotonic() < until:
@@ -287,26 +297,31 @@ def run(points: int, tally: Tally, names: list[str] | None = None) -> None:
         if shutil.which("nsys") is None:
             chosen = [name for name in chosen if name != "capture-nsys"]
         shares = sum(KINDS[name].share for name in chosen)
-        number = 0
-        for name in chosen:
-            place = Place(Path(root), name, trace)
-            if place.status:
-                tally.add("wrong_exit", f"{name}: status {place.status} without any signal")
-                continue
-            mine = max(len(SIGNALS), -(-points * KINDS[name].share // shares))
-            place.empty()
-            for n in range(mine):
-                # Spread evenly over the run and a little more, each signal over all of it.
-                moment = 1.1 * ((n * 0.6180339887) % 1.0)
-                point(place, SIGNALS[n % len(SIGNALS)], moment, tally, number)
-                number += 1
-                if n % BATCH == BATCH - 1 or n == mine - 1:
-                    settle(place, tally)
-                elif place.name.startswith("capture"):
-                    shutil.rmtree(place.out / "cap", ignore_errors=True)
-            print(f"{name}: {mine} points, {place.seconds:.1f} s a run", flush=True)
+        mine = {name: max(len(SIGNALS), -(-points * KINDS[name].share // shares)) for name in chosen}
+        for sent in SIGNALS[1:]:  # who starts this under nohup, or in the background, has them ignored
+            if signal.getsignal(sent) is signal.SIG_IGN:
+                signal.signal(sent, signal.SIG_DFL)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda name: _all_of(Path(root), name, trace, mine[name], tally), chosen))
         if {p.name: p.stat().st_mtime_ns for p in trace.parent.iterdir()} != before:
             tally.add("damaged", "the inputs, or something beside them")
+
+
+def _all_of(root: Path, name: str, trace: Path, points: int, tally: Tally) -> None:
+    """The points of one kind."""
+    place = Place(root, name, trace)
+    if place.status:
+        tally.add("wrong_exit", f"{name}: status {place.status} without any signal")
+        return
+    place.empty()
+    for n in range(points):
+        # Spread evenly over the run and a little more, each signal over all of it.
+        point(place, SIGNALS[n % len(SIGNALS)], 1.1 * ((n * 0.6180339887) % 1.0), tally, f"{name}-{n}")
+        if n % BATCH == BATCH - 1 or n == points - 1:
+            settle(place, tally)
+        elif place.name.startswith("capture"):
+            shutil.rmtree(place.out / "cap", ignore_errors=True)
+    print(f"{name}: {points} points, {place.seconds:.1f} s a run", flush=True)
 
 
 def main(given: str) -> int:
@@ -321,6 +336,7 @@ def main(given: str) -> int:
         "seconds": round(time.monotonic() - began),
         "commit": commit.stdout.strip(),
         "swept_after_sigkill": tally.swept,
+        "sigint_while_python_starts": tally.before_us,
         "by_kind": dict(tally.runs),
         "by_signal": dict(tally.signals),
     }
