@@ -52,7 +52,7 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     tmp_path_factory.getbasetemp()  # pytest's own folder stays where it is
     # A short path: programs make sockets below it. Those of runs that were killed go with the next one.
     place = Path(tempfile.gettempdir())
-    with pytest.MonkeyPatch.context() as patch, working_folder(place, "stepscope-tests-") as folder:
+    with pytest.MonkeyPatch.context() as patch, working_folder(place, "stepscope-test-run-") as folder:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
         yield

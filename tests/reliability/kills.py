@@ -43,7 +43,7 @@ AT_ONCE = 3
 #: Every so many points the command runs to its end.
 BATCH = 8
 #: Processes of a capture get so long to end: first they are asked, then killed.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 #: In the environment of everything that a point starts.
 MARK = "STEPSCOPE_KILL_POINT"
 _STATS = ("-r", "cuda_gpu_trace", "-f", "csv", "--force-overwrite")
@@ -150,7 +150,7 @@ class Place:
         if self.name.startswith("capture"):  # it writes into no folder that is there
             shutil.rmtree(self.out / "cap", ignore_errors=True)
         done = self.start("whole")
-        said = done.communicate(timeout=120)[1]
+        said = done.communicate(timeout=600)[1]
         if done.returncode:
             print(f"{self.name} does not run here: {said.decode(errors='replace').strip()[-300:]}", flush=True)
         return done.returncode
@@ -229,7 +229,7 @@ def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, numbe
         process.wait(moment * place.seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(sent)
-    said = process.communicate(timeout=120)[1].decode(errors="replace")
+    said = process.communicate(timeout=600)[1].decode(errors="replace")
     tally.count(place.name, sent.name)
     # A process that is just being made, or had not yet taken its signals over, dies of the signal itself.
     if sent == signal.SIGINT and re.search(STARTING, said):
@@ -316,7 +316,7 @@ def _all_of(root: Path, name: str, trace: Path, points: int, tally: Tally) -> No
     place.empty()
     for n in range(points):
         # Spread evenly over the run and a little more, each signal over all of it.
-        point(place, SIGNALS[n % len(SIGNALS)], 1.1 * ((n * 0.6180339887) % 1.0), tally, f"{name}-{n}")
+        point(place, SIGNALS[n % len(SIGNALS)], 1.1 * ((n + 1) * 0.6180339887 % 1.0), tally, f"{name}-{n}")
         if n % BATCH == BATCH - 1 or n == points - 1:
             settle(place, tally)
         elif place.name.startswith("capture"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stepscope.errors import BadInput
+from stepscope.files.whole import lock
 
 
 @contextmanager
@@ -17,17 +17,13 @@ def alone(part: Path, out: Path) -> Iterator[None]:
     """The folder that is written to, empty, ours alone, and gone at the end; a killed run's remains are no obstacle."""
     try:
         part.mkdir(parents=True, exist_ok=True)
-        lock = os.open(part, os.O_RDONLY)
+        handle = os.open(part, os.O_RDONLY)
     except OSError as error:
         what = f"{error.filename or out}: {error.strerror}"
         raise BadInput(f"cannot write the capture ({what})", "free some space, or choose another -o") from None
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(f"-o {out}: another capture run writes there", "name another folder, or wait") from None
-        except OSError:  # a file system without locks
-            pass
+        if lock(handle) is False:
+            raise BadInput(f"-o {out}: another capture run writes there", "name another folder, or wait")
         try:
             for left in part.iterdir():
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
@@ -35,4 +31,4 @@ def alone(part: Path, out: Path) -> Iterator[None]:
         finally:
             shutil.rmtree(part, ignore_errors=True)
     finally:
-        os.close(lock)
+        os.close(handle)

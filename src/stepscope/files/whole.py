@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, StepscopeError
 
 _ENDING = ".part"
 #: So much of a name is in that of the folder beside it: a name may be as long as the file system takes.
@@ -78,6 +78,8 @@ def _told(path: Path, named: str) -> Iterator[None]:
     """Failures to write as one line."""
     try:
         yield
+    except StepscopeError:
+        raise
     except Exception as error:
         number = _number(error)
         if number is None:
