@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import stepscope
-from stepscope.errors import StepscopeError
+from stepscope.errors import Changed, StepscopeError
 from stepscope.render.html.served import script, served_page, style
 from stepscope.render.json import plain
 from stepscope.web.answers import Answers
@@ -84,6 +84,8 @@ async def _answer(work: _Work, answers: Answers, ask: Answer, request: Request) 
         body = await work.done(lambda: _encoded(ask(answers, asked)))
     except BadRequest as wrong:
         return PlainTextResponse(str(wrong), 400)
+    except Changed as reason:  # of files that are opened once, asking again would give no other
+        return PlainTextResponse(f"{reason.message}; stop serve, and start it again", 422)
     except StepscopeError as reason:
         return PlainTextResponse(str(reason), 422)
     if body is None:
