@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -194,6 +196,42 @@ def test_remains_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 2
     whole.write(path, b"mine again")
     assert written(tmp_path) == {"a.txt": b"mine again"}
+
+
+@pytest.mark.filterwarnings("ignore")  # a file that was just opened is closed by nobody in particular
+def test_a_signal_at_any_line_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C between any two lines of the owner's code."""
+    lines = 0
+
+    def at(number: int) -> bool:
+        """Interrupt when so many lines have run; whether there were as many."""
+        nonlocal lines
+        lines = 0
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal lines
+            if not frame.f_code.co_filename.endswith(("files/whole.py", "files/signals.py")):
+                return None
+            if event == "line":
+                lines += 1
+                if lines == number:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+
+        sys.settrace(trace)
+        try:
+            whole.write(tmp_path / "a.txt", b"new")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        return lines >= number
+
+    number = 1
+    while at(number):
+        assert [p.name for p in tmp_path.iterdir()] in ([], ["a.txt"]), number
+        number += 1
+    assert number > 40
 
 
 def test_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:

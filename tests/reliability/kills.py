@@ -40,6 +40,8 @@ SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STARTING = r"init_import_site|Could not import runpy module"
 #: Kinds whose points are tried at the same time.
 AT_ONCE = 3
+#: What nsys leaves in the temporary folder: its locks, and raw reports, where it is ended while it begins or ends one.
+OF_NSYS = ("nvidia", "nsys-report-")
 #: Every so many points the command runs to its end.
 BATCH = 8
 #: Processes of a capture get so long to end: first they are asked, then killed.
@@ -99,6 +101,7 @@ class Tally:
     )
     swept: int = 0
     before_us: int = 0
+    by_nsys: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, name: str, sent: str) -> None:
@@ -177,9 +180,16 @@ class Place:
         expected = {output.rstrip("/").split("/")[0] for output in self.kind.outputs}
         beside = [p.name for p in self.out.iterdir() if p.name not in expected]
         inside = [str(p.relative_to(self.out)) for p in self.out.rglob(".*") if p.parent != self.out]
-        left = [f"tmp/{p.name}" for p in self.tmp.iterdir() if not p.name.startswith("nvidia")]  # nsys's own
+        left = [f"tmp/{p.name}" for p in self.tmp.iterdir() if not p.name.startswith(OF_NSYS)]
         cached = [f"cache/{p.name}" for p in self.cache.rglob("*.tmp")]
         return [*beside, *inside, *left, *cached]
+
+    def unfinished(self) -> int:
+        """Raw reports that nsys itself left, which ended before anybody could see where it wrote to. They go here."""
+        found = list(self.tmp.glob(f"{OF_NSYS[1]}*"))
+        for path in found:
+            path.unlink()
+        return len(found)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -242,6 +252,7 @@ def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, numbe
     for line in left:
         tally.add("left_processes", f"{where}: {line}")
         os.kill(int(line.split()[0]), signal.SIGKILL)
+    tally.by_nsys += place.unfinished()
     for name in place.damaged():
         tally.add("damaged", f"{where}: {name}")
     if sent != signal.SIGKILL:
@@ -336,6 +347,7 @@ def main(given: str) -> int:
         "seconds": round(time.monotonic() - began),
         "commit": commit.stdout.strip(),
         "swept_after_sigkill": tally.swept,
+        "raw_reports_left_by_nsys": tally.by_nsys,
         "sigint_while_python_starts": tally.before_us,
         "by_kind": dict(tally.runs),
         "by_signal": dict(tally.signals),

@@ -74,6 +74,7 @@ def end_all(token: str, process: subprocess.Popen[bytes] | None = None) -> None:
                 os.kill(pid, sent)
         until = time.monotonic() + patience
         while (left := alive(token, process)) and time.monotonic() < until:
+            unfinished |= set().union(*map(_unfinished, left))
             time.sleep(_POLL_S / 2)
         if not left:
             break
@@ -85,8 +86,9 @@ def _unfinished(pid: int) -> set[Path]:
     """What nsys writes its report to in the temporary folder, which it leaves there if it is ended."""
     found: set[Path] = set()
     with contextlib.suppress(OSError):
-        found = {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    return {path for path in found if path.name.startswith("nsys-report-")}
+        found |= {Path(os.fsdecode(word)) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")}
+        found |= {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    return {path for path in found if path.name.startswith("nsys-report-") and path.is_absolute()}
 
 
 def alive(token: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stepscope.errors import BadInput, StepscopeError
+from stepscope.files.signals import undisturbed
 
 _ENDING = ".part"
 #: So much of a name is in that of the folder beside it: a name may be as long as the file system takes.
@@ -101,12 +102,24 @@ def _number(error: Exception) -> int | None:
 def working_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
     """A folder that is gone at the end, and with it those that killed processes left."""
     sweep(parent, prefix, suffix)
-    folder, handle = claimed(parent, prefix, suffix)
+    made: list[tuple[Path, int]] = []
     try:
-        yield folder
+        try:
+            with undisturbed():
+                made.append(claimed(parent, prefix, suffix))
+            yield made[0][0]
+        finally:
+            _remove(made)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
+        _remove(made)  # a signal may come just before the other
+
+
+def _remove(made: list[tuple[Path, int]]) -> None:
+    with undisturbed():
+        for folder, handle in made:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(handle)
+        made.clear()
 
 
 def sweep(parent: Path, prefix: str, suffix: str = "") -> None:
