@@ -78,7 +78,7 @@ def _judged(figures: dict[str, float]) -> int:
     print(
         f"beyond the limits: {', '.join(beyond)}; {load}"
         if beyond
-        else f"within the limits: {', '.join(LIMITS)}; {load}"
+        else f"within the limits: {', '.join(name for name in LIMITS if name in figures)}; {load}"
     )
     return int(bool(beyond))
 
