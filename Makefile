@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across bench-serve reliability promises hook-cost diagnoses fuzz page docs docs-serve clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
 
 setup: $(STAMP)
 
@@ -83,6 +83,15 @@ diagnoses: setup
 # ARGS="--count 100000 --save" is the long run of docs/reliability.md; ARGS="--guided snapshot" takes atheris.
 fuzz: setup
 	$(BIN)/python tests/fuzz/mutants.py $(ARGS)
+
+# The wheel on every Python that is here, with the oldest and newest packages: the tables of docs/packaging.md, some
+# minutes a Python. ARGS="--python PATH --oldest" is one cell, ARGS=--extras each extra alone.
+matrix: setup
+	$(BIN)/python tests/packaging/matrix.py $(ARGS)
+
+# What is installed with stepscope and with each extra, as CycloneDX: dist/sbom.
+sbom: setup
+	$(BIN)/python tests/packaging/sbom.py
 
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:

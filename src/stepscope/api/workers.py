@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,11 +120,18 @@ def _processes(jobs: int) -> Iterator[Executor]:
     saved = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = saved or threads
     try:
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _end_with_parent) as pool:
+        with _pool(jobs) as pool:
             yield pool
     finally:
         if saved is None:
             del os.environ["POLARS_MAX_THREADS"]
+
+
+def _pool(jobs: int) -> Executor:
+    try:
+        return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _end_with_parent)
+    except OSError:  # no semaphores, as where /dev/shm is read-only: a thread reads the files in turn
+        return ThreadPoolExecutor(1)
 
 
 def _end_with_parent() -> None:

@@ -12,6 +12,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from stepscope.errors import BadInput
 from stepscope.files.whole import claimed, sweep
 
 _PREFIX = "stepscope-temporary-"
@@ -21,13 +22,25 @@ _guard = threading.Lock()
 _own: dict[int, tuple[Path, int]] = {}
 
 
+def place(otherwise: Path | None = None) -> Path:
+    """Where temporary folders lie; where none can be written (a read-only container), `otherwise` if that can."""
+    with suppress(FileNotFoundError):
+        return Path(tempfile.gettempdir())
+    if otherwise is not None:
+        with suppress(OSError):
+            otherwise.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(otherwise, os.W_OK | os.X_OK):
+            return otherwise
+    raise BadInput("no folder for temporary files can be written", "set TMPDIR to one that can")
+
+
 def temporary_folder() -> Path:
     """A new one, to be dropped."""
     with _guard:
         if os.getpid() not in _own:
-            place = Path(tempfile.gettempdir())
-            sweep(place, _PREFIX)
-            _own[os.getpid()] = claimed(place, _PREFIX)
+            parent = place()
+            sweep(parent, _PREFIX)
+            _own[os.getpid()] = claimed(parent, _PREFIX)
         return Path(tempfile.mkdtemp(dir=_own[os.getpid()][0]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,10 @@ import click
 from stepscope import api, questions
 from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
+from stepscope.files import temporary
 from stepscope.files.whole import working_folder
 from stepscope.simulate.job.scenario import Scenario
+from stepscope.store.disk import default_dir
 
 #: Rank 3 computes half as long again as its peers, and rank 5's allocator frees and maps memory in every layer.
 JOB = Scenario(
@@ -66,7 +67,7 @@ def _demo(keep: str | None) -> None:
         _tour(Path(keep), keep)
         _page(Path(keep))
         return
-    with working_folder(Path(tempfile.gettempdir()), "stepscope-demo-") as folder:
+    with working_folder(temporary.place(default_dir()), "stepscope-demo-") as folder:
         _tour(folder, "DIR")
     click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, with a report to look at in a browser.")
 

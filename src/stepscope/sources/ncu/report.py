@@ -6,7 +6,6 @@ import importlib.util
 import re
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.files import temporary
 from stepscope.files.whole import working_folder
 from stepscope.model.note import Note
 from stepscope.sources.ncu import extract
@@ -46,7 +46,7 @@ def read_report(path: Path) -> Measured:
             f"{path}: to read Nsight Compute reports takes the package ncu-report",
             "pip install 'stepscope[ncu]', or give what `ncu --import REPORT --page raw --csv` prints",
         )
-    with working_folder(Path(tempfile.gettempdir()), "stepscope-ncu-") as folder:
+    with working_folder(temporary.place(), "stepscope-ncu-") as folder:
         out = folder / "report.jsonl"
         command = [sys.executable, "-P", extract.__file__, str(path.absolute()), str(out)]
         try:
