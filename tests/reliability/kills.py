@@ -42,6 +42,8 @@ STARTING = r"init_import_site|Could not import runpy module"
 AT_ONCE = 3
 #: What nsys leaves in the temporary folder: its locks, and raw reports, where it is ended while it begins or ends one.
 OF_NSYS = ("nvidia", "nsys-report-")
+#: What it says where it fails by itself, as it does on a machine that is loaded.
+OF_NSYS_ITSELF = "SystemException"
 #: Every so many points the command runs to its end.
 BATCH = 8
 #: Processes of a capture get so long to end: first they are asked, then killed.
@@ -234,16 +236,20 @@ def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, numbe
     """One run, one signal; `moment` is a share of how long it takes."""
     token = f"{os.getpid()}-{number}"
     where = f"{place.name} {sent.name} at {moment:.0%}"
-    process = place.start(token)
+    there = set(place.debris())  # of those that were killed before, until one of them writes again
+    process, early = place.start(token), True
     try:
         process.wait(moment * place.seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(sent)
+        early = False
     said = process.communicate(timeout=600)[1].decode(errors="replace")
     tally.count(place.name, sent.name)
     # A process that is just being made, or had not yet taken its signals over, dies of the signal itself.
     if sent == signal.SIGINT and re.search(STARTING, said):
         tally.before_us += 1  # Python itself was still starting, and says so: no code of ours ran
+    elif early and process.returncode == 2 and OF_NSYS_ITSELF in said:
+        tally.by_nsys += 1
     elif process.returncode not in {place.status, -sent, 128 + sent} or "this is a bug" in said:
         tally.add("wrong_exit", f"{where}: {process.returncode}, {said.strip()[-200:]}")
     until = time.monotonic() + PATIENCE_S
@@ -256,7 +262,7 @@ def point(place: Place, sent: signal.Signals, moment: float, tally: Tally, numbe
     for name in place.damaged():
         tally.add("damaged", f"{where}: {name}")
     if sent != signal.SIGKILL:
-        for name in place.debris():
+        for name in set(place.debris()) - there:
             tally.add("debris", f"{where}: {name}")
 
 
@@ -347,7 +353,7 @@ def main(given: str) -> int:
         "seconds": round(time.monotonic() - began),
         "commit": commit.stdout.strip(),
         "swept_after_sigkill": tally.swept,
-        "raw_reports_left_by_nsys": tally.by_nsys,
+        "failures_and_remains_of_nsys": tally.by_nsys,
         "sigint_while_python_starts": tally.before_us,
         "by_kind": dict(tally.runs),
         "by_signal": dict(tally.signals),
