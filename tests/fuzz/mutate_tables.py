@@ -28,8 +28,9 @@ _TELLING = (
     "nameId",
     "demangledName",
 )
-#: In a column of times, nothing that could be one: of another type, or centuries away.
-_NO_TIMES = (None, "", "text", b"", b"\x00\xff\xfe", -(2**62), -(2**63), 2**62, 2**63 - 1, 1e300, -1e300, float("inf"))
+#: Nothing that a column of numbers holds; and in one of times, nor what is centuries away.
+_NO_NUMBERS = (None, "", "text", b"", b"\x00\xff\xfe", 1e300, -1e300, float("inf"))
+_NO_TIMES = (*_NO_NUMBERS, -(2**62), -(2**63), 2**62, 2**63 - 1)
 _PAGE = 4096
 
 
@@ -183,8 +184,9 @@ def _defect(r: random.Random, db: sqlite3.Connection) -> Defect:
         return f"{table}: {len(places)} rows backwards", timed
     value = r.choice(CELLS)
     _each(db, f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', [(value, at) for at in places])
-    no_time = column in ("start", "end") and any(value is v or value == v for v in _NO_TIMES)
-    return f"{table}.{column} = {shown(value)} in {len(places)} rows", timed if no_time else "free"
+    impossible = _NO_TIMES if column in ("start", "end") else _NO_NUMBERS if column in _TELLING else ()
+    flawed = any(value is v or value == v for v in impossible)
+    return f"{table}.{column} = {shown(value)} in {len(places)} rows", timed if flawed else "free"
 
 
 def _each(db: sqlite3.Connection, sql: str, values: list[tuple[object, ...]]) -> None:

@@ -38,19 +38,16 @@ def mutate_kineto(r: random.Random, base: TraceText, path: Path) -> Defect:
     how = r.random()
     if how < 0.12:
         events, defect = _irrelevant(r, events, header)
+    elif how < 0.17:
+        defect = "cut", "told"
     else:
         defect = together(_event_defect(r, base, events, header) for _ in range(r.choice((1, 1, 2, 3))))
     text = encode(header)[:-1] + ("," if header else "") + '"traceEvents":[' + ",\n".join(events) + "]}"
-    path.write_text(text, "utf-8", errors="surrogatepass")
-    if 0.12 <= how < 0.24:
-        defect = together([defect, damage(r, path)])
-    elif 0.24 <= how < 0.27:
-        # Before the bracket that closes the list: after it, nothing is missing.
-        path.write_bytes(
-            path.read_bytes()[: r.randrange(len(header) + 20, len(text.encode(errors="surrogatepass")) - 2)]
-        )
-        defect = f"{defect[0]}; cut", "told" if defect[1] == "told" else "free"
-    return defect
+    data = text.encode("utf-8", errors="surrogatepass")
+    if 0.12 <= how < 0.17:  # before the bracket that closes the list: behind it, nothing is missing
+        data = data[: r.randrange(20, len(data) - 2)]
+    path.write_bytes(data)
+    return together([defect, damage(r, path)]) if 0.17 <= how < 0.29 else defect
 
 
 def _irrelevant(r: random.Random, events: list[str], header: dict[str, Any]) -> tuple[list[str], Defect]:

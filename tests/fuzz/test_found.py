@@ -14,6 +14,7 @@ import pytest
 from mutate_cache import forged
 
 from exports import job
+from fake import call, copy, make, op
 from stepscope import api, store
 from stepscope.compare import baseline
 from stepscope.compare.gate import parse_limits
@@ -182,3 +183,13 @@ def test_a_cache_that_names_no_table_of_ours(tmp_path: Path, monkeypatch: pytest
     meta["meta"]["tables"].append("no table of ours")
     file.write_bytes(forged(data[: end - size], meta))
     assert api.analyse(api.open(trace), "info").rows.equals(before)
+
+
+def test_a_copy_that_outlasts_the_first_kernel_alone() -> None:
+    """It began before the first kernel, so that it is set up once: no copy is left that a finding could be about."""
+    us = 1_000
+    profile = make(
+        ops=[copy(0, 900 * us, 8, 1), op(100 * us, 200 * us, call=2), op(900 * us, 1000 * us, call=3)],
+        calls=[call(-30, -20, 1), call(-19, -10, 2), call(-9, -1, 3)],
+    )
+    assert "exposed-copies" not in api.analyse(profile, "diagnose").rows["id"].to_list()

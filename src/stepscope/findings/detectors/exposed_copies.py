@@ -54,7 +54,7 @@ def _copies(case: Case) -> dict[int, tuple[Host, Spans, I64]]:
             begin = min(max(begin, int(host.data.compute.start[0])), end)
             ops = ops[host.data.start[ops] >= begin]
         spans = partition(host.data, begin, end).copy_exposed
-        if len(spans):
+        if len(spans) and len(ops):  # one that began before the first kernel is set up once, too
             exposed[rank] = host, spans, ops
     return exposed if case.material(max((s.length() for _, s, _ in exposed.values()), default=0)) else {}
 
