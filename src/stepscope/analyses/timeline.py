@@ -10,12 +10,13 @@ until the next sample. `common_start_ns` is the start on the clock of the first 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
 import polars as pl
 
+from stepscope.derive.accounting.forest import forest, launched
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.across import Align
 from stepscope.derive.comm.common_clock import common_clock
@@ -177,24 +178,17 @@ def _ops(profile: Profile, data: RankData, spans: list[Window], stage: str | Non
 def _ranges(data: RankData, spans: list[Window]) -> pl.DataFrame:
     """The rank's own ranges that launched what runs in the window, each from its first op to its last."""
     ops, _ = _shown(data, spans)
-    own = data.own_ranges
-    first = np.full(data.ranges.height, np.iinfo(np.int64).max)
-    last = np.full(data.ranges.height, np.iinfo(np.int64).min)
-    count = np.zeros(data.ranges.height, np.int64)
-    if data.ranges.height:
-        for live, level in _upwards(data.parents, data.enclosing(ops)):
-            np.minimum.at(first, level, data.start[ops[live]])
-            np.maximum.at(last, level, data.end[ops[live]])
-            np.add.at(count, level, 1)
-    depth = _depth(data, own)
-    there = count[own] > 0
-    rows = own[there]
+    tree = data.once(forest)
+    itself, _ = launched(data, tree, ops, data.start[ops], data.end[ops])
+    gpu = tree.climb(itself)
+    there = gpu.ops > 0
+    rows = tree.rows[there]
     frame = pl.DataFrame(
         {
-            "depth": depth[there],
-            "start_ns": first[rows],
-            "end_ns": last[rows],
-            "n": count[rows],
+            "depth": tree.depth[there],
+            "start_ns": gpu.first[there],
+            "end_ns": gpu.last[there],
+            "n": gpu.ops[there],
             "range": data.text_of(rows),
         }
     )
@@ -204,12 +198,14 @@ def _ranges(data: RankData, spans: list[Window]) -> pl.DataFrame:
 def _host(profile: Profile, data: RankData, spans: list[Window]) -> pl.DataFrame:
     """Own ranges and calls of the host from the beginning of a window, on the host or the GPU, to its end there."""
     begin, end = _host_span(spans)
-    own = data.own_ranges
-    mine = data.ranges[own].with_columns(pl.Series("depth", _depth(data, own)), pl.lit("range").alias("what"))
+    own, depth = data.own_ranges, data.once(forest).depth
+    mine = data.ranges[own].with_columns(pl.Series("depth", depth), pl.lit("range").alias("what"))
     within = data.range_at(data.calls["tid"].cast(pl.Int64).to_numpy(), data.calls["start_ns"].to_numpy())
     level = np.zeros(data.calls.height, np.int64)
     if data.ranges.height:
-        level[within != NONE] = _depth(data, within[within != NONE]) + 1
+        by_row = np.zeros(data.ranges.height, np.int64)
+        by_row[own] = depth + 1
+        level[within != NONE] = by_row[within[within != NONE]]
     calls = data.calls.with_columns(pl.Series("depth", level), pl.lit("call").alias("what"))
     names = ("tid", "depth", "start_ns", "end_ns", "name", "what")
     both = pl.concat([f.select(names) for f in (mine, calls)]).filter(
@@ -238,28 +234,6 @@ def _host_span(spans: list[Window]) -> tuple[int, int]:
     starts = [t for w in spans for t in (w.cpu_start_ns, w.gpu_start_ns) if t is not None]
     ends = [t for w in spans for t in (w.cpu_end_ns, w.gpu_end_ns) if t is not None]
     return min(starts), max(ends)
-
-
-def _depth(data: RankData, rows: I64) -> I64:
-    """Number of the rank's own ranges around each of these ranges."""
-    depth = np.zeros(len(rows), np.int64)
-    if len(rows):
-        parent = data.parents
-        is_own = np.zeros(data.ranges.height, dtype=bool)
-        is_own[data.own_ranges] = True
-        for live, level in _upwards(parent, parent[rows]):
-            depth[live] += is_own[level]
-    return depth
-
-
-def _upwards(parent: I64, at: I64) -> Iterator[tuple[I64, I64]]:
-    """From each of `at` to the outermost, a level at a time: which of them are still there, and where they are."""
-    live = np.flatnonzero(at != NONE)
-    level = at[live]
-    while len(live):
-        yield live, level
-        level = parent[level]
-        live, level = live[level != NONE], level[level != NONE]
 
 
 def _parts(data: RankData, spans: list[Window]) -> pl.DataFrame:

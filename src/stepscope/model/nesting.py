@@ -11,11 +11,18 @@ answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.last_above import Maxima
+
+#: So many ancestors are climbed one by one, which is fastest for what programs do; a stack of a million is not climbed.
+_CLIMBS = 64
+#: Moments of so many groups are looked for one group after the other.
+_FEW_GROUPS = 16
 
 
 @dataclass(frozen=True)
@@ -39,18 +46,38 @@ class Nesting:
             return found
         groups = self.group[self.order]
         starts = self.start[self.order]
-        # Groups are taken from the intervals, which are sorted by them: finding those of the moments would cost a sort.
         bounds = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1], True])
-        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            mine = np.flatnonzero(group == groups[first])
+        begun = np.full(len(at), NONE, dtype=np.int64)  # place in `order` of the last that started
+        least = np.zeros(len(at), dtype=np.int64)  # place of the first of the group
+        for first, last, mine in _moments_of(group, groups[bounds[:-1]], bounds):
             latest = np.searchsorted(starts[first:last], at[mine], side="right") - 1
-            found[mine] = np.where(latest >= 0, self.order[first + np.maximum(latest, 0)], NONE)
-        live = np.flatnonzero(found != NONE)
-        while len(live):  # climb to the first ancestor still open
+            begun[mine] = np.where(latest >= 0, first + np.maximum(latest, 0), NONE)
+            least[mine] = first
+        live = np.flatnonzero(begun != NONE)
+        found[live] = self.order[begun[live]]
+        for _ in range(_CLIMBS):  # to the first ancestor still open
             live = live[self.end[found[live]] <= at[live]]
             found[live] = self.parent[found[live]]
             live = live[found[live] != NONE]
+            if not len(live):
+                return found
+        open_still = Maxima(self.end[self.order]).last_above(begun[live], at[live])
+        found[live] = np.where(open_still >= least[live], self.order[np.maximum(open_still, 0)], NONE)
         return found
+
+
+def _moments_of(group: I64, groups: I64, bounds: I64) -> Iterator[tuple[int, int, I64]]:
+    """Of each group: its first and last interval, and which moments are of it."""
+    spans = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    if len(groups) <= _FEW_GROUPS:  # a look at all moments for each is cheaper than a sort
+        yield from ((first, last, np.flatnonzero(group == g)) for (first, last), g in zip(spans, groups, strict=True))
+        return
+    order = np.argsort(group, kind="stable")
+    sorted_ = group[order]
+    begin, end = (np.searchsorted(sorted_, groups, side=side) for side in ("left", "right"))
+    for (first, last), lo, hi in zip(spans, begin.tolist(), end.tolist(), strict=True):
+        if lo < hi:
+            yield first, last, order[lo:hi]
 
 
 def depths(parent: I64) -> I64:
@@ -82,6 +109,20 @@ def nearest(marked: Mask, parent: I64) -> I64:
     return found
 
 
+def climb(rows: I64, marked: Mask, parent: I64) -> I64:
+    """From each row to the first, itself included, that is marked; NONE where there is none, and for NONE."""
+    at = rows.copy()
+    live = np.flatnonzero(at != NONE)
+    for _ in range(_CLIMBS):
+        live = live[~marked[at[live]]]
+        at[live] = parent[at[live]]
+        live = live[at[live] != NONE]
+        if not len(live):
+            return at
+    at[live] = nearest(marked, parent)[at[live]]
+    return at
+
+
 def nest(group: I64, start: I64, end: I64) -> Nesting:
     """Nest intervals [start, end) within their groups.
 
@@ -94,10 +135,15 @@ def nest(group: I64, start: I64, end: I64) -> Nesting:
     guess = np.arange(n, dtype=np.int64) - 1
     guess[np.flatnonzero(np.r_[True, g[1:] != g[:-1]]) if n else []] = NONE
     live = np.flatnonzero(guess != NONE)
-    while len(live):
+    for _ in range(_CLIMBS):
         live = live[e[guess[live]] <= s[live]]
         guess[live] = guess[guess[live]]
         live = live[guess[live] != NONE]
+        if not len(live):
+            break
+    else:  # something very deep: one at a time, the rounds would be as many as that is deep
+        around = Maxima(e).last_above(live - 1, s[live])
+        guess[live] = np.where((around != NONE) & (g[np.maximum(around, 0)] == g[live]), around, NONE)
     parent = np.full(n, NONE, dtype=np.int64)
     inside = guess != NONE
     parent[order[inside]] = order[guess[inside]]

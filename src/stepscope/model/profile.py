@@ -352,7 +352,7 @@ class Profile:
         column = pl.Series("parent", parent)
         return ranges.with_columns(
             pl.when(column != NONE).then(column).cast(pl.UInt32).alias("parent"),
-            pl.Series("depth", depth).cast(pl.UInt16),
+            pl.Series("depth", np.minimum(depth, np.iinfo(np.uint16).max)).cast(pl.UInt16),
         )
 
     def _bounds(self, frame: pl.DataFrame) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The forest of a rank's own ranges with what the GPU did for each: arrays per range, sums climbing to the ancestors.
 
-Climbing goes level by level, deepest first, all ranges of a level at once. A range's ops are those launched in it or in
+A range's ops are those launched in it or in
 the ranges inside it (semantics §3); its own ("self") ops are those that no deeper range encloses.
 """
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from stepscope.derive.accounting.places import Places, by_depth, places_of
+from stepscope.derive.accounting.places import Places, places_of
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
 from stepscope.intervals import distinct
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.nesting import nest
+from stepscope.model.subtrees import Subtrees
 
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -48,22 +49,13 @@ class Forest:
     start: I64
     end: I64
     self_ns: I64  # host time in which no deeper range of the thread was open
-
-    def levels(self) -> list[I64]:
-        """Indices by depth, the top level first."""
-        return by_depth(self.depth)
+    inside: Subtrees
 
     def climb(self, own: Gpu) -> Gpu:
         """Inclusive figures: each range with everything inside it."""
-        sums = [a.copy() for a in (own.ops, own.compute_ns, own.comm_ns, own.copy_ns)]
-        first, last = own.first.copy(), own.last.copy()
-        for level in reversed(self.levels()[1:]):
-            up = self.parent[level]
-            for total in sums:
-                np.add.at(total, up, total[level])
-            np.minimum.at(first, up, first[level])
-            np.maximum.at(last, up, last[level])
-        return Gpu(sums[0], sums[1], sums[2], sums[3], first, last)
+        total = self.inside.total
+        times = (total(own.compute_ns), total(own.comm_ns), total(own.copy_ns))
+        return Gpu(total(own.ops), *times, self.inside.least(own.first), self.inside.most(own.last))
 
     def places(self, names: pl.Series) -> tuple[I64, Places]:
         """The place of each range, and all places; `names` is what `name` are rows of."""
@@ -71,14 +63,7 @@ class Forest:
 
     def outermost(self) -> Mask:
         """Ranges that lie in no range of the same text."""
-        found = np.ones(len(self.rows), dtype=bool)
-        above = self.parent.copy()
-        live = np.flatnonzero(above != NONE)
-        while len(live):
-            found[live[self.name[above[live]] == self.name[live]]] = False
-            above[live] = self.parent[above[live]]
-            live = live[above[live] != NONE]
-        return found
+        return self.inside.outermost(self.name)
 
 
 def forest(data: RankData) -> Forest:
@@ -92,17 +77,21 @@ def forest(data: RankData) -> Forest:
     depth = np.zeros(len(rows), dtype=np.int64)
     self_ns = end - start
     found = nest(tid[stacked], start[stacked], end[stacked])
-    inside = found.parent != NONE
-    parent[stacked[inside]] = stacked[found.parent[inside]]
+    has_parent = found.parent != NONE
+    parent[stacked[has_parent]] = stacked[found.parent[has_parent]]
     depth[stacked] = found.depth()
     self_ns[stacked] = 0
-    for thread in np.unique(tid[stacked]):
-        mine = stacked[tid[stacked] == thread]
-        edges = distinct(start[mine], end[mine])
-        at = found.enclosing(np.full(len(edges) - 1, thread, dtype=np.int64), edges[:-1])
+    by_thread = stacked[np.argsort(tid[stacked], kind="stable")]
+    of_threads = np.split(by_thread, np.flatnonzero(np.diff(tid[by_thread])) + 1) if len(by_thread) else []
+    edges = [distinct(start[mine], end[mine]) for mine in of_threads]
+    thread = [np.full(max(len(e) - 1, 0), tid[mine[0]]) for e, mine in zip(edges, of_threads, strict=True)]
+    if edges:
+        at = found.enclosing(np.concatenate(thread), np.concatenate([e[:-1] for e in edges]))
         hit = at != NONE
-        np.add.at(self_ns, stacked[at[hit]], np.diff(edges)[hit])
-    return Forest(rows, parent, depth, frame["name"].cast(pl.Int64).to_numpy(), start, end, self_ns)
+        np.add.at(self_ns, stacked[at[hit]], np.concatenate([np.diff(e) for e in edges])[hit])
+    alone = np.flatnonzero((frame["kind"] != "pushpop").to_numpy())
+    inside = Subtrees(np.concatenate([stacked[found.order], alone]), depth)
+    return Forest(rows, parent, depth, frame["name"].cast(pl.Int64).to_numpy(), start, end, self_ns, inside)
 
 
 def launched(data: RankData, tree: Forest, ops: I64, start: I64, end: I64) -> tuple[Gpu, Mask]:

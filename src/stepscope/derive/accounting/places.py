@@ -80,6 +80,13 @@ def by_depth(depth: I64) -> list[I64]:
     return np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
 
 
+def _distinct(keys: I64) -> tuple[I64, I64]:
+    if len(keys) == 1:  # a very deep stack has many levels of one range
+        return keys, np.zeros(1, np.int64)
+    values, which = np.unique(keys, return_inverse=True)
+    return values, which.reshape(-1)
+
+
 def places_of(parent: I64, depth: I64, name: I64, names: pl.Series) -> tuple[I64, Places]:
     """The place of each range, by its parent, depth and name (a row of `names`), and the places."""
     place = np.full(len(parent), NONE, dtype=np.int64)
@@ -87,8 +94,8 @@ def places_of(parent: I64, depth: I64, name: I64, names: pl.Series) -> tuple[I64
     count = 0
     for d, level in enumerate(by_depth(depth)):
         up = place[parent[level]] if d else np.full(len(level), NONE, dtype=np.int64)
-        pairs, which = np.unique((up + 1) * len(names) + name[level], return_inverse=True)
-        place[level] = count + which.reshape(-1)
+        pairs, which = _distinct((up + 1) * len(names) + name[level])
+        place[level] = count + which
         count += len(pairs)
         above.append(pairs // len(names) - 1)
         own.append(pairs % len(names))

@@ -7,6 +7,7 @@ import polars as pl
 
 from stepscope.derive.pytorch.torch_ops import TorchOps
 from stepscope.intervals.arrays import I64, NONE, Mask, take
+from stepscope.model.nesting import nearest
 
 
 class Passes:
@@ -40,13 +41,12 @@ class Passes:
 
 def outermost(parent: I64, wanted: Mask) -> I64:
     """From each row to the outermost around it, itself included, that is wanted; NONE where there is none."""
-    best = np.where(wanted, np.arange(len(parent)), NONE)
-    at = parent.copy()
-    live = np.flatnonzero(at != NONE)
-    while len(live):
-        best[live] = np.where(wanted[at[live]], at[live], best[live])
-        at[live] = parent[at[live]]
-        live = live[at[live] != NONE]
+    around = nearest(wanted, parent)
+    above = np.where(parent != NONE, around[parent], NONE)  # the nearest outside of it
+    top = np.where(above != NONE, above, np.arange(len(parent)))
+    while not np.array_equal(higher := top[top], top):  # steps double from round to round
+        top = higher
+    best: I64 = np.where(around != NONE, top[around], NONE)
     return best
 
 

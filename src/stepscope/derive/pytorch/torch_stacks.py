@@ -16,7 +16,7 @@ import polars as pl
 from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, MODULE, OPTIMIZE, OPTIMIZER, OTHER, Callers, is_user
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, NONE, Mask
-from stepscope.model.nesting import nest
+from stepscope.model.nesting import climb, nest
 
 _ENGINE = "autograd::engine::evaluate_function: "
 #: Host ops that wrap others and say nothing of the work.
@@ -42,13 +42,7 @@ class _Rows:
 
     def climb(self, rows: I64, wanted: Mask) -> I64:
         """From each row to the first, itself included, that is wanted; NONE where there is none."""
-        at = rows.copy()
-        live = np.flatnonzero(at != NONE)
-        while len(live):
-            live = live[~wanted[at[live]]]
-            at[live] = self.parent[at[live]]
-            live = live[at[live] != NONE]
-        return at
+        return climb(rows, wanted, self.parent)
 
     def outermost(self, rows: I64) -> I64:
         return self.climb(rows, self.parent == NONE)

@@ -11,7 +11,7 @@ import polars as pl
 from stepscope.derive.rank.tables import RankTables
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import SETUP_PATTERN
-from stepscope.model.nesting import Nesting, nest
+from stepscope.model.nesting import Nesting, climb, nest
 
 #: Domains of the profiler's own injections: their ranges say nothing about the program's structure.
 _TOOL_DOMAINS = r"(?i)^(gil trace|python (backtrace|periodic sampling).*)$"
@@ -78,13 +78,7 @@ class RankRanges(RankTables):
 
     def ancestors_until(self, ranges: I64, wanted: Mask) -> I64:
         """Climb from each range to the first, itself included, whose row `wanted` marks; NONE where there is none."""
-        at = ranges.copy()
-        live = np.flatnonzero(at != NONE)
-        while len(live):
-            live = live[~wanted[at[live]]]
-            at[live] = self.parents[at[live]]
-            live = live[at[live] != NONE]
-        return at
+        return climb(ranges, wanted, self.parents)
 
     def own_ranges_named(self, pattern: str) -> Mask:
         """By row of `ranges`: own ones whose text matches."""

@@ -10,6 +10,9 @@ import polars as pl
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model import nesting
 
+#: Characters of a stack of numbers: of ranges a million deep, all of them together would fill any memory.
+_MOST = 4096
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -23,7 +26,9 @@ class Tree:
         stacks = [""] * len(self.parent)
         for row in np.argsort(self.level, kind="stable").tolist():
             up = self.parent[row]
-            stacks[row] = f"{stacks[up] if up != NONE else ''}:{number[row]}"
+            around = stacks[up] if up != NONE else ""
+            whole = f"{around}:{number[row]}"
+            stacks[row] = whole if len(whole) <= _MOST else around if around.endswith("…") else f"{around}:…"
         return stacks
 
     def parent_numbers(self, number: I64) -> pl.Series:
