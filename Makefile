@@ -3,7 +3,7 @@ PY ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
+.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
 
 setup: $(STAMP)
 
@@ -56,6 +56,11 @@ bench-tools:
 # Time and memory of questions across ranks: `make bench` has 64 and 512 of them, this 128 and 256 too.
 bench-across: setup
 	$(BIN)/python bench/across.py $(ARGS)
+
+# Ten thousand rank files, and traces of shapes that no program should have: is time linear, does anything hang?
+# ARGS=quick is a part of it, some minutes. It writes tests/reliability/results/scale.json.
+bench-scale: setup
+	$(BIN)/python bench/scale.py $(ARGS)
 
 # A served trace of two million ops: in Chromium, and under 200 clients and as many slow ones.
 bench-serve: setup

@@ -13,7 +13,7 @@ from fake import call, make, nvtx, op
 from stepscope import api, questions
 from stepscope.cli.main import run
 from stepscope.errors import BadInput
-from stepscope.model.result import LONG, SHOWN, Result
+from stepscope.model.result import LONG, MANY, SHOWN, Result
 from stepscope.render import render
 
 GAPS = [(7 * k) % 41 + 1 for k in range(40)]  # every length from 1 to 40, mixed
@@ -69,7 +69,10 @@ def test_a_list_that_is_not_long_is_shown_whole():
     assert Result(rows, ranked_by="ns").for_people().more is None
     many = pl.DataFrame({"ns": [None, *range(LONG)]}, schema={"ns": pl.Int64})
     assert Result(many, ranked_by="ns").for_people().rows["ns"].to_list() == list(range(LONG - 1, LONG - 1 - SHOWN, -1))
-    assert Result(many).for_people().rows.height == LONG + 1  # ranks and windows are never cut
+    assert Result(many).for_people().rows.height == LONG + 1  # ranks and windows are cut only where there are hundreds
+    ranks = Result(pl.DataFrame({"rank": range(MANY + 7)})).for_people()
+    assert ranks.rows["rank"].to_list() == list(range(MANY))
+    assert ranks.more == "… and 7 more (--top 0 shows all)"
     assert Result(many, ranked_by="").for_people().rows["ns"].to_list() == [None, *range(SHOWN - 1)]
 
 

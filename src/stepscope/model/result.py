@@ -32,6 +32,8 @@ WINDOW_COLUMNS = (
 
 #: People who read a list of more than LONG rows see the SHOWN that matter most.
 SHOWN, LONG = 10, 15
+#: Rows that are no list by weight (one per rank or window) are all shown up to so many; of more, the first so many.
+MANY = 256
 #: The code of the note that says that rows are left out (`showing`).
 ROWS_NOT_SHOWN = "rows-not-shown"
 #: Rows of a tree, of a path and of steps are read in their order, also where some are left out.
@@ -110,8 +112,10 @@ class Result:
 
     def for_people(self) -> Result:
         """What a table or Markdown shows: of a long list the rows that matter, unless the user said how many."""
-        long = self.top is None and self.ranked_by is not None and self.rows.height > LONG
-        return self.largest(SHOWN) if long else self
+        if self.top is not None:
+            return self
+        most, shown = (MANY, MANY) if self.ranked_by is None else (LONG, SHOWN)
+        return self.largest(shown) if self.rows.height > most else self
 
     @property
     def more(self) -> str | None:
