@@ -58,8 +58,8 @@ def _work(n: int) -> Iterator[Event]:
 
 
 def _all_reduce(k: int, start: float, length: float, group: str, stream: int = _STREAM) -> Iterator[Event]:
-    told = {"Collective name": "allreduce", "Process Group Name": group, "Group size": 2, "In msg nelems": 1024}
-    told |= {"Process Group Description": group, "dtype": "Float", "Process Group Ranks": "[0, 1]"}
+    told: dict[str, Any] = {"Collective name": "allreduce", "Process Group Name": group, "Group size": 2}
+    told |= {"In msg nelems": 1024, "dtype": "Float", "Process Group Ranks": "[0, 1]"}
     return _kernel(k, start, length, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream, **told)
 
 

@@ -2,7 +2,7 @@
 
     make bench-scale                         up to ten thousand rank files; hard shapes, small and large
     make bench-scale ARGS=quick              up to a thousand rank files, hard shapes of a tenth
-    make bench-scale ARGS="full ranks"       one of the two: ranks, shapes
+    make bench-scale ARGS="full ranks info"  only of ranks (or a shape), only these questions
 
 Every measurement is a fresh process, without cache; CPU seconds are those of the process and its workers, which a busy
 machine hardly distorts. `ratio` is the cost beside that of the size before it: as many times the input should cost as
@@ -77,37 +77,50 @@ class Cost:
 
 def main(arguments: list[str]) -> int:
     scale = arguments.pop(0) if arguments and arguments[0] in RANKS else "full"
-    parts = arguments or ["ranks", "shapes"]
+    known = {"ranks": many_ranks, **hard_traces.CASES}
+    inputs, questions = [a for a in arguments if a in known] or list(known), [a for a in arguments if a not in known]
     cases: list[dict[str, Any]] = []
-    for part in parts:
-        for what, sizes in _cases(part, scale):
-            cases += _measured(what, sizes, _LIMIT_S[scale])
+    for (of, question), sizes in (case for name in inputs for case in _cases(name, scale)):
+        if not questions or question[0] in questions:
+            cases += _measured(of, question, sizes, _LIMIT_S[scale])
+    cases = _beside_those_before(cases)
     hangs = sum(case["cpu_s"] is None for case in cases)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
-    found = {"suite": "scale", "cases": cases, "hangs": hangs, "commit": commit.strip(), "scale": scale}
+    found = {"suite": "scale", "cases": cases, "hangs": hangs, "commit": commit.strip()}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"{len(cases)} measurements, {hangs} hangs: {RESULTS.relative_to(ROOT)}")
     return 0
 
 
-def _cases(part: str, scale: str) -> Iterator[tuple[tuple[str, tuple[str, ...]], list[tuple[int, Path]]]]:
+def _beside_those_before(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With what was measured before and is not measured now."""
+    try:
+        before = json.loads(RESULTS.read_text("utf-8"))["cases"]
+    except OSError:
+        before = []
+    now = {(case["what"], case["size"]) for case in cases}
+    return [case for case in before if (case["what"], case["size"]) not in now] + cases
+
+
+def _cases(of: str, scale: str) -> Iterator[tuple[tuple[str, tuple[str, ...]], list[tuple[int, Path]]]]:
     """What is asked of what: (its name, the command), and the inputs by size."""
-    if part == "ranks":
+    HOME.mkdir(exist_ok=True)
+    if of == "ranks":
         jobs = [(n, many_ranks.job(HOME / f"ranks-{n}", n)) for n in RANKS[scale]]
-        yield from ((("ranks", question), jobs) for question in OF_RANKS)
+        yield from (((of, question), jobs) for question in OF_RANKS)
         return
-    for shape, events in hard_traces.CASES.items():
-        traces = []
-        for size in SHAPES[scale]:
-            n = size // _FEWER.get(shape, 1)
-            path = HOME / f"{shape}-{n}.json"
-            traces.append((n, path if path.exists() else hard_traces.write(path, events(n))))
-        yield from (((shape, question), traces) for question in OF_SHAPES)
+    traces = []
+    for size in SHAPES[scale]:
+        n = size // _FEWER.get(of, 1)
+        path = HOME / f"{of}-{n}.json"
+        traces.append((n, path if path.exists() else hard_traces.write(path, hard_traces.CASES[of](n))))
+    yield from (((of, question), traces) for question in OF_SHAPES)
 
 
-def _measured(what: tuple[str, tuple[str, ...]], sizes: list[tuple[int, Path]], limit: int) -> Iterator[dict[str, Any]]:
-    of, question = what
+def _measured(
+    of: str, question: tuple[str, ...], sizes: list[tuple[int, Path]], limit: int
+) -> Iterator[dict[str, Any]]:
     shown = " ".join(word for word in question if "{" not in word and word not in ("-o", "--to"))
     before: Cost | None = None
     for size, path in sizes:
