@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -30,6 +30,3 @@ class Mutant:
     said: str
     effect: Effect
     ask: Callable[[Outcome], Any]
-    #: of the good input it was made of; its answers are known by this name
-    base: str = ""
-    more: dict[str, Any] = field(default_factory=dict)

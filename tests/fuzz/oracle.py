@@ -14,7 +14,18 @@ from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 
 #: Differences, and places on a clock: they may be negative.
-SIGNED = ("diff_ns", "offset_ns", "start_ns", "end_ns", "launched_ns", "low_ns", "high_ns", "epoch_ns", "at_ns")
+SIGNED = (
+    "diff_ns",
+    "offset_ns",
+    "saves_bytes",
+    "start_ns",
+    "end_ns",
+    "launched_ns",
+    "low_ns",
+    "high_ns",
+    "epoch_ns",
+    "at_ns",
+)
 #: Changes, and sums of what runs side by side: they may be more than the whole.
 UNBOUNDED = {"over_pct", "change_pct", "step_pct", "low_step_pct", "high_step_pct", "limit_pct", "peak_pct"}
 #: Ops of several streams run side by side, so that their shares of the time add up to more.

@@ -9,6 +9,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import good_inputs
@@ -18,7 +19,8 @@ from ask_mutant import Outcome, ask_profile
 from make_mutant import KINDS, Factory, answers_of
 from mutate_values import CELLS
 
-from stepscope import questions
+from stepscope import api, questions
+from stepscope.api.options import choices
 
 #: Inputs of each kind: one takes 2 to 90 ms.
 _EACH = 12
@@ -79,3 +81,15 @@ def test_values_of_every_type_in_every_column(table: str, inputs: good_inputs.In
         ask_profile(outcome, (path,), [("breakdown", {}), ("stragglers", {}), (names[number % len(names)], {})])
         assert not outcome.failures, f"{table}.{column}"
         path.unlink()
+
+
+def test_good_inputs_under_every_option(inputs: good_inputs.Inputs) -> None:
+    """Figures of good inputs are possible however a question is asked: else the oracle is wrong, or the answer."""
+    for kind, name in (("sqlite", "one"), ("snapshot", "retry"), ("ncu-csv", "raw"), ("log", "run")):
+        profile = api.open(*inputs.one(kind, name).paths, cache=False)
+        for question in questions.names():
+            for option in questions.get(question).options:
+                for choice in (True,) if option.type is bool else choices(option.type) or ():
+                    outcome = Outcome()
+                    outcome.ask(question, partial(api.analyse, profile, question, **{option.name: choice}))
+                    assert not outcome.failures, (name, question, option.name, choice)
