@@ -75,8 +75,11 @@ def _only(plan: pool.Plan, given: argparse.Namespace) -> int:
 
 def _many(plan: pool.Plan, given: argparse.Namespace) -> int:
     tally = Tally(" ".join([f"--seed {given.seed}", *(f"--kind {k}" for k in given.kind or ())]))
-    for record in pool.run(plan, given.first, given.count, given.jobs):
-        tally.add(record)
+    try:
+        for record in pool.run(plan, given.first, given.count, given.jobs):
+            tally.add(record)
+    except (KeyboardInterrupt, SystemExit):  # a run that is cut short tells how far it came
+        print("interrupted")
     tally.print(given.show)
     if given.save:
         RESULTS.parent.mkdir(exist_ok=True)
@@ -110,7 +113,7 @@ class Tally:
                 print(f"{question}: {what}\n     {record['kind']} {record['said']}", end="\n     ")
                 print(f'make fuzz ARGS="{self._options} --only {record["index"]}"', flush=True)
             self.failures.setdefault(what, []).append(record["index"])
-        if self._count % 5000 == 0:
+        if self._count % 1000 == 0:
             print(f"{self._count} inputs in {time.monotonic() - self._began:.0f} s", flush=True)
 
     def print(self, show: int) -> None:
