@@ -83,3 +83,12 @@ def test_ranges_within_each_other_take_memory_by_their_number(n: int, size: int)
     assert rows["ops"][:1].to_list() == [100] and rows["self_host_ns"].sum() == 3 * n
     assert tree["depth"].to_list() == list(range(tree.height)) and tree["total_ns"][0] == 100
     assert max(rows["path"].str.len_chars()) < 5000
+
+
+def test_paths_of_very_many_places_are_bounded_together():
+    deep = 2000
+    stack = places.Places(np.arange(deep) - 1, np.arange(deep), ["layer"] * deep)
+    with patch.object(places, "ALL", 200_000), patch.object(places, "LEAST", 50):
+        paths = stack.paths()
+    assert sum(map(len, paths)) <= 200_000 * 1.3  # what was left out is counted in words
+    assert paths[-1].startswith("layer > ") and "more…" in paths[-1]

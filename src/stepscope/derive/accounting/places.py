@@ -1,7 +1,8 @@
 """Places in a tree of ranges: equal texts at equal places are one place, which its ranges share.
 
 Work and memory grow with the number of places, not with the length of their paths: a thousand ranges within each other
-have half a million ranges on their paths. A path of more than `MOST` characters loses ranges from its middle.
+have half a million ranges on their paths. A path of more than `MOST` characters loses ranges from its middle; of so
+many places that their paths would have more than `ALL` characters together, also a shorter one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from stepscope.intervals.arrays import I64, NONE
 SEPARATOR = " > "
 #: Characters of a path; of a longer one, the outermost and the innermost ranges stay, half of it each.
 MOST = 4096
+#: Characters of all paths together, as far as `LEAST` each allows.
+ALL, LEAST = 64_000_000, 256
 
 
 @dataclass(frozen=True)
@@ -31,19 +34,20 @@ class Places:
         found: list[str] = []
         whole: list[int] = []  # length of the whole path
         head: list[int] = []  # the deepest place on the path that fits half of the most
+        most = min(MOST, max(LEAST, ALL // max(len(self.texts), 1)))
         depth = self.depth.tolist()
         for place, (above, text) in enumerate(zip(self.parent.tolist(), self.texts, strict=True)):
             whole.append(len(text) + (whole[above] + len(SEPARATOR) if above != NONE else 0))
-            fits = whole[place] <= MOST // 2
+            fits = whole[place] <= most // 2
             head.append(place if fits else NONE if above == NONE else head[above])
-            if whole[place] <= MOST:
+            if whole[place] <= most:
                 found.append(found[above] + SEPARATOR + text if above != NONE else text)
             else:
-                found.append(self._without_middle(place, head[place], found, depth))
+                found.append(self._without_middle(place, head[place], found, depth, most))
         return found
 
-    def _without_middle(self, place: int, head: int, found: list[str], depth: list[int]) -> str:
-        text, room = self.texts[place], MOST // 2
+    def _without_middle(self, place: int, head: int, found: list[str], depth: list[int], most: int) -> str:
+        text, room = self.texts[place], most // 2
         tail = [text if len(text) <= room else f"{text[:room]}…"]
         at = int(self.parent[place])
         while at not in (NONE, head) and (room := room - len(tail[-1]) - len(SEPARATOR)) >= len(self.texts[at]):
