@@ -43,7 +43,7 @@ def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
         "# Reliability",
         "",
         "What was tried to break stepscope, and how it ended: the figures of the last long runs. They are made by",
-        "`make fuzz` and the scripts of `tests/reliability`; a part of each runs with every `make test`.",
+        "`make fuzz` and the scripts of `tests/reliability`.",
         "",
     )
     for name, section in (("fuzz", _fuzz), ("kills", _kills), ("scale", _scale), ("soak", _soak)):
@@ -58,11 +58,11 @@ def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield ""
     asked = sum(found["questions"].values())
     yield f"{found['inputs']:,} damaged inputs in one run of {found['minutes']:g} minutes, each a good one with one to"
-    yield f"three defects, and {asked:,} questions about them; of every fiftieth profile, all there are."
+    yield f"three defects, and {asked:,} questions about them; of about one profile in fifty, all there are."
     yield ""
     rows = [
         ("unexpected errors", f"{found['unexpected']:,}"),
-        ("over 30 seconds", f"{found['hang']:,}"),
+        ("over 30 seconds of a processor", f"{found['hang']:,}"),
         ("figures that cannot be (negative, above 100 %, parts that are not the whole)", f"{found['impossible']:,}"),
         ("figures that changed in silence", f"{found['silent']:,}"),
     ]
@@ -110,7 +110,7 @@ def _scale(found: dict[str, Any], table: Table) -> Iterator[str]:
         )
         for case in found["cases"]
     ]
-    yield from table(("what", "size", "processor", "for twice the size, times", "most memory"), rows)
+    yield from table(("what", "size", "processor", "ratio", "most memory"), rows)
 
 
 def _soak(found: dict[str, Any] | list[dict[str, Any]], table: Table) -> Iterator[str]:

@@ -48,7 +48,7 @@ def main() -> int:
     try:
         import atheris
     except ImportError:
-        print("no atheris here: pip install atheris (Linux and macOS, Python 3.11 to 3.13)", file=sys.stderr)
+        print("no atheris here: pip install atheris", file=sys.stderr)
         return 2
     with atheris.instrument_imports(include=["stepscope"]):
         from make_mutant import Factory  # noqa: F401

@@ -44,7 +44,7 @@ def _page(made: ModuleType, folder: Path, **results: object) -> str:
 def test_every_figure_is_on_it(made: ModuleType, tmp_path: Path) -> None:
     page = _page(made, tmp_path, fuzz=_FUZZ, kills=_KILLS, scale={"cases": [_CASE], "hangs": 9}, soak=[_SOAK])
     assert "123,456 damaged inputs in one run of 49.5 minutes" in page
-    assert "unexpected errors | 0\nover 30 seconds | 1" in page and "in silence | 3" in page
+    assert "unexpected errors | 0\nover 30 seconds of a processor | 1" in page and "in silence | 3" in page
     assert "| 1,234 | 1,000 | 234" in page
     assert "501 runs" in page and "running | 5" in page and "documented | 7" in page
     assert "rank files | 10,000 | 12.3 s | 2.0 | 1,234 MB" in page and "9 did not end" in page
