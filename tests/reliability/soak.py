@@ -28,8 +28,9 @@ RESULTS = Path(__file__).parent / "results" / "soak.json"
 #: Requests to each, after so many to warm up: the agent's server keeps recipes of so many answers, by design.
 FULL = {"serve": (20_000, 2_000), "mcp": (5_000, MOST_RECIPES + 1_000)}
 QUICK = {"serve": (2_000, 500), "mcp": (500, 300)}
-#: What memory may grow by, in MB, while allocators find their size; many times more are asked for and given back.
-_ALLOWED_MB = 30
+#: What memory may grow by, in MB, while allocators find their size: each of the agent server's threads has an arena
+#: (with MALLOC_ARENA_MAX=2 it grows by a quarter of that). A leak of 20 kB a call would be more.
+_ALLOWED_MB = {"serve": 20, "mcp": 100}
 
 
 def main(scale: str) -> int:
@@ -50,7 +51,7 @@ def main(scale: str) -> int:
     wrong = False
     for each in soaked:
         print(json.dumps(each.data()), flush=True)
-        for said in [*each.errors[:10], *each.leaks(_ALLOWED_MB)]:
+        for said in [*each.errors[:10], *each.leaks(_ALLOWED_MB[each.served])]:
             wrong = True
             print(f"{each.served}: {said}", flush=True)
     if scale == "full":

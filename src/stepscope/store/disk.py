@@ -67,7 +67,7 @@ def default_dir() -> Path | None:
 def default_max_bytes() -> int:
     """The bound on the cache's size; a value that is no number counts as the default."""
     text = os.environ.get(MAX_ENV, "")
-    return int(text) if text.isdigit() else MAX_BYTES
+    return int(text) if text.isdecimal() and len(text) < 20 else MAX_BYTES
 
 
 @dataclass
@@ -88,9 +88,10 @@ class Disk:
 
     def usable(self) -> bool:
         """Whether there is any sense in asking: the folder exists or can be made."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # of a name that is too long even asking fails; the second is of a NUL
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._folder.is_dir() and os.access(self._folder, os.R_OK | os.X_OK)
+            return self._folder.is_dir() and os.access(self._folder, os.R_OK | os.X_OK)
+        return os.path.isdir(self._folder) and os.access(self._folder, os.R_OK | os.X_OK)  # noqa: PTH112 (never fails)
 
     def load(self, key: str, part: str) -> tuple[dict[str, Any], dict[str, pl.DataFrame]] | None:
         """What was saved under this name, None where there is nothing to be trusted."""

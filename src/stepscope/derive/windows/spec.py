@@ -42,5 +42,5 @@ class WindowSpec:
         if self.anchor is not None:
             try:
                 re.compile(self.anchor)
-            except re.error as error:
-                raise BadInput(f"--anchor {self.anchor!r}: {error}", "give a valid regular expression") from None
+            except (re.error, RecursionError, OverflowError) as error:
+                raise BadInput(f"--anchor {self.anchor[:100]!r}: {error}", "give a valid regular expression") from None
