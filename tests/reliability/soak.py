@@ -28,9 +28,9 @@ RESULTS = Path(__file__).parent / "results" / "soak.json"
 #: Requests to each, after so many to warm up: the agent's server keeps recipes of so many answers, by design.
 FULL = {"serve": (20_000, 2_000), "mcp": (5_000, MOST_RECIPES + 1_000)}
 QUICK = {"serve": (2_000, 500), "mcp": (500, 300)}
-#: What memory may grow by, in MB, while allocators find their size: each of the agent server's threads has an arena
-#: (with MALLOC_ARENA_MAX=2 it grows by a quarter of that). A leak of 20 kB a call would be more.
-_ALLOWED_MB = {"serve": 20, "mcp": 100}
+#: What memory may grow by, in MB, while allocators find their size. `mcp` was beyond it in a full run (62 MB over
+#: 5,000 calls): arenas of its threads are part of that, as 1,200 calls gave 41 MB, and 16 MB with MALLOC_ARENA_MAX=2.
+_ALLOWED_MB = 30
 
 
 def main(scale: str) -> int:
@@ -51,7 +51,7 @@ def main(scale: str) -> int:
     wrong = False
     for each in soaked:
         print(json.dumps(each.data()), flush=True)
-        for said in [*each.errors[:10], *each.leaks(_ALLOWED_MB[each.served])]:
+        for said in [*each.errors[:10], *each.leaks(_ALLOWED_MB)]:
             wrong = True
             print(f"{each.served}: {said}", flush=True)
     if scale == "full":
