@@ -3,7 +3,7 @@
     make matrix                                        every Python that uv finds
     make matrix ARGS="--python PATH --oldest"          one of them, with the oldest packages
     make matrix ARGS=--extras                          the extras, each alone
-    make matrix ARGS=--quick                           fewer tests: every command once, and the cache
+    make matrix ARGS=--quick                           the demo in place of the tests
 
 A cell is an environment with the wheel and all extras, in which the tests of `TESTS` run. Cells replace those of the
 same Python in matrix.json; docs/packaging.md gets its tables from there.
@@ -45,7 +45,6 @@ TESTS = (
     "tests/agent/test_mcp_answers.py",
     "tests/web/test_serve_answers.py",
 )
-QUICK = ("tests/store", "tests/sql", "tests/cli/test_writes_nothing.py")
 #: httpx is what the oldest Starlette tests with, httpx2 what the newest does.
 RUNNERS = ("pytest>=8", "hypothesis>=6.100", "httpx", "httpx2>=2")
 ENDS = {"oldest": "lowest-direct", "newest": "highest"}
@@ -67,7 +66,7 @@ def main() -> int:
     options.add_argument("--oldest", action="store_true", help="the oldest packages alone")
     options.add_argument("--newest", action="store_true", help="the newest packages alone")
     options.add_argument("--extras", action="store_true", help="the extras alone, and no other cell")
-    options.add_argument("--quick", action="store_true", help="fewer tests in every cell")
+    options.add_argument("--quick", action="store_true", help="the demo in place of the tests")
     given = options.parse_args()
     ends = [end for end in ENDS if getattr(given, end)] or list(ENDS)
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
@@ -80,12 +79,17 @@ def main() -> int:
                     cell = _cell(python, end, wheel, Path(folder), given.quick)
                     cells[cell["python"].rpartition(".")[0], end] = cell
                     print({k: v for k, v in cell.items() if k != "versions"}, flush=True)
-            results["cells"] = sorted(cells.values(), key=lambda c: (_numbers(c["python"]), c["packages"]))
+                    results["cells"] = sorted(cells.values(), key=lambda c: (_numbers(c["python"]), c["packages"]))
+                    _keep(results)  # a later one may take long
         if given.extras or not (given.python or given.oldest or given.newest):
             results |= _extras(wheel, Path(folder))
+            _keep(results)
+    return int(any(c["failed"] for c in results.get("cells", [])))
+
+
+def _keep(results: dict[str, Any]) -> None:
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     PAGE.write_text(written(PAGE.read_text("utf-8"), results), "utf-8")
-    return int(any(c["failed"] for c in results.get("cells", [])))
 
 
 def interpreters() -> list[str]:
@@ -108,33 +112,56 @@ def supported() -> list[tuple[int, int]]:
 
 def _cell(python: str, end: str, wheel: Path, folder: Path, quick: bool) -> dict[str, Any]:
     began = time.monotonic()
-    environment = Environment.make(folder / f"{end}-{Path(python).name}", python)
+    environment = Environment.make(Path(tempfile.mkdtemp(dir=folder)) / "env", python)
     packages = ["--resolution", ENDS[end], "--only-binary", ":all:", "--all-extras"]
     environment.install("-r", ROOT / "pyproject.toml", options=packages)
     environment.install(wheel, *RUNNERS, options=["--upgrade-package", "stepscope"])
     assert not (trouble := environment.check()), trouble
+    number = subprocess.run(
+        [environment.python, "-c", "import platform; print(platform.python_version())"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     versions = environment.versions()
-    tests = QUICK if quick else TESTS
+    return {
+        "python": number.stdout.strip(),
+        "packages": end,
+        **(_demo(environment, folder) if quick else _tests(environment)),
+        "seconds": round(time.monotonic() - began),
+        "versions": {name: versions[name] for name in sorted(_direct()) if name in versions},
+    }
+
+
+def _tests(environment: Environment) -> dict[str, Any]:
     done = subprocess.run(
-        [environment.python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "default", "--tb=line", "-rfs", *tests],
+        [environment.python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "default", "--tb=line", "-rfs", *TESTS],
         cwd=ROOT, env=without_checkout() | {"PYTEST_ADDOPTS": "-v"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         print(done.stdout[-6000:], done.stderr[-2000:], file=sys.stderr)
     counts = {kind: int(number) for number, kind in _COUNT.findall((done.stdout.splitlines() or [""])[-1])}
-    number = subprocess.run(
-        [environment.python, "-c", "import platform; print(platform.python_version())"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    failed = counts.get("failed", 0) + counts.get("error", 0)
     return {
-        "python": number.stdout.strip(),
-        "packages": end,
-        "tests": "quick" if quick else "core",
+        "tests": "core",
         "passed": counts.get("passed", 0),
         "skipped": counts.get("skipped", 0),
-        "failed": counts.get("failed", 0) + counts.get("error", 0) or int(done.returncode != 0),
-        "seconds": round(time.monotonic() - began),
-        "versions": {name: versions[name] for name in sorted(_direct()) if name in versions},
+        "failed": failed or int(done.returncode != 0),
+    }
+
+
+def _demo(environment: Environment, folder: Path) -> dict[str, Any]:
+    """The ten commands of the demo: what they print must be what the first cell's printed."""
+    done = environment.run("demo", cwd=folder)
+    expected = folder / "demo.txt"
+    if not expected.exists():
+        expected.write_text(done.stdout, "utf-8")
+    same = done.returncode == 0 and done.stdout == expected.read_text("utf-8")
+    if not same:
+        print(done.stderr, file=sys.stderr)
+    return {
+        "tests": "demo",
+        "passed": done.stdout.count("$ stepscope") if same else 0,
+        "skipped": 0,
+        "failed": int(not same),
     }
 
 
