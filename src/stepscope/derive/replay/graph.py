@@ -9,7 +9,7 @@ not in the trace, so that a replay is a lower bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,13 @@ class Runs:
     tail: float  # host time from the last wait (or the beginning) to the end of the host's step; 0 of a span
     goes_on: bool  # the host launched after its last wait: it may begin the next step before this one is over
     final: I64  # runs that nothing of the step follows: it is over when all of them are
+    first_of_several: bool  # the capture begins with the step, and goes on after it
+
+    def after_such_a_step(self, ahead_ns: float) -> Runs:
+        """As if a step like it came before, whose host was so far ahead of its end: no op starts before that end."""
+        alone = self.after == NONE
+        lag = np.where(alone, round(max(ahead_ns, 0.0)), self.after_lag)
+        return replace(self, after=np.where(alone, BEFORE, self.after), after_lag=lag)
 
 
 def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
@@ -127,7 +134,13 @@ def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
         tail=waits.tail(step.until),
         goes_on=waits.goes_on(ops, step.until),
         final=_final(where[at], behind_event[at]),
+        first_of_several=_is_first_of_several(data, step),
     )
+
+
+def _is_first_of_several(data: RankData, step: Step) -> bool:
+    launched = data.launched_at[data.launch != NONE]
+    return step.until is not None and bool((launched >= step.until).any()) and not bool((launched < step.begin).any())
 
 
 def step_ops(data: RankData, step: Step) -> I64:

@@ -18,6 +18,8 @@ from stepscope.model.profile import Profile
 
 #: Share of a step by which its host must be further ahead for that to be looked into: another replay.
 _NOTICED = 0.002
+#: Share of a step by which its host may be ahead at the end, for the GPU to be done when the host is.
+_CAUGHT_UP = 0.01
 _FORMS = "hide-comm, hide-comm=STAGE, even-rank, even-rank=RANK or host=FACTOR"
 
 
@@ -77,12 +79,18 @@ class Replay:
     def _recurring(self) -> list[int]:
         """Ranks whose host may begin a step while the GPU is at the one before.
 
-        What else is replayed (a capture, a chunk) is not followed by another that is like it; and of the first step of
-        a capture nothing tells what its ops would wait for, were they launched sooner.
+        What else is replayed (a capture, a chunk) is not followed by another that is like it. Of the first step of a
+        capture only this tells what its ops would wait for, were they launched sooner: the GPU had done the step when
+        the host had, and will have done the one before.
         """
         if not bool((self._path.steps["kind"] == "step").all()):
             return []
-        return [r for r, g in self._unchanged.items() if g.goes_on and bool((g.after == BEFORE).any())]
+        ahead, least = self._as_it_was.ahead, _CAUGHT_UP * self.plain
+        return [
+            r
+            for r, g in self._unchanged.items()
+            if g.goes_on and (bool((g.after == BEFORE).any()) or (g.first_of_several and ahead[r] <= least))
+        ]
 
     def _graphs(self, steps: dict[int, Step], change: Change) -> dict[int, Runs]:
         return {g.rank: g for part in self._profile.view(steps).map(runs, steps, change) for g in part}
@@ -121,11 +129,17 @@ class Replay:
         if len(graphs) < len(self.steps):
             graphs = self._unchanged | graphs
         drawn = list(graphs.values())
+        if change.host_start_earlier_ns:
+            drawn = [self._behind_another(g) if g.rank in change.host_start_earlier_ns else g for g in drawn]
         if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], drawn, strict=True)):
             self._drawn = None  # of hundreds of ranks, one at a time
             self._drawn = drawn, Nodes(self._path.clock, drawn)
         progress.report("replaying the step")
         return play(self._path, self._drawn[1], drawn, change)
+
+    def _behind_another(self, graph: Runs) -> Runs:
+        """The first step of a capture as if one came before it: what its ops wait for, were they launched sooner."""
+        return graph.after_such_a_step(self._as_it_was.ahead[graph.rank]) if graph.first_of_several else graph
 
     def saved(self, change: Change, beside: Change | None = None) -> int:
         """By how much the change shortens the step; with `beside`, a step that this one shortened already."""
