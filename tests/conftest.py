@@ -57,7 +57,8 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.setattr(tempfile, "tempdir", str(folder))
         yield
         gc.collect()  # an exported report goes with its source
-        left = sorted(path.name for path in folder.iterdir() if not path.name.startswith("nvidia"))  # nsys's own
+        others = ("nvidia", "org.chromium.")  # nsys's own, and of a browser that was ended
+        left = sorted(path.name for path in folder.iterdir() if not path.name.startswith(others))
         assert not left, f"left in the temporary folder: {left}"
 
 

@@ -243,5 +243,6 @@ def test_every_column_says_what_becomes_of_a_null() -> None:
     losing = {(t.name, c.name) for t in TABLES.values() for c in t if c.required and not c.derived and c.name != "rank"}
     allowed = {"start_ns", "end_ns", "kind", "value", "chain", "depth", "row", "dur_ns", "kernel"}
     allowed |= {"address", "segment", "segment_bytes", "state"}  # a block of the allocator is nothing else
+    allowed |= {"op_id", "after_id"}  # a dependency is between two ops
     assert {column for _, column in losing} <= allowed
     assert all(c.nullable for t in TABLES.values() for c in t if c.part == "detail")

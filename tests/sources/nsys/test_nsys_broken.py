@@ -168,7 +168,7 @@ def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
     path = one_kernel(tmp_path / "a.sqlite", 1, 2, 0, 7, 16777216, 5)
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE VIEW mine AS SELECT 1")
-        Profile([open_sqlite(path)]).table("ops")
+        Profile(open_sources(path)).table("ops")
         endless = "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id, 'x' AS value FROM n"
         db.execute(f"CREATE VIEW StringIds AS {endless}")
     assert "a.sqlite: StringIds is a view, not a table of an export; export the report again" in refusal(path)
