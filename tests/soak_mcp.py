@@ -21,7 +21,7 @@ from stepscope.agent.profiles import MOST_OPEN
 _AT_ONCE = 4
 #: More copies of a profile than stay open.
 _COPIES = 8
-_LONGEST_WAIT_S = 120
+_LONGEST_WAIT_S = 60
 _ANALYSES = ("breakdown", "overlap", "kernels", "idle", "info", "exposed", "nvtx", "streams", "launches")
 _FINE: tuple[str | None, ...] = (None,)
 
