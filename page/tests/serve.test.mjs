@@ -77,6 +77,21 @@ test("keys work without a click, at the pointer", async () => {
   assert.deepEqual(problems, []);
 });
 
+test("a panel that opens on the way does not stop a movement", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  await page.keyboard.press("w");
+  await moved(page, whole);
+  await page.evaluate(() => {
+    dispatchEvent(new KeyboardEvent("keydown", { key: "0" }));
+    document.querySelector("#timeline").style.width = "900px"; // as a panel beside it would
+  });
+  await page.waitForFunction(() => document.querySelector("canvas").clientWidth < 1000);
+  await page.waitForTimeout(500);
+  assert.deepEqual(await settled(page), whole);
+  assert.deepEqual(problems, []);
+});
+
 test("searches the whole capture, frames an op, and links to it", async () => {
   const { page, problems } = await open();
   await page.fill("input[type=search]", known.search.text);

@@ -155,8 +155,12 @@ export function App({ scene }: { scene: Scene }) {
     setCurrent(k);
     const profile = k < found.answers[0]!.count ? 0 : 1;
     if (profile) k -= found.answers[0]!.count;
-    const match = await ask<MatchData>("match", { p: profile, q: found.wanted, k });
-    await pick(profile, match.lane, match.row);
+    try {
+      const match = await ask<MatchData>("match", { p: profile, q: found.wanted, k });
+      await pick(profile, match.lane, match.row);
+    } catch (reason) {
+      setFailed((reason as Error).message);
+    }
   };
   const show = (finding: Finding) => {
     setFocus({ title: finding.title, places: finding.where });

@@ -12,6 +12,8 @@ export class Navigator {
   private readonly behaviour: ZoomBehavior<HTMLCanvasElement, unknown>;
   /** Where keys zoom: at the pointer, while it is over the drawing. */
   private pointer: [number, number] | null = null;
+  /** Where a movement goes, while it is under way. */
+  private goal: [number, number, number] | null = null;
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
@@ -48,7 +50,15 @@ export class Navigator {
     return [this.base(from), this.base(from) + this.end / k];
   }
 
-  resize(): void {
+  /** The canvas has another width: show the same time, or go on to where the view was going. */
+  resized(from: number, to: number): void {
+    const goal = this.goal;
+    this.resize();
+    this.show(from, to, 0, false);
+    if (goal) this.show(...goal);
+  }
+
+  private resize(): void {
     const { clientWidth: wide, clientHeight: tall } = this.canvas;
     const box: [[number, number], [number, number]] = [[this.labels(), 0], [wide, tall]];
     this.behaviour.extent(box).translateExtent(box);
@@ -62,8 +72,13 @@ export class Navigator {
     const x = this.labels() - k * (this.labels() + (left / this.end) * this.width());
     const to_ = zoomIdentity.translate(x, 0).scale(k);
     const target = select(this.canvas);
-    if (smooth) target.transition().duration(350).call(this.behaviour.transform, to_);
-    else target.call(this.behaviour.transform, to_);
+    if (smooth) {
+      const goal: [number, number, number] = [from, to, room];
+      this.goal = goal;
+      target.transition().duration(350)
+        .on("end interrupt cancel", () => { if (this.goal === goal) this.goal = null; })
+        .call(this.behaviour.transform, to_);
+    } else target.call(this.behaviour.transform, to_);
   }
 
   whole(): void {

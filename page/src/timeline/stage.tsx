@@ -117,9 +117,7 @@ export function Stage(props: StageProps) {
       },
     };
     const resized = new ResizeObserver(() => {
-      const [from, to] = visible.current;
-      nav.resize();
-      nav.show(from, to, 0, false);
+      nav.resized(...visible.current);
       repaint();
     });
     resized.observe(element);
