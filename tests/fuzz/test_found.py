@@ -72,6 +72,34 @@ def test_a_baseline_whose_tables_differ(tmp_path: Path) -> None:
         baseline.load(file)
 
 
+def test_a_baseline_that_lacks_a_table(tmp_path: Path) -> None:
+    trace = next(job(tmp_path / "job").glob("*.sqlite"))
+    file = api.save_baseline(trace, str(tmp_path / "b.json"), cache=False)
+    file.write_text(file.read_text().replace('"stage":', '"stagd":'))
+    with pytest.raises(BadInput, match="not its tables by part, stage, family"):
+        baseline.load(file)
+
+
+def test_calls_of_no_process_vote_for_none(tmp_path: Path) -> None:
+    """Threads that Kineto knows nothing of have pid 0, and so may rows of the GPU: then nobody launched them."""
+    pair = {"ph": "X", "dur": 2.0}
+    events = [
+        event
+        for pid in range(3)
+        for event in (
+            {**pair, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": pid, "tid": pid, "ts": 10.0 * pid}
+            | {"args": {"correlation": pid + 1}},
+            {**pair, "cat": "kernel", "name": "k", "pid": pid, "tid": 7, "ts": 10.0 * pid + 3}
+            | {"args": {"device": 0, "stream": 7, "correlation": pid + 1}},
+        )
+    ]
+    file = tmp_path / "x.pt.trace.json"
+    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    result = api.open(file, cache=False).info()
+    assert result.rows["kernels"].to_list() == [1, 1]
+    assert any("belong to no known rank" in str(note) for note in result.notes)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -49,6 +49,9 @@ def test_a_model_written_out():
         ("layers=2,width=8,depth=3", "no key 'depth'"),
         ("layers=two,width=8", "give layers a number"),
         ("layers=2,width=8,gated=1", "give gated true or false"),
+        ("layers=2,width=8,dense_layers=3", "dense_layers = 3, but layers = 2"),
+        ("layers=2,width=8,experts=4,experts_per_token=5", "experts_per_token = 5, but experts = 4"),
+        ("layers=2,width=8,heads=2,kv_rank=4,rope_width=5", "rope_width = 5, but head = 4"),
     ],
 )
 def test_what_is_refused(text, said):

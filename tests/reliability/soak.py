@@ -28,8 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "soak.json"
 #: Requests to each, after so many to warm up: the agent's server keeps recipes of so many answers, by design.
 FULL = {"serve": (20_000, 2_000), "mcp": (5_000, MOST_RECIPES + 1_000)}
 QUICK = {"serve": (2_000, 500), "mcp": (500, 300)}
-#: What memory may grow by, in MB, while allocators find their size. `mcp` was beyond it in a full run (62 MB over
-#: 5,000 calls): arenas of its threads are part of that, as 1,200 calls gave 41 MB, and 16 MB with MALLOC_ARENA_MAX=2.
+#: What memory may grow by, in MB, while allocators find their size.
 _ALLOWED_MB = 30
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope import api
+from stepscope.agent.memory import give_back
 from stepscope.agent.roots import Roots
 from stepscope.api.profile import Named
 from stepscope.files.identity import Stamp, entry
@@ -54,7 +54,7 @@ class Profiles:
             while len(self._open) > self._most:
                 self._open.popitem(last=False)
         if full:
-            gc.collect()  # a profile and what it derived know each other: its files would stay open for long
+            give_back()
         with kept.lock:  # opening may take long, too: a report is exported first
             if kept.profile is None:
                 kept.profile = api.open(*files, **self._opening)

@@ -13,7 +13,7 @@ import numpy as np
 
 from stepscope.capture.manifest import told
 from stepscope.compare.run import PARTS, Run, Table
-from stepscope.compare.saved import Saved, SavedRun
+from stepscope.compare.saved import KEPT, Saved, SavedRun
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.errors import BadInput, meant_of
@@ -24,7 +24,6 @@ VERSION = 2
 #: Where baselines that are given by name lie, below the directory that the command runs in: to be committed.
 FOLDER = Path(".stepscope") / "baselines"
 _AGAIN = "save it again: stepscope gate … --save"
-_KEPT = ("part", "stage", "family")
 #: Longer runs are thinned: a median of this many steps is as good.
 _MOST_STEPS = 200
 
@@ -64,7 +63,7 @@ def _run(run: Run) -> dict[str, Any]:
         "kind": run.kind,
         "ranks": len(run.ranks),
         "labels": run.labels if run.kind == "chunk" else [run.labels[0], run.labels[-1]],
-        "tables": {by: _packed(run.tables[by], every) for by in _KEPT},
+        "tables": {by: _packed(run.tables[by], every) for by in KEPT},
     }
 
 

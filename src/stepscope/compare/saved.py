@@ -15,6 +15,9 @@ from stepscope.model.schema import MOST_RANKS
 #: A year in nanoseconds: no step is longer.
 _LONGEST_NS = 3.2e16
 
+#: What a baseline keeps of a run: tables by these keys.
+KEPT = ("part", "stage", "family")
+
 #: What rounding can do to the sum of many keys.
 _ROUNDED_NS = 100
 
@@ -31,6 +34,8 @@ class SavedRun(msgspec.Struct):
     tables: dict[str, dict[str, dict[str, Times]]]
 
     def __post_init__(self) -> None:
+        if set(self.tables) != set(KEPT):
+            raise ValueError(f"not its tables by {', '.join(KEPT)}")
         columns = [column for table in self.tables.values() for parts in table.values() for column in parts.items()]
         if not {part for part, _ in columns} <= set(PARTS):
             raise ValueError("a part that is none")

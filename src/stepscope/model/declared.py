@@ -200,7 +200,12 @@ def _checked(data: dict[str, object], given: str) -> Model:
         if not _fits(value, str(kinds[key])):
             word = {"str": "a text", "bool": "true or false"}.get(str(kinds[key]), "a number")
             raise BadInput(f"--model {given}: {key} = {value!r}", f"give {key} {word}")
-    return Model(**data)  # type: ignore[arg-type]
+    model = Model(**data)  # type: ignore[arg-type]
+    for part, of in (("dense_layers", "layers"), ("experts_per_token", "experts"), ("rope_width", "head")):
+        have, most = getattr(model, part), getattr(model, of)
+        if have > most:
+            raise BadInput(f"--model {given}: {part} = {have}, but {of} = {most}", "a part is not more than the whole")
+    return model
 
 
 def _fits(value: object, kind: str) -> bool:

@@ -25,12 +25,14 @@ def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None, labels
         if error.name is None or error.name.partition(".")[0] not in ("mcp", "mcp_types", "pydantic"):
             raise
         raise BadInput("mcp needs the MCP SDK", "pip install 'stepscope[agent]'") from None
+    from stepscope.agent.memory import settle
     from stepscope.agent.roots import Roots
     from stepscope.agent.stdio import ending_on_signals
 
     made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=None)
     if sys.stdin.isatty():
         print("stepscope: waiting for an agent on standard input; Ctrl-C ends it. See docs/agents.md", file=sys.stderr)
+    settle()
     with ending_on_signals():
         made.run("stdio")
 

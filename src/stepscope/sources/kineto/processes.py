@@ -68,10 +68,10 @@ def describe(
     info = distributed(metadata)
     gpus = _gpu_names(metadata)
     parts = _parts_of_gpus(metadata)
+    devices, setups = _devices(tables.get("ops")), _setups(tables.get("ranges"), texts)
     rows = []
     for proc, (pid, rank) in enumerate(zip(found.pids, found.ranks, strict=True)):
-        device = _device(tables.get("ops"), proc)
-        label = _setup(tables.get("ranges"), proc, texts)
+        device, label = devices.get(proc), setups.get(proc)
         setup = parse_setup(label) if label else None
         rows.append(
             {
@@ -137,14 +137,16 @@ def _by_host_pid(tables: Mapping[str, pl.DataFrame]) -> Processes | None:
     pids = sorted(_pids(calls))
     if len(pids) < 2 or calls is None:
         return None
-    proc_of = {pid: proc for proc, pid in enumerate(pids)}
+    of_host = {pid: proc for proc, pid in enumerate(pids)}
+    proc_of = dict(of_host)
     if ops is not None:
         gpu = ops.select(pl.col(PID).alias("gpu"), "correlation", pl.col("start_ns").alias("gpu_start"))
-        joined = gpu.join(calls.select(PID, "correlation", "start_ns"), on="correlation")
+        known = calls.filter(pl.col(PID).is_in(pids))  # not those of threads of no process
+        joined = gpu.join(known.select(PID, "correlation", "start_ns"), on="correlation")
         votes = joined.filter(pl.col("start_ns") <= pl.col("gpu_start")).group_by("gpu", PID).len()
         for gpu_pid, pid in votes.sort("len").select("gpu", PID).iter_rows():
-            if gpu_pid not in pids:
-                proc_of[gpu_pid] = proc_of[pid]
+            if gpu_pid not in of_host:
+                proc_of[gpu_pid] = of_host[pid]
     return Processes(list(pids), [None] * len(pids), None, proc_of_pid=proc_of)
 
 
@@ -156,20 +158,23 @@ def _pids(frame: pl.DataFrame | None) -> list[int]:
     return [pid for pid in counted[PID].to_list() if pid > 0]
 
 
-def _device(ops: pl.DataFrame | None, proc: int) -> int | None:
+def _devices(ops: pl.DataFrame | None) -> dict[int, int]:
+    """By process: the device of most of its ops."""
     if ops is None:
-        return None
-    counted = ops.filter(pl.col("proc") == proc)["device"].drop_nulls().value_counts()
-    return counted.sort("count", "device", descending=[True, False])["device"][0] if counted.height else None
+        return {}
+    counted = ops.drop_nulls("device").group_by("proc", "device").len()
+    most = counted.sort("len", "device", descending=[True, False]).unique("proc", keep="first", maintain_order=True)
+    return dict(most.select("proc", "device").iter_rows())
 
 
-def _setup(ranges: pl.DataFrame | None, proc: int, texts: list[str]) -> str | None:
+def _setups(ranges: pl.DataFrame | None, texts: list[str]) -> dict[int, str]:
+    """By process: the first label of the set-up."""
     if ranges is None:
-        return None
-    own = ranges.filter(pl.col("proc") == proc)["name"].unique(maintain_order=True)
-    labels = pl.Series([texts[i] for i in own.to_list()], dtype=pl.String)
-    found = labels.filter(labels.str.contains(SETUP_PATTERN))
-    return found[0] if len(found) else None
+        return {}
+    named = pl.Series(texts, dtype=pl.String)
+    labels = named.str.contains(SETUP_PATTERN).arg_true()
+    own = ranges.filter(pl.col("name").is_in(labels.implode())).unique("proc", keep="first", maintain_order=True)
+    return {proc: texts[name] for proc, name in own.select("proc", "name").iter_rows()}
 
 
 def _gpu_names(metadata: Mapping[str, Any]) -> dict[int | None, str]:
