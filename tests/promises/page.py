@@ -195,7 +195,8 @@ def _simulated_misses(made: Iterable[Pair]) -> str:
     for kind, n in sorted(kinds.items()):
         worst = max((p for p in missed if _kind(p) == kind), key=lambda p: abs(p.error))
         figure = f"{worst.promised_ns / 1e6:.2f} of {worst.truth_ns / 1e6:.2f} ms"
-        reason = reasons.get(f"simulated {kind[0]}", "not known")
+        known = (reasons.get(f"simulated {key}") for key in (f"{kind[0]} {kind[1]}", kind[0]))
+        reason = next(filter(None, known), "not known")
         lines.append([*kind, str(n), f"`{worst.fault}` on {worst.job}: {figure}", reason])
     head = ["fault", "schedule", "tool", "first finding", "jobs", "the worst", "reason"]
     table = _table(head, lines) if lines else "None.\n"
