@@ -62,6 +62,12 @@ def test_serialized(schedule: str, how: str, seq: int) -> None:
     close(diagnosed(scenario(schedule, f"serialized:how={how}", seq=seq)), "serialized-communication")
 
 
+def test_one_rank_that_serializes_is_named_alone() -> None:
+    """Every rank reduces its gradients at once; on one, all-to-alls are waited for at once, too."""
+    shape: dict[str, Any] = {"pp": 2, "ep": 4, "micro_batches": 8, "seq": 8192}
+    close(diagnosed(scenario("dualpipev", "serialized:rank=6,how=wait", **shape)), "serialized-communication")
+
+
 def test_a_wrong_clock_is_no_finding() -> None:
     told, healthy = (diagnosed(scenario("1f1b", f)) for f in ("clock:node=1,offset_us=5000,drift_ppm=20", None))
     assert [r["id"] for r in told.result.rows.to_dicts()] == [r["id"] for r in healthy.result.rows.to_dicts()]

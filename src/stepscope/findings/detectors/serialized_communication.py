@@ -99,6 +99,8 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     longest = max(ns for ns, _, _, _ in measured.values())
     if not case.material(longest):
         return []
+    issued_ops = {r: np.union1d(s.waited, s.inline) for r, s in too_early.items()}
+    too_early = {r: s for r, s in too_early.items() if case.material(measured[r][0])}  # those worth naming
     ops = [op for _, ops, _, _ in measured.values() for op in ops]
     stages = sorted({s for _, _, stages, _ in measured.values() for s in stages})
     waited = sum(len(s.waited) for s in too_early.values())
@@ -116,7 +118,6 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     who = "every rank" if len(ranks) == len(case.ranks) else some_ranks(ranks)
     worst = max(too_early, key=lambda r: (measured[r][0], -r))
     total = communication(case, worst)
-    issued_ops = {r: np.union1d(s.waited, s.inline) for r, s in too_early.items()}
     can_hide = hideable(case, issued_ops)
     beside, figure = ("exposed", "exposed_ns") if total["exposed_ns"] else ("in order with compute", "barrier_ns")
     issued = "waited for at once" if waited >= inline else "issued on the compute stream"
