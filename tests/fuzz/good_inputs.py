@@ -81,6 +81,9 @@ def _timelines(inputs: Inputs) -> None:
             inputs.add("parquet", name, _as_parquet(database), weight=common[name])
         ranks = [_unpacked(file, folder) for file in sorted((folder / name).glob("rank*.json.gz"))]
         inputs.add("kineto", name, *ranks, weight=common[name])
+        if name == "pipeline":
+            for how in ("pids", "arguments", "names"):
+                inputs.add("kineto", f"merged by {how}", _merged(ranks, folder / f"merged_{how}.json", how))
     for name, file in _REAL.items():
         whole = folder / "whole.sqlite"
         whole.write_bytes(lzma.decompress((_DATA / "h200" / f"{file}.sqlite.xz").read_bytes()))
@@ -93,6 +96,26 @@ def _timelines(inputs: Inputs) -> None:
         packed = _DATA / "pftrace" / f"{name}.pftrace"
         inputs.add("pftrace", name, _unpacked(packed, folder), weight=3)
     _exports(inputs)
+
+
+def _merged(ranks: list[Path], path: Path, how: str) -> Path:
+    """Traces of several ranks as one, as tools that merge them tell ranks apart."""
+    content, events = {}, []
+    for rank, file in enumerate(ranks):
+        content = json.loads(file.read_text("utf-8"))
+        for event in content.pop("traceEvents"):
+            if how == "arguments":
+                event["args"] = {**event.get("args", {}), "rank": rank}
+            elif isinstance(event.get("pid"), int):
+                event["pid"] += 10_000 * (rank + 1)
+            events.append(event)
+        pids = sorted({e["pid"] for e in events if isinstance(e.get("pid"), int) and e["pid"] // 10_000 == rank + 1})
+        if how == "names":
+            name = {"ph": "M", "name": "process_name", "ts": 0, "tid": 0, "args": {"name": f"RANK {rank} - all"}}
+            events += [{**name, "pid": pid} for pid in pids]
+    content.pop("distributedInfo", None)
+    path.write_text(json.dumps({**content, "traceEvents": events}), "utf-8")
+    return path
 
 
 def _exports(inputs: Inputs) -> None:

@@ -154,7 +154,12 @@ def _work(plan: Plan, slot: int, batch: range, shared: mmap.mmap, out: int) -> N
     for index in batch:
         _SLOT.pack_into(shared, slot * _SLOT.size, index, time.monotonic())
         signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
-        record = tried(plan, made, index)
+        try:
+            record = tried(plan, made, index)
+        except Exception as error:  # of the harness: what it was is worth a line
+            failure = ["unexpected", "?", f"{type(error).__name__}: {error}"[:300]]
+            record = {"index": index, "kind": "?", "said": "", "ended": "failed", "effect": "free"}
+            record |= {"asked": [0, 0, 0], "failures": [failure], "s": 0.0}
         signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(out, json.dumps(record).encode() + b"\n")
 

@@ -47,7 +47,10 @@ _USER_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 _LOOKS_SECRET = re.compile(r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[bp]-|AKIA|wandb_)\S{8,}$|^eyJ\S{20,}$")
 
 
-_Positive = Annotated[int, msgspec.Meta(ge=1)]
+#: Half a century in ns: times are added and divided.
+_LONGEST_NS = 1 << 60
+_Ns = Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_NS)]
+_Positive = Annotated[int, msgspec.Meta(ge=1, le=_LONGEST_NS)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)]
 
 
@@ -67,7 +70,7 @@ class _Scenario(msgspec.Struct):
 
 class _Captured(msgspec.Struct):
     #: by rank: [ns, profiled] of every step in order
-    step_ns: dict[str, list[tuple[Annotated[int, msgspec.Meta(ge=0)], bool]]] | None = None
+    step_ns: dict[str, list[tuple[_Ns, bool]]] | None = None
     #: by rank: [steps, ns, profiled] between two synchronizes of the device
     spans: dict[str, list[tuple[_Positive, _Positive, bool]]] | None = None
     #: what was asked of torch.compile: backend, mode, dynamic, fullgraph
@@ -75,7 +78,7 @@ class _Captured(msgspec.Struct):
     #: by rank: what the rank itself says of its environment
     environments: dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}$")], dict[str, Any]] | None = None
     #: steps that were timed without a profiler, in a run of its own
-    unprofiled_step_ns: list[Annotated[int, msgspec.Meta(ge=0)]] | None = None
+    unprofiled_step_ns: list[_Ns] | None = None
 
 
 class _Manifest(msgspec.Struct):

@@ -198,7 +198,7 @@ def _checked(data: dict[str, object], given: str) -> Model:
         raise BadInput(f"--model {given}: {what}", f"the keys are {', '.join(kinds)}")
     for key, value in data.items():
         if not _fits(value, str(kinds[key])):
-            word = {"str": "a text", "bool": "true or false"}.get(str(kinds[key]), "a number")
+            word = {"str": "a text of one line", "bool": "true or false"}.get(str(kinds[key]), "a number")
             raise BadInput(f"--model {given}: {key} = {value!r}", f"give {key} {word}")
     model = Model(**data)  # type: ignore[arg-type]
     for part, of in (("dense_layers", "layers"), ("experts_per_token", "experts"), ("rope_width", "head")):
@@ -211,4 +211,4 @@ def _checked(data: dict[str, object], given: str) -> Model:
 def _fits(value: object, kind: str) -> bool:
     if kind == "int":
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
-    return isinstance(value, bool if kind == "bool" else str)
+    return isinstance(value, bool) if kind == "bool" else isinstance(value, str) and value.isprintable()

@@ -418,7 +418,7 @@ BLOCKS = Table(
         Column("device", pl.Int32, "CUDA ordinal of the device within the process", instead=0),
         Column("address", pl.Int64, "address of the block"),
         _bytes("its size"),
-        Column("requested_bytes", pl.Int64, "what was asked for, where it lives", nullable=True),
+        Column("requested_bytes", pl.Int64, "what was asked for, where it lives", nullable=True, least=0),
         Column("state", BLOCK_STATE, "allocated; pending: given back, but a stream may still use it; free"),
         Column("segment", pl.Int64, "address of the segment that it is part of"),
         Column("segment_bytes", pl.Int64, "size of that segment", least=0, most=_MOST_BYTES),

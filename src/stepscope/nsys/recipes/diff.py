@@ -105,7 +105,7 @@ def read_output(folder: Path, known: Mapping[str, Recipe]) -> tuple[Recipe, pl.D
         raise BadInput(f"{folder}: output of {name!r}, which cannot be compared", "give the output of a summary")
     try:
         frame = pl.read_parquet(folder / f"{table}.parquet")
-    except (OSError, pl.exceptions.PolarsError):
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise BadInput(f"{folder / table}.parquet: cannot be read", "run the recipe again") from None
     recipe = known[name]
     ours = {nsys: own for own, nsys in recipe.headers.items()}

@@ -30,7 +30,7 @@ def _tables(path: Path, header: Header) -> Tables:
         try:
             frame = pl.read_parquet(path / f"{name}.parquet")
             frame = frame.select(pl.col(c).cast(types[c]) for c in frame.columns if c in types)
-        except (OSError, pl.exceptions.PolarsError):
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             raise BadInput(f"{path}: {name}.parquet is missing or damaged", "export it again") from None
         if missing := [key for key in TABLES[name].keys if key not in frame.columns]:
             raise BadInput(f"{path}: {name}.parquet has no column {missing[0]}", "export it again")

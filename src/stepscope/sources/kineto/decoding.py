@@ -108,7 +108,7 @@ def _text(value: Any) -> str:
 
 def _number(value: Any) -> float:
     try:
-        return float(value)
+        return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 

@@ -143,8 +143,11 @@ def _by_host_pid(tables: Mapping[str, pl.DataFrame]) -> Processes | None:
         gpu = ops.select(pl.col(PID).alias("gpu"), "correlation", pl.col("start_ns").alias("gpu_start"))
         known = calls.filter(pl.col(PID).is_in(pids))  # not those of threads of no process
         joined = gpu.join(known.select(PID, "correlation", "start_ns"), on="correlation")
-        votes = joined.filter(pl.col("start_ns") <= pl.col("gpu_start")).group_by("gpu", PID).len()
-        for gpu_pid, pid in votes.sort("len").select("gpu", PID).iter_rows():
+        delay = pl.col("gpu_start") - pl.col("start_ns")
+        votes = joined.filter(delay >= 0).group_by("gpu", PID).agg(pl.len(), delay.sum().alias("delay"))
+        # The last one holds: most launches, and where processes have as many, those shortly before.
+        votes = votes.sort("len", "delay", PID, descending=[False, True, True])
+        for gpu_pid, pid in votes.select("gpu", PID).iter_rows():
             if gpu_pid not in of_host:
                 proc_of[gpu_pid] = of_host[pid]
     return Processes(list(pids), [None] * len(pids), None, proc_of_pid=proc_of)

@@ -78,6 +78,8 @@ def _rounded(microseconds: Decimal) -> int:
 
 
 def _decimal(value: Any) -> Decimal | None:
+    if isinstance(value, bool):
+        return None
     try:
         number = Decimal(value)
     except (InvalidOperation, TypeError, ValueError):

@@ -110,7 +110,7 @@ def _details(path: Path, page: pl.DataFrame) -> Measured:
 
 
 def _advice(page: pl.DataFrame) -> pl.DataFrame:
-    if "Rule Name" not in page.columns:
+    if not {"Rule Name", "Rule Description"} <= set(page.columns):
         return pl.DataFrame(schema=ADVICE)
     rules = page.filter((pl.col("Rule Name").fill_null("") != "") & pl.col("Rule Description").is_not_null())
 

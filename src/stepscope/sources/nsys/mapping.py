@@ -103,7 +103,7 @@ _TIMES = {"start_ns": col("start"), "end_ns": col("end")}
 _PLACE = {
     **_TIMES,
     "device": col("deviceId", to=small),
-    "stream": col("streamId", to=stream),
+    "stream": col("streamId", to=small),
     "correlation": col("correlationId", to=present),
     "context": col("contextId", to=small),
     "graph_node": col("graphNodeId", to=present),

@@ -118,7 +118,7 @@ class ParquetTables:
     def _errors(self, table: str) -> Iterator[None]:
         try:
             yield
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise BadInput(
                 f"{self._files[table]}: cannot be read ({reason})", "copy it again or export the report again"
