@@ -6,6 +6,8 @@ import csv
 import gzip
 import json
 import pickle
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from mutate_cache import forged
 from exports import job
 from fake import call, copy, make, op
 from stepscope import api, store
+from stepscope.capture import manifest
 from stepscope.compare import baseline
 from stepscope.compare.gate import parse_limits
 from stepscope.errors import BadInput
@@ -221,3 +224,76 @@ def test_a_copy_that_outlasts_the_first_kernel_alone() -> None:
         calls=[call(-30, -20, 1), call(-19, -10, 2), call(-9, -1, 3)],
     )
     assert "exposed-copies" not in api.analyse(profile, "diagnose").rows["id"].to_list()
+
+
+def test_a_kernel_without_a_stream_is_told(tmp_path: Path) -> None:
+    trace = next(job(tmp_path / "job").glob("*.sqlite"))
+    with closing(sqlite3.connect(trace)) as database, database:
+        table = "CUPTI_ACTIVITY_KIND_KERNEL"
+        database.execute(f"CREATE TABLE loose AS SELECT * FROM {table}")
+        database.execute(f"DROP TABLE {table}")
+        database.execute(f"ALTER TABLE loose RENAME TO {table}")
+        database.execute(f"UPDATE {table} SET streamId = NULL WHERE rowid = 5")
+    said = [str(note) for note in api.open(trace, cache=False).concurrency().notes]
+    assert any("1 row without stream" in note for note in said), said
+
+
+def test_a_panic_over_a_damaged_table_is_damage(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*_: Any, **__: Any) -> None:
+        raise pl.exceptions.PanicException("called `Result::unwrap()` on an `Err` value")
+
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    with pytest.raises(BadInput, match=r"\.parquet is missing or damaged"):
+        api.open(exported, cache=False).info()
+
+
+def test_less_than_nothing_was_asked_for(tmp_path: Path) -> None:
+    content = pickle.loads(gzip.decompress((_DATA / "h200" / "memory" / "retry.snapshot.pickle.gz").read_bytes()))
+    blocks = [block for segment in content["segments"] for block in segment["blocks"]]
+    next(b for b in blocks if b["state"] == "active_allocated")["requested_size"] = -1_000_000_000
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(content))
+    result = api.open(path, cache=False).memory()
+    assert any("requested_bytes cannot be" in str(note) for note in result.notes), [*map(str, result.notes)]
+    shares = [c for c in result.rows.columns if c.endswith("_pct")]
+    assert shares and all((result.rows[c].drop_nulls() >= 0).all() for c in shares)
+
+
+def test_a_manifest_of_endless_steps(tmp_path: Path) -> None:
+    steps = {"0": [[10**400, False]]}
+    (tmp_path / manifest.FILE).write_text(
+        json.dumps({"schema": manifest.SCHEMA, "scenario": {}, "captured": {"step_ns": steps}})
+    )
+    with pytest.raises(BadInput, match=manifest.FILE):
+        manifest.read(tmp_path)
+
+
+def test_rules_without_their_text(tmp_path: Path) -> None:
+    with (_DATA / "ncu" / "details.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    gone = next(i for i, row in enumerate(rows) if "Rule Description" in row)
+    column = rows[gone].index("Rule Description")
+    with (tmp_path / "x.csv").open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
+            [*rows[:gone], *([*r[:column], *r[column + 1 :]] for r in rows[gone:])]
+        )
+    assert api.open(tmp_path / "x.csv", cache=False).roofline().rows.height
+
+
+def test_a_model_whose_name_has_two_lines(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('name = "a\\nb"\nlayers = 1\nwidth = 8\n')
+    with pytest.raises(BadInput, match="give name a text of one line"):
+        declared.load(str(file))
+
+
+def test_true_is_no_duration(tmp_path: Path) -> None:
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5, "ts": 1.0, "dur": 1.0}
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 3.0, "dur": 5.0}
+    events = [launch | {"args": {"correlation": i}, "ts": 10.0 * i} for i in (1, 2)]
+    events += [kernel | {"args": {"device": 0, "stream": 7, "correlation": i}, "ts": 10.0 * i + 3} for i in (1, 2)]
+    file = tmp_path / "x.pt.trace.json"
+    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*events[:-1], events[-1] | {"dur": True}]}))
+    result = api.open(file, cache=False).kernels()
+    assert result.rows["n"].sum() == 1
+    assert any("without a duration" in str(note) for note in result.notes), [*map(str, result.notes)]
