@@ -88,7 +88,7 @@ def test_none_in_unsigned_columns(tmp_path: Path) -> None:
     source = open_sqlite(write(tmp_path / "a.sqlite", {KERNEL: rows}))
     assert source.processes()["device"].to_list() == [1]
     frame = source.read("ops").frame
-    assert frame["stream"].to_list() == [-1, -1]
+    assert frame["stream"].to_list() == [None, None]  # the door takes -1, and says so
     assert frame["device"].to_list() == [None, 1]
     assert frame["correlation"].to_list() == [None, 3]
 
