@@ -14,10 +14,10 @@ from typing import Any
 from effects import Defect
 from mutate_bytes import damage
 from mutate_texts import nested_defect
-from mutate_values import FIELDS, Raw, shown, some
+from mutate_values import FIELDS, Fresh, Raw, shown, some
 
 _TOML_ONLY = (Raw("nan"), Raw("-inf"), Raw("2026-11-16"), Raw("07:32:00"), Raw("0xffff"), Raw("'''a\nb'''"))
-_TOML_VALUES = (*(f for f in FIELDS if f is not None and not isinstance(f, Raw)), FIELDS[-1], *_TOML_ONLY)
+_TOML_VALUES = Fresh(*(f for f in FIELDS if f is not None and not isinstance(f, Raw)), FIELDS[-1], *_TOML_ONLY)
 _CELL_TEXTS = (
     "",
     "n/a",
@@ -34,7 +34,7 @@ _CELL_TEXTS = (
     "inst",
 )
 #: Of a pickle: what JSON does not have, too.
-_OBJECTS = (
+_OBJECTS = Fresh(
     *(f for f in FIELDS if not isinstance(f, Raw)),
     b"\xff",
     (1, 2),

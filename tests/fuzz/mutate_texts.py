@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def _set(r: random.Random, targets: list[Any], key: str, value: Any) -> tuple[st
     return f"{key} {what} in {len(targets)}", how >= 0.7
 
 
-def nested_defect(r: random.Random, content: Any, values: tuple[Any, ...] = FIELDS) -> str:
+def nested_defect(r: random.Random, content: Any, values: Sequence[Any] = FIELDS) -> str:
     """Somewhere in a nest of objects and lists."""
     at, inside = "", content
     while isinstance(inside, dict | list) and inside:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 #: Of an SQLite cell.
@@ -19,8 +21,21 @@ class Raw(str):
     __slots__ = ()
 
 
+class Fresh(Sequence[Any]):
+    """Values, a new one each time: what is put into an input may itself be changed by the next defect."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, at: Any) -> Any:
+        return copy.deepcopy(self._values[at])
+
+
 #: Of a JSON field.
-FIELDS: tuple[Any, ...] = (
+FIELDS = Fresh(
     *(None, "", "text", "12", "-7", "9" * 30, True, False, 0, 1, -1, -(10**9), 2**31, 2**53, 2**62, 2**63 - 1, 2**63),
     *(-(2**63), 10**400, 0.5, -1.5, 1e300, -1e300, [], [1], [[], [None]], {}, {"a": {"b": []}}, "\x00\x1b[31m\udcff"),
     *(Raw("NaN"), Raw("-Infinity"), Raw("1e999"), Raw("1e5000000"), Raw("0.1" + "1" * 400)),

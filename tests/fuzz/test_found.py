@@ -297,3 +297,19 @@ def test_true_is_no_duration(tmp_path: Path) -> None:
     result = api.open(file, cache=False).kernels()
     assert result.rows["n"].sum() == 1
     assert any("without a duration" in str(note) for note in result.notes), [*map(str, result.notes)]
+
+
+def test_an_export_of_no_process(exported: Path) -> None:
+    header = exported / "stepscope.json"
+    before = header.read_text()
+    try:
+        header.write_text(json.dumps(json.loads(before) | {"processes": []}))
+        with pytest.raises(BadInput, match=r"stepscope\.json is damaged"):
+            api.open(exported, cache=False)
+    finally:
+        header.write_text(before)
+
+
+def test_less_shared_memory_than_none_is_unknown() -> None:
+    profile = make(ops=[op(0, 5, smem_static=-1), op(6, 9, smem_static=16)])
+    assert profile.table("ops", detail=True)["smem_static"].to_list() == [None, 16]

@@ -47,6 +47,10 @@ def _detail(name: str, dtype: Dtype, doc: str) -> Column:
     return Column(name, dtype, doc, "detail", nullable=True)
 
 
+def _size(name: str, doc: str) -> Column:
+    return Column(name, pl.Int32, doc, "detail", nullable=True, least=0)
+
+
 def _detail_id(name: str, doc: str) -> Column:
     return _id(name, doc, "detail", nullable=True)
 
@@ -93,11 +97,11 @@ OPS = Table(
         _detail("context", pl.Int32, "CUDA context id"),
         _detail_id("short_name", "kernel name without templates and arguments, as the source gives it"),
         _detail_id("mangled_name", "mangled kernel name, where the source has it"),
-        *(_detail(f"grid_{axis}", pl.Int32, "grid size") for axis in "xyz"),
-        *(_detail(f"block_{axis}", pl.Int32, "block size") for axis in "xyz"),
-        _detail("registers", pl.Int32, "registers per thread"),
-        _detail("smem_static", pl.Int32, "static shared memory, bytes"),
-        _detail("smem_dynamic", pl.Int32, "dynamic shared memory, bytes"),
+        *(_size(f"grid_{axis}", "grid size") for axis in "xyz"),
+        *(_size(f"block_{axis}", "block size") for axis in "xyz"),
+        _size("registers", "registers per thread"),
+        _size("smem_static", "static shared memory, bytes"),
+        _size("smem_dynamic", "dynamic shared memory, bytes"),
         _detail("src_kind", MEM_KIND, "memory a copy reads; for a memset, the memory it sets"),
         _detail("dst_kind", MEM_KIND, "memory a copy writes"),
         _detail("src_device", pl.Int32, "device a peer copy reads from"),
@@ -344,9 +348,9 @@ MEASURED = Table(
         _id("cc", "compute capability: `9.0`", nullable=True),
         _id("nvtx", "ranges around its launch, outermost first, joined by `/`", nullable=True),
         _detail_id("mangled_name", "mangled kernel name, where the source has it"),
-        _detail("registers", pl.Int32, "registers per thread"),
-        _detail("smem_static", pl.Int32, "static shared memory, bytes"),
-        _detail("smem_dynamic", pl.Int32, "dynamic shared memory, bytes"),
+        _size("registers", "registers per thread"),
+        _size("smem_static", "static shared memory, bytes"),
+        _size("smem_dynamic", "dynamic shared memory, bytes"),
     ),
     keys=("kernel",),
     ranked=False,

@@ -52,7 +52,8 @@ class ParquetTables:
             return []
         found = [f.find(there) for f in fields]
         frame = self._read(table, list(dict.fromkeys(name for name in found if name is not None)))
-        columns = [[None] * frame.height if name is None else frame[name].to_list() for name in found]
+        with self._errors(table):  # a time beyond what a calendar has
+            columns = [[None] * frame.height if name is None else frame[name].to_list() for name in found]
         kinds = [f.kind for f in fields]
         return [tuple(map(plain, row, kinds)) for row in zip(*columns, strict=True)]
 
@@ -118,7 +119,7 @@ class ParquetTables:
     def _errors(self, table: str) -> Iterator[None]:
         try:
             yield
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise BadInput(
                 f"{self._files[table]}: cannot be read ({reason})", "copy it again or export the report again"
