@@ -109,6 +109,15 @@ def test_a_program_without_torch(torch_python, tmp_path, monkeypatch, capsys, tr
     assert json.loads((tmp_path / "cap" / "manifest.json").read_text())["scenario"]["trigger"] == trigger
 
 
+def test_a_program_that_is_over_before_its_time(torch_python, tmp_path, monkeypatch, capsys):
+    if shutil.which("nsys") is None:
+        pytest.skip("no nsys on the PATH")
+    monkeypatch.chdir(tmp_path)
+    options = ["--trigger", "time=30+1", "--trace", "nvtx", "-o", "cap", "--no-verify"]
+    assert run(["capture", "run", *options, "--", torch_python, "-c", "pass"]) == 2
+    assert "the command ended within 30 s" in capsys.readouterr().err
+
+
 def test_what_torch_compile_says_is_collected(torch_python, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

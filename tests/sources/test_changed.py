@@ -49,7 +49,7 @@ KINDS = {
     "snapshot": "a.pickle",
 }
 #: Moments of which each kind has more than this are taken at even distances.
-MOST_MOMENTS = 5
+MOST_MOMENTS = 3
 
 # -- two contents of every kind ----------------------------------------------------------------------------------------
 

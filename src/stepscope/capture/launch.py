@@ -96,7 +96,8 @@ def _trigger(spec: Spec) -> list[str]:
     if spec.trigger == "none":
         return []
     if spec.time is not None:
-        return [f"--delay={spec.time[0]:g}", f"--duration={spec.time[1]:g}"]
+        start, length = spec.time  # even a delay of 0 is one: a short program may be over before
+        return [*([f"--delay={start:g}"] if start else []), f"--duration={length:g}"]
     if spec.trigger == "cuda":
         return ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
     name = spec.trigger.removeprefix("nvtx").removeprefix("=") or NVTX_TRIGGER
