@@ -202,8 +202,8 @@ def _judge(
         )
     if not steps.ranks and not _reports(folder, backend):
         if spec.time is not None:
-            ended = f"the command ended within {spec.time[0]:g} s"
-            raise BadInput(f"nothing was captured: {ended}", "give --trigger an earlier time=START+LENGTH")
+            what = f"nothing was captured: the command ended within {spec.time[0]:g} s"
+            raise BadInput(what, "give --trigger an earlier time=START+LENGTH")
         raise BadInput(
             "nothing was captured: the command stepped no torch optimizer, and did not start the profiler itself",
             "without torch, give --trigger none, nvtx=NAME or time=START+LENGTH; or mark steps: docs/capture.md",

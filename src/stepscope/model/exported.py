@@ -122,7 +122,7 @@ class _Told(msgspec.Struct):
     """What a header must be like: files come from anywhere."""
 
     tables: list[str]
-    processes: list[_Process]
+    processes: Annotated[list[_Process], msgspec.Meta(min_length=1)]
     info: _Info = {}
     notes: list[_Note] = []
     origin_ns: _Moment = 0

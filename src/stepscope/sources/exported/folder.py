@@ -15,8 +15,6 @@ from stepscope.sources.exported.source import ExportedSource, Tables
 def open_export_folder(path: Path) -> ExportedSource:
     try:
         header = Header.parse((path / FOLDER_HEADER).read_bytes())
-        if not header.processes:
-            raise ValueError
     except (OSError, ValueError):
         raise BadInput(f"{path}: {FOLDER_HEADER} is damaged", "export it again") from None
     return ExportedSource(path, header, lambda: _tables(path, header))
