@@ -31,6 +31,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "diagnose": [{"least": 0}],
     "nvtx": [{"by": "name"}],
 }
+ENDINGS = (".sqlite", ".json", ".json.gz", ".sqlite.gz", ".pickle", ".ncu-rep", ".pftrace")
 REPORTS = ("cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_trace", "nvtx_sum", "cuda_kern_exec_sum", "nvtx_gpu_proj_sum")
 
 
@@ -47,9 +48,9 @@ def jobs() -> dict[str, list[Path]]:
     loose = [SHARED / "judged", SHARED / "traces" / "h200" / "memory", SHARED / "traces" / "h200" / "ncu"]
     for folder in (*loose, ROOT / "tests" / "data"):
         for path in sorted(folder.rglob("*")):
-            if path.name.endswith((".sqlite", ".json", ".json.gz", ".sqlite.gz", ".pickle", ".ncu-rep", ".pftrace")):
-                if path not in given and not path.name.endswith(("manifest.json", "baseline.json")):
-                    found[str(path.relative_to(ROOT.parent if path.is_relative_to(SHARED) else ROOT))] = [path]
+            is_trace = path.name.endswith(ENDINGS) and not path.name.endswith(("manifest.json", "baseline.json"))
+            if is_trace and path not in given:
+                found[str(path.relative_to(ROOT.parent if path.is_relative_to(SHARED) else ROOT))] = [path]
     return found
 
 
