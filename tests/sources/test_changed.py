@@ -23,7 +23,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from stepscope import api
-from stepscope.api.workers import Workers
+from stepscope.api import crew, share
 from stepscope.errors import Changed
 from stepscope.report.sections import overlap
 from stepscope.simulate.job.scenario import Scenario
@@ -275,17 +275,17 @@ def test_a_set_of_files_replaced_together(tmp_path: Path, moments: Moments) -> N
     assert refused
 
 
-def test_workers_read_what_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They open the files anew. Here they are threads."""
+@pytest.mark.parametrize("kept", [True, False])
+def test_workers_read_what_was_opened(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep files open; whoever takes over from one that died opens them anew. Here they are threads."""
     for n in (1, 2):
         simulate_to(replace(JOB, seed=n), tmp_path / str(n), ("kineto",))
-
-    def executor(self: Workers, parts: int) -> ThreadPoolExecutor:
-        put(tmp_path / "2" / "rank1.pt.trace.json.gz", tmp_path / "1" / "rank1.pt.trace.json.gz")
-        return ThreadPoolExecutor(1)
-
+    monkeypatch.setattr(crew, "_pool", lambda: ThreadPoolExecutor(1))
     profile = api.open(tmp_path / "1", jobs=2, cache=False)
-    monkeypatch.setattr(Workers, "_executor", executor)
+    assert profile.map(lambda part: part.ops.height > 0) == [True, True]
+    put(tmp_path / "2" / "rank1.pt.trace.json.gz", tmp_path / "1" / "rank1.pt.trace.json.gz")
+    if not kept:
+        share._kept.clear()
     with pytest.raises(Changed, match=r"rank1.*ask again"):
         profile.map(lambda part: part.ops.height)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope.api.profile import Named, Profile
-from stepscope.api.workers import Opening, Workers
+from stepscope.api.share import Opening
+from stepscope.api.workers import Sharing, Workers
 from stepscope.errors import BadInput
 from stepscope.model import taxonomy as rules
 from stepscope.model.label_rules import load as load_labels
@@ -18,8 +19,7 @@ from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
-from stepscope.sources.open import open_sources
-from stepscope.store import cached
+from stepscope.sources.open import find_profiles
 
 if TYPE_CHECKING:
     from stepscope.compare.grouping import Runs
@@ -58,12 +58,13 @@ class _Opened:
     """Sources, and what it takes to make profiles of them."""
 
     sources: list[Source]
-    workers: Workers
+    sharing: Sharing | None
+    opening: Opening
     named: Named
 
     def profile(self, sources: list[Source]) -> Profile:
-        made = Profile(sources, self.workers.opening.rules, self.workers.opening.labels)
-        made.workers, made.named = self.workers, self.named
+        made = Profile(sources, self.opening.rules, self.opening.labels)
+        made.sharing, made.named = self.sharing, self.named
         return made
 
 
@@ -81,9 +82,10 @@ def _opened(
         raise BadInput("no profile given", "name a trace, a directory or a glob")
     extra = rules.load(Path(taxonomy)) if taxonomy is not None else None
     called = load_labels(labels)
-    sources = open_sources(paths, nsys=nsys, wrap=cached if cache else None)
     named = Named(tuple(map(str, paths)), *(None if rule is None else str(rule) for rule in (taxonomy, labels)))
-    return _Opened(sources, Workers(jobs, cluster, Opening(cache, nsys, extra, called)), named)
+    opening = Opening(cache, nsys, extra, called)
+    sources, sharing = Workers(jobs, cluster, opening).open(find_profiles(paths))
+    return _Opened(sources, sharing, opening, named)
 
 
 def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[list[Profile], str]:

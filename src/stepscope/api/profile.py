@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from stepscope.api.methods import Methods
-from stepscope.api.workers import Workers
+from stepscope.api.share import Task
+from stepscope.api.workers import Sharing
 from stepscope.errors import BadInput
 from stepscope.model import profile as model
 from stepscope.model.note import Note
@@ -52,8 +53,8 @@ class Named:
 class Profile(model.Profile, Methods):
     """A profile that answers: `p.window()`, `p.overlap(by="stage", rank="0,3-5")`. `dir(p)` lists the questions."""
 
-    #: who reads the parts of a profile of many files
-    workers = Workers()
+    #: who reads the parts of a profile of many files; None: this process alone
+    sharing: Sharing | None = None
     #: how it was opened; None where it was made of sources
     named: Named | None = None
     #: by profiler: other captures of the same job, opened where this one lacks something
@@ -72,18 +73,34 @@ class Profile(model.Profile, Methods):
 
     def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""
-        by_source = {} if self._in_one_part else self.by_source()
-        parts = [(self._sources[i].path, ranks) for i, ranks in by_source.items()]
-        if len(parts) < 2 or self.workers.wanted([path for path, _ in parts]) < 2:
-            return super().map(function, *args, **options)
-        results = []
-        mapped = self.workers.map(parts, partial(function, **options), args)
-        for i, (result, notes) in zip(by_source, mapped, strict=True):
-            results.append(result)
-            for note in notes:
-                self._sources[i].quality.note(note)
+        told = self._shared(function, args, options)
+        return told if told is not None else super().map(function, *args, **options)
+
+    def gather(self, joined: Callable[[list[T]], T], function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """As the model's profile does, by the workers that the profile was opened with."""
+        told = self._shared(function, args, options, joined)
+        return joined(told) if told is not None else super().gather(joined, function, *args, **options)
+
+    def _shared(
+        self,
+        function: Callable[..., T],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        joined: Callable[[list[T]], T] | None = None,
+    ) -> list[T] | None:
+        """What workers say of each part, or of their parts together; None where there are none, or one part."""
+        if self.sharing is None or self._in_one_part or len(by_source := self.by_source()) < 2:
+            return None
+        source = {self._sources[i].path: self._sources[i] for i in by_source}
+        parts = {self._sources[i].path: ranks for i, ranks in by_source.items()}
+        told, notes = self.sharing.map(
+            parts, lambda ranks: Task(ranks, self._known.recorded, function, args, options, joined)
+        )
+        for path, new in notes.items():
+            for note in new:
+                source[path].quality.note(note)
         self.check()
-        return results
+        return told
 
     def compare(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -26,12 +28,28 @@ from stepscope.model.source import Chunk, Source, SourceInfo
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: What is said of so many parts is joined before the next are read: thousands of small tables take more than a large
+#: one.
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all sources of a job say together: of some of them, another process is told."""
+
+    ranks: pl.DataFrame
+    recorded: frozenset[str]  # tables that any source has
+
 
 class Profile:
     """All ranks of a job on one model. Tables are Polars frames, sorted by rank, then time (see docs/model.md)."""
 
     def __init__(
-        self, sources: Sequence[Source], rules: taxonomy.Taxonomy | None = None, labels: LabelRules | None = None
+        self,
+        sources: Sequence[Source],
+        rules: taxonomy.Taxonomy | None = None,
+        labels: LabelRules | None = None,
+        known: Known | None = None,
     ) -> None:
         self._sources = [door.admitted(s) for s in sources]
         self._rules = rules or taxonomy.default()
@@ -43,10 +61,13 @@ class Profile:
         self._reading = RLock()
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
         self._in_one_part, self._of = False, None
-        self.ranks, self._notes = ranks.assign(self._sources)
+        notes: list[Note] = []
+        if known is None:
+            table, notes = ranks.assign(self._sources)
+            # Asked once: of ten thousand sources, a question per rank would ask each of them.
+            known = Known(table, frozenset(table for s in self._sources for table in s.tables()))
+        self._known, self.ranks, self._notes = known, known.ranks, notes
         self.check()
-        #: What any source recorded, asked once: of ten thousand sources, a question per rank would ask each of them.
-        self._recorded = frozenset(table for s in self._sources for table in s.tables())
         #: Ranks that a view was limited to.
         self.limited_to: list[int] | None = None
 
@@ -100,7 +121,7 @@ class Profile:
 
     def has(self, table: str) -> bool:
         """Whether any source recorded this table at all: if not, a question about it has no answer."""
-        return table in self._recorded
+        return table in self._known.recorded
 
     @property
     def has_timeline(self) -> bool:
@@ -219,14 +240,38 @@ class Profile:
         by_source = self.by_source()
         if self._in_one_part or len(by_source) == 1:
             return [function(self, *args, **options)]
-        found = []
+        found = [function(part, *args, **options) for part in self.parts(by_source)]
+        self.check()
+        return found
+
+    def gather(
+        self,
+        joined: Callable[[list[T]], T],
+        function: Callable[Concatenate[Any, P], T],
+        *args: P.args,
+        **more: P.kwargs,
+    ) -> T:
+        """`joined` of what `function` says of each part. Workers join theirs first: few and large things travel.
+
+        Joining must be associative, and keep the order.
+        """
+        by_source = self.by_source()
+        if self._in_one_part or len(by_source) == 1:
+            return joined([function(self, *args, **more)])
+        parts = self.parts(by_source)
+        several = []
+        while batch := [function(part, *args, **more) for part in islice(parts, _AT_ONCE)]:
+            several.append(joined(batch))
+        self.check()
+        return joined(several)
+
+    def parts(self, by_source: dict[int, pl.DataFrame]) -> Iterator[Profile]:
+        """Each source's own part of the profile, one after the other."""
         for done, some in enumerate(by_source.values(), 1):
             with progress.phase(f"file {done} of {len(by_source)}"):
                 part = copy(self)
                 part._limit(self, some)
-                found.append(function(part, *args, **options))
-        self.check()
-        return found
+                yield part
 
     def by_source(self) -> dict[int, pl.DataFrame]:
         """The `ranks` table cut into the sources that hold them, in the order of the sources."""

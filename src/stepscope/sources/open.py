@@ -47,27 +47,33 @@ def open_sources(
     `nsys` is the program that exports `.nsys-rep` files; `wrap` may put a cache between a path and its opening.
     Sources come in natural order of their paths, so that the same files give the same ranks however they were named.
     """
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    found = find_profiles(paths)
+    return open_found(find_profiles([paths] if isinstance(paths, str | Path) else paths), nsys=nsys, wrap=wrap)
 
-    def open_one(item: tuple[Path, Kind]) -> Source:
-        path, kind = item
-        opener = partial(GuardedSource, path, _opener(path, kind, nsys))
-        return wrap(path, opener) if wrap else opener()
 
-    if len(found) == 1:
-        return [open_one(found[0])]
+def open_found(
+    found: Sequence[tuple[Path, Kind]], *, nsys: str | None = None, wrap: Wrap | None = None
+) -> list[Source]:
+    """Open what was found, in its order."""
+    openers = [opener_of(item, nsys=nsys, wrap=wrap) for item in found]
+    if len(openers) == 1:
+        return [openers[0]()]
     sources = []
     with ThreadPoolExecutor(min(_THREADS, len(found), os.cpu_count() or 1)) as pool:
         try:
-            for source in pool.map(open_one, found):
+            for source in pool.map(lambda opener: opener(), openers):
                 sources.append(source)
                 progress.report("opening files", len(sources), len(found))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return sources
+
+
+def opener_of(item: tuple[Path, Kind], *, nsys: str | None = None, wrap: Wrap | None = None) -> Callable[[], Source]:
+    """What opens one of the profiles that were found."""
+    path, kind = item
+    opener = partial(GuardedSource, path, _opener(path, kind, nsys))
+    return partial(wrap, path, opener) if wrap else opener
 
 
 def find_profiles(paths: Sequence[str | Path]) -> list[tuple[Path, Kind]]:

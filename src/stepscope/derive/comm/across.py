@@ -16,7 +16,7 @@ import polars as pl
 
 from stepscope import progress
 from stepscope.derive.comm.clock_fit import Clocks, align
-from stepscope.derive.comm.collecting import Facts, collected, cut_off_notes, facts_of
+from stepscope.derive.comm.collecting import Facts, collected, facts_of
 from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.matching import Matched, match
 from stepscope.derive.rank.needs import no_communication
@@ -127,11 +127,10 @@ class _Met:
 
 
 def _met(profile: Profile) -> _Met:
-    ranks_read = collected(profile)
-    sides = pl.concat([rank.sides for rank in ranks_read])
+    communication = collected(profile)
+    sides, notes = communication.sides, list(communication.notes)
     if sides.height == 0:
         raise no_communication()
-    notes = cut_off_notes(profile)
     shift = _rebase(profile, notes)
     place = {old: new for new, old in enumerate(sorted(set(profile.ranks["source"].to_list())))}
     ranks = profile.ranks.with_columns(
@@ -141,7 +140,7 @@ def _met(profile: Profile) -> _Met:
     sides = sides.join(ranks.select("rank", "source", "shift"), on="rank", how="left", maintain_order="left")
     sides = sides.with_columns(pl.col("start_ns", "end_ns", "launched_ns") + pl.col("shift"))
     progress.report("matching communication across ranks")
-    matched = match(sides, pl.concat([rank.groups for rank in ranks_read]), ranks)
+    matched = match(sides, communication.groups, ranks)
     if matched.meetings.height == 0:
         raise CannotAnswer("no communication could be matched: " + "; ".join(matched.notes or ["no metadata"]), _HINT)
     return _Met(matched, ranks, _origin(profile, sides), notes)

@@ -24,21 +24,15 @@ def facts_of(profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
     return profile.once(_collection).facts(profile, facts)
 
 
-def collected(profile: Profile) -> list[Collected]:
+def collected(profile: Profile) -> Collected:
     """The communication of every rank."""
     return profile.once(_collection).ranks(profile)
 
 
-def cut_off_notes(profile: Profile) -> list[Note]:
-    """What there is to say of ranks whose capture ended early."""
-    return [note for rank in collected(profile) for note in rank.notes]
-
-
 @dataclass(frozen=True)
 class Collected:
-    """One rank's communication, as small tables; and what there is to say of the rank."""
+    """Communication of ranks, as small tables; and what there is to say of ranks whose capture ended early."""
 
-    rank: int
     sides: pl.DataFrame
     groups: pl.DataFrame
     facts: dict[str, pl.DataFrame]
@@ -49,21 +43,20 @@ class _Collection:
     """The communication of every rank, read once; and facts about it, read along where they are asked for in time."""
 
     def __init__(self) -> None:
-        self._ranks: list[Collected] | None = None
+        self._ranks: Collected | None = None
         self._facts: dict[Facts, dict[str, pl.DataFrame]] = {}
 
-    def ranks(self, profile: Profile, facts: Facts | None = None) -> list[Collected]:
+    def ranks(self, profile: Profile, facts: Facts | None = None) -> Collected:
         if self._ranks is None:
-            self._ranks = [rank for part in profile.map(collect, facts) for rank in part]
+            self._ranks = profile.gather(_joined, collect, facts)
             if facts is not None:
-                self._facts[facts] = _joined([rank.facts for rank in self._ranks])
+                self._facts[facts] = self._ranks.facts
         return self._ranks
 
     def facts(self, profile: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
-        ranks = self.ranks(profile, facts)
+        self.ranks(profile, facts)
         if facts not in self._facts:
-            sides = {rank.rank: rank.sides for rank in ranks}
-            self._facts[facts] = _joined([rank for part in profile.map(_facts_alone, facts, sides) for rank in part])
+            self._facts[facts] = profile.gather(_joined_tables, _facts_alone, facts)
         return self._facts[facts]
 
 
@@ -71,25 +64,40 @@ def _collection(profile: Profile) -> _Collection:
     return _Collection()
 
 
-def collect(part: Profile, facts: Facts | None = None) -> list[Collected]:
+def collect(part: Profile, facts: Facts | None = None) -> Collected:
     """Communication of every rank of one part of a profile."""
     ranks = []
     for data in ranks_of(part):
-        sides = _with_purpose(part, data, sides_of(part, data))
+        sides = _sides(part, data)
         more = facts(part, data, sides) if facts is not None else {}
         notes = [*contradictions(data), *notes_on_cut(data)]
-        ranks.append(Collected(data.rank, sides, groups_of(part, data), more, notes))
-    return ranks
+        ranks.append(Collected(sides, groups_of(part, data), more, notes))
+    return _joined(ranks)
 
 
-def _facts_alone(part: Profile, facts: Facts, sides: dict[int, pl.DataFrame]) -> list[dict[str, pl.DataFrame]]:
-    return [facts(part, data, sides[data.rank]) for data in ranks_of(part)]
+def _facts_alone(part: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
+    return _joined_tables([facts(part, data, _sides(part, data)) for data in ranks_of(part)])
 
 
-def _joined(tables: list[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    return {name: pl.concat([rank[name] for rank in tables]) for name in (tables[0] if tables else ())}
+def _joined(several: list[Collected]) -> Collected:
+    """As one, in their order."""
+    if len(several) == 1:
+        return several[0]
+    return Collected(
+        pl.concat([one.sides for one in several]),
+        pl.concat([one.groups for one in several]),
+        _joined_tables([one.facts for one in several]),
+        [note for one in several for note in one.notes],
+    )
 
 
-def _with_purpose(part: Profile, data: RankData, sides: pl.DataFrame) -> pl.DataFrame:
+def _joined_tables(several: list[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    if len(several) == 1:
+        return several[0]
+    return {name: pl.concat([tables[name] for tables in several]) for name in (several[0] if several else ())}
+
+
+def _sides(part: Profile, data: RankData) -> pl.DataFrame:
+    sides = sides_of(part, data)
     purpose = purpose_of(part, data, sides["op"].to_numpy())
     return sides.with_columns(purpose.replace(UNKNOWN, None).alias("purpose"))

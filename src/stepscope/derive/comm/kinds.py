@@ -7,6 +7,9 @@ whole tensors: S as it stands.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 import polars as pl
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
@@ -34,8 +37,12 @@ _KINDS = (
 )
 #: Every operation that a name can tell.
 OPERATIONS = frozenset(kind for _, kind in _KINDS)
+_PATTERNS = tuple((re.compile(pattern), kind) for pattern, kind in _KINDS)
+_OF_EXPERTS = re.compile(_EXPERTS)
 #: Calls of NCCL that move nothing.
-_NO_OPERATION = "^(nccl)?(group|comm|mem|redop|get|init|wait)"
+_NO_OPERATION = re.compile("^(nccl)?(group|comm|mem|redop|get|init|wait)")
+#: Names that are remembered.
+_MOST_NAMES = 1 << 14
 
 #: Operations whose part for one rank or peer is what NCCL calls the message.
 PARTED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")
@@ -45,17 +52,28 @@ TOGETHER = ((BARRIER, ALL_REDUCE), (ALL_GATHER, REDUCE_SCATTER), (ALL_TO_ALL,), 
 
 def kinds(names: pl.Series) -> pl.Series:
     """The operation of each name (of a call, or of a kernel), null where it is none or does not tell."""
-    plain = names.str.to_lowercase().str.replace_all("_", "")
-    found = pl.lit(None, dtype=pl.String)
-    for pattern, kind in reversed(_KINDS):
-        found = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(kind)).otherwise(found)
-    found = pl.when(pl.col("name").str.contains(_NO_OPERATION)).then(None).otherwise(found)
-    return pl.DataFrame({"name": plain}).select(found.alias("kind"))["kind"]
+    distinct = names.drop_nulls().unique()
+    told = pl.Series("kind", [kind_of(name) for name in distinct.to_list()], dtype=pl.String)
+    return names.replace_strict(distinct, told, default=None, return_dtype=pl.String).alias("kind")
+
+
+@lru_cache(_MOST_NAMES)
+def kind_of(name: str) -> str | None:
+    """The same of one name. Jobs call the same few thousands of times: each is judged once."""
+    plain = name.lower().replace("_", "")
+    if _NO_OPERATION.search(plain):
+        return None
+    return next((kind for pattern, kind in _PATTERNS if pattern.search(plain)), None)
 
 
 def of_experts(names: pl.Series) -> pl.Series:
     """Whether each kernel is one of a library of expert parallelism."""
-    return names.str.to_lowercase().str.replace_all("_", "").str.contains(_EXPERTS)
+    return pl.Series([_of_experts(name) for name in names.to_list()], dtype=pl.Boolean)
+
+
+@lru_cache(_MOST_NAMES)
+def _of_experts(name: str) -> bool:
+    return _OF_EXPERTS.search(name.lower().replace("_", "")) is not None
 
 
 def bus_factor(kind: str, n: pl.Expr) -> pl.Expr:

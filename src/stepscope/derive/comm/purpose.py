@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -15,6 +17,7 @@ from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
 UNKNOWN, MIXED = "unknown", "mixed"
+_NO_PURPOSE = ""
 
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
@@ -41,22 +44,32 @@ def unanimous(purposes: pl.Series) -> str:
 def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     if data.ranges.height == 0 or len(ops) == 0:
         return pl.Series([None] * len(ops), dtype=pl.String)
-    ids, name_of = np.unique(data.ranges["name"].to_numpy(), return_inverse=True)
-    names = profile.names.gather(ids)
-    rules = [rule for rule in profile.labels.purposes if _applies(rule, data)]
-    called = {rule.stages for rule in rules if rule.stage} | {profile.labels.stage}
-    stages = {pattern: names.str.extract_all(pattern).list.last() for pattern in called}
-    decides = pl.select(pl.any_horizontal(s.is_not_null() for s in stages.values())).to_series()
-    per_name = pl.Series([None] * len(names), dtype=pl.String)
-    for rule in reversed(rules):
-        text, pattern = (names, rule.range) if rule.range else (stages[rule.stages], rule.stage or "")
-        matches = text.str.contains(pattern).fill_null(False)
-        decides |= matches
-        per_name = pl.select(pl.when(matches).then(pl.lit(rule.purpose)).otherwise(per_name)).to_series()
+    of_range = data.ranges["name"].to_numpy()  # first: reading them adds their texts
+    rules = tuple(rule for rule in profile.labels.purposes if _applies(rule, data))
+    per_name = profile.per_name(_Purposes(rules, profile.labels.stage))
     # Stop at the first range that is a stage or has a purpose, even one whose stage has no communication of its own.
-    at = data.ancestors_until(data.enclosing(ops), decides.to_numpy()[name_of])
-    purposes = per_name.gather(name_of[np.maximum(at, 0)])
-    return pl.select(pl.when(pl.Series(at != NONE)).then(purposes)).to_series()
+    at = data.ancestors_until(data.enclosing(ops), per_name.is_not_null().to_numpy()[of_range])
+    purposes = per_name.gather(of_range[np.maximum(at, 0)])
+    return pl.select(pl.when(pl.Series(at != NONE) & (purposes != _NO_PURPOSE)).then(purposes)).to_series()
+
+
+@dataclass(frozen=True)
+class _Purposes:
+    """What communication in a range of each name is for, by these rules; `_NO_PURPOSE` of a stage that has none."""
+
+    rules: tuple[Purpose, ...]
+    stage: str
+
+    def __call__(self, names: pl.Series) -> pl.Series:
+        called = {rule.stages for rule in self.rules if rule.stage} | {self.stage}
+        stages = {pattern: names.str.extract_all(pattern).list.last() for pattern in called}
+        staged = pl.any_horizontal(s.is_not_null() for s in stages.values())
+        purposes = pl.select(pl.when(staged).then(pl.lit(_NO_PURPOSE))).to_series()
+        for rule in reversed(self.rules):
+            text, pattern = (names, rule.range) if rule.range else (stages[rule.stages], rule.stage or "")
+            matches = text.str.contains(pattern).fill_null(False)
+            purposes = pl.select(pl.when(matches).then(pl.lit(rule.purpose)).otherwise(purposes)).to_series()
+        return purposes
 
 
 def _applies(rule: Purpose, data: RankData) -> bool:

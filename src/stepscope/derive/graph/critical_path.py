@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.across import Across, across
-from stepscope.derive.comm.collecting import cut_off_notes, facts_of
+from stepscope.derive.comm.collecting import collected, facts_of
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.comm.ending import ending_sides
 from stepscope.derive.graph.releases import nearest_comm, releases
@@ -136,7 +136,7 @@ def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None
             if profile.ranks.height > 1
             else []
         )
-        return None, tables, [*notes, *cut_off_notes(profile)]
+        return None, tables, [*notes, *collected(profile).notes]
     return met, tables, list(met.notes)
 
 

@@ -1,0 +1,158 @@
+"""Who works: processes of this machine that stay for as long as the profile is open, or a Dask cluster.
+
+A task has a number; tasks of the same number go to the same worker, which has the files open.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Protocol
+
+from stepscope.errors import BadInput
+
+#: Number, function and arguments.
+Tasks = Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]
+
+_CONNECT = "10s"
+#: Times that a task of a cluster is tried again where it failed, beside those of workers that died.
+_RETRIES = 2
+
+
+class Crew(Protocol):
+    """Workers."""
+
+    def size(self) -> int:
+        """How many tasks can run at once."""
+        ...
+
+    def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
+        """The answers, each with the place of its task, as they come."""
+        ...
+
+
+class Processes:
+    """So many fresh processes: Polars' threads do not survive a fork."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._pools: list[Executor] = []
+
+    def size(self) -> int:
+        return self._jobs
+
+    def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
+        if not self._pools:
+            self._pools = [_pool() for _ in range(self._jobs)]
+            weakref.finalize(self, _end, self._pools)
+        with _threads(self._jobs):  # processes start with their first task
+            futures: dict[Future[Any], int] = {
+                self._pools[number % self._jobs].submit(function, *args): place
+                for place, (number, function, args) in enumerate(tasks)
+            }
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool:
+            self._pools = []
+            raise BadInput(
+                "a worker process died (out of memory?)", "give --jobs 1, or fewer than there are cores"
+            ) from None
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+class Cluster:
+    """The Dask cluster whose scheduler is at `address`. If a worker dies, another one does its tasks."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._workers: list[str] = []
+        self._size = 1
+
+    def size(self) -> int:
+        with _client(self._address) as client:
+            threads = client.nthreads()
+        self._workers, self._size = sorted(threads), max(1, sum(threads.values()))
+        return self._size
+
+    def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
+        distributed: Any = import_module("distributed")
+        with _client(self._address) as client:
+            there = set(client.scheduler_info(n_workers=-1)["workers"])
+            futures = {}
+            for place, (number, function, args) in enumerate(tasks):
+                at = self._workers[number % len(self._workers)] if self._workers else None
+                where = {"workers": [at], "allow_other_workers": True} if at in there else {}
+                futures[client.submit(function, *args, pure=False, retries=_RETRIES, **where)] = place
+            try:
+                for future, answer in distributed.as_completed(futures, loop=client.loop, with_results=True):
+                    yield futures[future], answer
+            except distributed.KilledWorker as error:
+                raise BadInput(
+                    f"--cluster: workers died again and again at the same files ({error})",
+                    "give the workers more memory",
+                ) from None
+            finally:
+                client.cancel(list(futures), force=True)
+
+
+def _pool() -> Executor:
+    try:
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _end_with_parent)
+    except OSError:  # no semaphores, as where /dev/shm is read-only: a thread reads the files in turn
+        return ThreadPoolExecutor(1)
+
+
+def _end(pools: list[Executor]) -> None:
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _threads(jobs: int) -> Iterator[None]:
+    """Processes that start here use as many threads as there are cores together."""
+    saved = os.environ.get("POLARS_MAX_THREADS")
+    os.environ["POLARS_MAX_THREADS"] = saved or str(max(1, (os.cpu_count() or 1) // jobs))
+    try:
+        yield
+    finally:
+        if saved is None:
+            del os.environ["POLARS_MAX_THREADS"]
+
+
+def _end_with_parent() -> None:
+    """In a worker: if whoever started it is killed, it ends, rather than wait for work for ever."""
+
+    def wait() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    try:
+        connect: Any = import_module("distributed").Client
+    except ImportError:
+        raise BadInput("--cluster needs Dask", "pip install 'stepscope[cluster]'") from None
+    try:
+        client = connect(address, timeout=_CONNECT, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        hint = "give its address: tcp://host:8786"
+        raise BadInput(f"--cluster {address}: no scheduler there ({error})", hint) from None
+    try:
+        yield client
+    finally:
+        client.close()
