@@ -15,6 +15,8 @@ T = TypeVar("T", bound=np.generic)
 #: The row of what is not there: the parent of a top-level range, the launch of an op that none is recorded of.
 NONE = -1
 _HALF = 1 << 31
+#: Ids lie close together where they are at most so many times as far apart as they are many.
+_CLOSE = 8
 
 
 def take(values: npt.NDArray[T], rows: I64, default: Any) -> npt.NDArray[T]:
@@ -29,6 +31,29 @@ def packed(high: npt.NDArray[np.integer[Any]] | int, low: npt.NDArray[np.integer
     """Two integers of 32 bits as one of 64, which sorts as the pair does: to look pairs up, or to tell them apart."""
     key: I64 = (np.asarray(high, np.int64) << 32) + (np.asarray(low, np.int64) + _HALF)
     return key
+
+
+def numbered(values: npt.NDArray[np.integer[Any]]) -> tuple[I64, I64]:
+    """The distinct values in order, and which of them each is: for ids (of streams, threads, names) close together.
+
+    Counting them takes a third of the time of `np.unique`, which sorts; what lies far apart is sorted after all.
+    """
+    least = int(values.min()) if len(values) else 0
+    width = int(values.max()) - least + 1 if len(values) else 0
+    if width > _CLOSE * len(values):
+        distinct, of = np.unique(values, return_inverse=True)
+        return distinct.astype(np.int64), of.reshape(-1).astype(np.int64)
+    offset = values.astype(np.int64) - least
+    there = np.zeros(width, dtype=bool)
+    there[offset] = True
+    return np.flatnonzero(there) + least, (np.cumsum(there) - 1)[offset]
+
+
+def by_id(ids: npt.NDArray[np.integer[Any]]) -> I64:
+    """Rows by their ids, those of one id in order. Of 16 bits, NumPy sorts in linear time."""
+    distinct, of = numbered(ids)
+    order: I64 = np.argsort(of.astype(np.uint16) if len(distinct) < 1 << 16 else of, kind="stable")
+    return order
 
 
 def unpacked(key: I64) -> tuple[I64, I64]:

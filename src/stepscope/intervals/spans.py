@@ -1,7 +1,7 @@
 """Sets of instants as sorted, disjoint, non-touching spans.
 
 Coverage rests on one function, `measure_before(t)`: how much of the set lies before t; the coverage of an interval is a
-difference of two such measures. Intersection and subtraction cut at the edges of both sets.
+difference of two such measures. Of two sets, the spans of one look up which of the other they meet.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ def union(start: I64, end: I64) -> Spans:
 
 def join(*parts: Spans) -> Spans:
     """All instants that any of these have."""
-    if not parts:
-        return Spans.empty()
+    parts = tuple(filter(len, parts))
+    if len(parts) < 2:
+        return parts[0] if parts else Spans.empty()
     return union(np.concatenate([s.start for s in parts]), np.concatenate([s.end for s in parts]))
 
 
@@ -101,23 +102,31 @@ def covered(start: I64, end: I64, by: Spans) -> I64:
 
 def intersect(a: Spans, b: Spans) -> Spans:
     """The instants in both."""
-    if len(a) == 0 or len(b) == 0:
+    if len(a) > len(b):  # those of the fewer look up those of the more
+        a, b = b, a
+    if len(a) == 0:
         return Spans.empty()
-    # Between two edges of either set membership does not change: keep the stretches that lie in both.
-    edges = distinct(a.start, a.end, b.start, b.end)
-    inside = a.contains(edges[:-1]) & b.contains(edges[:-1])
-    return union(edges[:-1][inside], edges[1:][inside])
+    # Each span of `a` meets a stretch of spans of `b`. What two of them share touches nothing else that is shared:
+    # where it ends, `a` or `b` ends, and their spans do not touch.
+    first = np.searchsorted(b.end, a.start, side="right")
+    meets = np.maximum(np.searchsorted(b.start, a.end, side="left") - first, 0)
+    of_a = np.repeat(np.arange(len(a)), meets)
+    of_b = np.arange(len(of_a)) + np.repeat(first - (np.cumsum(meets) - meets), meets)
+    return Spans(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
     """The instants of `a` that are not in `b`."""
     if len(a) == 0 or len(b) == 0:
         return a
-    edges = distinct(a.start, a.end, b.start, b.end)
-    inside = a.contains(edges[:-1]) & ~b.contains(edges[:-1])
-    return union(edges[:-1][inside], edges[1:][inside])
+    return intersect(a, gaps(b, int(a.start[0]), int(a.end[-1])))
 
 
 def gaps(spans: Spans, start: int, end: int) -> Spans:
     """The instants of [start, end) that `spans` leaves uncovered."""
-    return subtract(Spans.of(start, end), spans)
+    within = spans.clip(start, end)
+    if len(within) == 0:
+        return Spans.of(start, end)
+    opens, closes = np.r_[start, within.end], np.r_[within.start, end]
+    inner = slice(int(opens[0] == closes[0]), len(opens) - int(opens[-1] == closes[-1]))
+    return Spans(opens[inner], closes[inner])

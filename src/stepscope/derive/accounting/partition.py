@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.derive.rank.data import COMM, COPY, RankData
-from stepscope.intervals import Spans, gaps, intersect, join, subtract, union
+from stepscope.intervals import Spans, gaps, join, subtract, union
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,22 @@ class Partition:
 
 def partition(data: RankData, start: int, end: int) -> Partition:
     """Split [start, end) of the rank's GPU time: compute first, then communication (barriers too), then copies."""
-    near = (data.start < end) & (data.end > start)
+    return data.once(_partition, start, end)
+
+
+def _partition(data: RankData, start: int, end: int) -> Partition:
     compute = data.compute.clip(start, end)
-    comm, copy = (
-        union(data.start[rows], data.end[rows]).clip(start, end)
-        for rows in (near & (data.role == role) for role in (COMM, COPY))
-    )
+    comm, copy = (data.once(_spans_of, role).clip(start, end) for role in (COMM, COPY))
     busy = compute
     bare = []
     for spans in (comm, copy):
         bare.append(subtract(spans, busy))
         busy = join(busy, spans)
-    hidden = intersect(comm, compute).length()
+    hidden = comm.length() - bare[0].length()
     return Partition(start, end, compute, bare[0], bare[1], gaps(busy, start, end), hidden)
+
+
+def _spans_of(data: RankData, role: int) -> Spans:
+    """∪ of all ops of one role."""
+    rows = data.role == role
+    return union(data.start[rows], data.end[rows])

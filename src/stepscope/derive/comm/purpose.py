@@ -11,7 +11,7 @@ from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV, of_experts
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, numbered
 from stepscope.model.label_rules import Purpose
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
@@ -106,6 +106,6 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
 
 def _by_library(data: RankData, ops: I64) -> pl.Series:
     """Kernels of DeepEP and its kin move tokens between experts, whatever range launched them."""
-    names, of = np.unique(data.name[ops], return_inverse=True)
-    experts = of_experts(data.profile.names.gather(names)).gather(of.reshape(-1))
+    names, of = numbered(data.name[ops])
+    experts = of_experts(data.profile.names.gather(names)).gather(of)
     return pl.select(pl.when(experts).then(pl.lit("ep_a2a"))).to_series()

@@ -93,8 +93,8 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
 
     before = _shifted(_running_max(np.where(is_op, value, NONE), segment), segment)
     # Waits count from the op before them on: each op begins a stretch of its own.
-    stretch = np.cumsum(np.r_[False, is_op[:-1]]) + segment * (len(sequence) + 1) if len(sequence) else segment
-    waited = _running_max(np.where(is_wait, value, NONE), np.unique(stretch, return_inverse=True)[1].reshape(-1))
+    begins = np.r_[False, is_op[:-1] | (segment[1:] != segment[:-1])] if len(sequence) else is_op
+    waited = _running_max(np.where(is_wait, value, NONE), np.cumsum(begins))
     by_stream, by_event = (np.full(n, NONE, dtype=np.int64) for _ in range(2))
     by_stream[row[is_op]], by_event[row[is_op]] = before[is_op], waited[is_op]
     order, event = (_ops_at(by_end, places) for places in given.passed_on(by_stream, by_event, place, of_op))

@@ -20,7 +20,7 @@ import polars as pl
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.note import Note
 
 BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
@@ -105,7 +105,7 @@ def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I6
     after = _median((data.start - s_end)[alone])
     waited = (e_end > _NEVER) & (ready <= e_end) & (s_end + after <= e_end)
     lag = data.start - e_end
-    streams = np.unique(data.stream[waited]).tolist()
+    streams = numbered(data.stream[waited])[0].tolist()
     return Latency(launch, after, {s: _median(lag[waited & (data.stream == s)]) for s in streams}, _median(lag[waited]))
 
 
@@ -153,7 +153,7 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     linked = np.flatnonzero(data.launch != NONE)
     of_thread = tid[data.launch[linked]]
-    for thread in np.unique(of_thread).tolist():
+    for thread in numbered(of_thread)[0].tolist():
         mine = linked[of_thread == thread]
         own = start[tid == thread]
         other = tid[waits.call] != thread

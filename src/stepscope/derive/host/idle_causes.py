@@ -15,7 +15,7 @@ import polars as pl
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, union
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.nesting import nest
 
 CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked")
@@ -120,9 +120,9 @@ class Calls:
     def split(self, start: I64, end: I64, tid: I64, next_op: I64) -> Pieces:
         """Cut disjoint stretches, each on a thread, at the edges of that thread's innermost calls."""
         parts: list[Pieces] = []
-        for thread in np.unique(tid):
+        for thread in numbered(tid)[0].tolist():
             here = tid == thread
-            parts.append(self._on_thread(int(thread), start[here], end[here], next_op[here]))
+            parts.append(self._on_thread(thread, start[here], end[here], next_op[here]))
         if not parts:
             return _nothing()
         return Pieces(*(np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)))

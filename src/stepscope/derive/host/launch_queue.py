@@ -14,7 +14,7 @@ import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, intersect, union
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 
 #: Pending launches of a stream, the one being launched included, at which its call waits for one to start: measured on
 #: an H200 (decision 0016). Real traces agree: on an A100 (a100_lm2.7b_nvtx) 1,700 launches return just after the start
@@ -73,7 +73,7 @@ def entries(data: RankData) -> Entries:
 
 def limit_of(data: RankData) -> int | None:
     """How many launches of a stream can be pending; null on AMD's GPUs (an MI300X has 1,840, and no call waits)."""
-    launching = np.unique(data.calls["name"].to_numpy()[data.launch[data.launch != NONE]])
+    launching, _ = numbered(data.calls["name"].to_numpy()[data.launch[data.launch != NONE]])
     return None if data.per_name(_of_hip)[launching].any() else LIMIT
 
 
@@ -86,18 +86,22 @@ def held_up(data: RankData) -> tuple[I64, I64]:
 
     That op started during the call, and later than the shortest call of that name would have returned.
     """
+    return data.once(_held_up)
+
+
+def _held_up(data: RankData) -> tuple[I64, I64]:
     launched, limit = entries(data), limit_of(data)
     nothing = np.empty(0, np.int64), np.empty(0, np.int64)
     if limit is None or len(launched.call) < limit:
         return nothing
     name = data.calls["name"].to_numpy()[launched.call]
-    ids, which = np.unique(name, return_inverse=True)
+    ids, which = numbered(name)
     shortest = np.full(len(ids), np.iinfo(np.int64).max)
-    np.minimum.at(shortest, which.reshape(-1), launched.returned - launched.called)
+    np.minimum.at(shortest, which, launched.returned - launched.called)
     last, oldest = slice(limit - 1, None), slice(None, 1 - limit)  # entries lie stream by stream, in order of calls
     room = launched.started[oldest]
     waited = (launched.stream[last] == launched.stream[oldest]) & (room <= launched.returned[last])
-    waited &= room > (launched.called + shortest[which.reshape(-1)])[last]
+    waited &= room > (launched.called + shortest[which])[last]
     call, op, room = launched.call[last][waited], launched.op[oldest][waited], room[waited]
     order = np.lexsort((room, call))  # a graph launches on several streams: the last that has room lets it go
     final = np.r_[call[order][1:] != call[order][:-1], True] if len(order) else np.empty(0, bool)

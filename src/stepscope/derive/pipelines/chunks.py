@@ -22,7 +22,7 @@ from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, gaps, union
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
@@ -133,10 +133,10 @@ def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFra
         wanted = np.zeros(data.ranges.height, dtype=bool)
         wanted[rows] = True
         ops = span.ops[~np.isin(span.ops, piped)]
-        of = data.ancestors_until(data.enclosing(ops), wanted)
+        within = data.enclosing(ops)
+        of = data.ancestors_until(within, wanted)
         order = np.argsort(of, kind="stable")
-        ops, of = ops[order], of[order]
-        weights = data.stage_of(ops).str.ends_with("_w").to_numpy()
+        ops, of, weights = ops[order], of[order], _of_weights(data, within)[order]
         first, last = np.searchsorted(of, rows), np.searchsorted(of, rows, side="right")
         for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
             if a < b:
@@ -148,6 +148,15 @@ def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFra
     label = data.text_of(frame["row"].to_numpy())
     frame = frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label"))
     return _numbered(frame, data.profile.labels.micro_batches)
+
+
+def _of_weights(data: RankData, within: I64) -> Mask:
+    """Whether a range lies in a stage of the weights' gradient."""
+    stages, name = data.profile.names_last(data.profile.labels.stage), data.ranges["name"].to_numpy()
+    at = data.ancestors_until(within, stages.is_not_null().to_numpy()[name])
+    of_weights: Mask = stages.str.ends_with("_w").fill_null(False).to_numpy()[name]
+    inside: Mask = (at != NONE) & of_weights[at]
+    return inside
 
 
 def _figures(data: RankData, ops: I64) -> dict[str, Any]:

@@ -62,6 +62,10 @@ _TABLE = (
 
 def families(data: RankData) -> I64:
     """The `Family` of each call of the rank."""
+    return data.once(_families)
+
+
+def _families(data: RankData) -> I64:
     if data.calls.height == 0:
         return np.empty(0, np.int64)
     by_call: I64 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
@@ -83,7 +87,13 @@ def _recorded_again(data: RankData) -> Mask | None:
 
 def of_family(data: RankData, *wanted: Family) -> Mask:
     """Calls of the rank that are of one of these families."""
-    return np.isin(families(data), wanted)
+    return data.once(_of_family, wanted)
+
+
+def _of_family(data: RankData, wanted: tuple[Family, ...]) -> Mask:
+    judged = np.zeros(len(Family), dtype=bool)
+    judged[list(wanted)] = True
+    return judged[families(data)]
 
 
 def families_of_names(names: pl.Series) -> I64:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.arrays import I64, Mask, numbered
 
 #: Of a stream of communication, at most this part of its kernels may be others …
 OTHER_KERNELS = 10
@@ -80,14 +79,13 @@ def overlapping(data: RankData) -> tuple[I64, I64]:
 
 
 def _streams(data: RankData) -> Streams:
-    device = data.ops["device"].cast(pl.Int64).to_numpy()
-    key = (device << 32) + (data.stream.astype(np.int64) + (1 << 31))
-    keys, of = np.unique(key, return_inverse=True)
-    return Streams(keys >> 32, (keys & 0xFFFFFFFF) - (1 << 31), of.reshape(-1).astype(np.int64))
+    devices, device = numbered(data.ops["device"].to_numpy())
+    ids, stream = numbered(data.stream)
+    keys, of = numbered(device * len(ids) + stream)
+    return Streams(devices[keys // max(len(ids), 1)], ids[keys % max(len(ids), 1)], of)
 
 
 def _helpers(data: RankData, ops: I64) -> Mask:
     """Which of these compute kernels go with communication, by name."""
-    names, of = np.unique(data.name[ops], return_inverse=True)
-    named: Mask = data.profile.taxonomy.is_helper(data.profile.names.gather(names)).to_numpy()
-    return named[of.reshape(-1)]
+    named: Mask = data.profile.per_name(data.profile.taxonomy.is_helper).to_numpy()[data.name[ops]]
+    return named

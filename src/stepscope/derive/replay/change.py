@@ -67,6 +67,11 @@ class Change:
     def _local_parts(self) -> tuple[Mapping[int, Any], ...]:
         return tuple(getattr(self, name) for name in _LOCAL)
 
+    def is_on_host(self, rank: int) -> bool:
+        """Whether a rank's host does anything else, or sooner, than it did."""
+        cut, unheld = self.host_time_cut.get(rank), self.of(self.calls_not_waiting, rank)
+        return self.host_factor.get(rank, self.every_host_factor) != 1.0 or bool(cut) or len(unheld) > 0
+
     def on(self, rank: int) -> tuple[Any, ...]:
         """What the change has for one rank's own graph: the same objects, the same graph."""
         return tuple(part.get(rank) for part in self._local_parts)

@@ -19,7 +19,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.host import Waits
 from stepscope.derive.replay.rewire import rewired
-from stepscope.intervals.arrays import F64, I64, NONE, Mask
+from stepscope.intervals.arrays import F64, I64, NONE, Mask, by_id, numbered
 from stepscope.model.profile import Profile
 
 
@@ -76,64 +76,116 @@ def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
     return [_runs(part, data, steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
 
 
-def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
+class _Order(NamedTuple):
+    """Ops of the step, stream by stream: what each comes after, and how soon after it."""
+
+    ops: I64
+    place: I64  # by op of the rank: where it is among these
+    before: I64  # the op before it on its stream
+    took: F64  # none for communication, which ends when it is through
+    comm: Mask
+    #: what comes before on the stream, and behind an event: places among these, BEFORE or NONE
+    stream: I64
+    event: I64
+    stream_lag: I64
+    event_lag: I64
+
+
+class _Hosted(NamedTuple):
+    """The host of the step: its waits; and of each op, in order, the last wait before it and when it is ready."""
+
+    waits: Waits
+    epoch: I64
+    ready: F64
+
+
+def _recorded_order(data: RankData, step: Step) -> _Order:
+    return _order(data, step, releases(data).stream_before, releases(data).event_before)
+
+
+def _order(data: RankData, step: Step, stream_before: I64, event_before: I64) -> _Order:
     recorded = releases(data)
-    begin, last = step.begin, step.last
     ops = step_ops(data, step)
-    ops = ops[np.lexsort((ops, data.stream[ops]))]
+    ops = ops[by_id(data.stream[ops])]
     place = np.full(len(data.start), NONE, dtype=np.int64)
     place[ops] = np.arange(len(ops))
-    stream, event = (before[ops] for before in rewired(data, recorded, change))
-    event = np.where(recorded.why[ops] == BY_ORDER, recorded.source[ops], event)
-    inner = _inside(place, stream), _inside(place, event)
-    waits = Waits(data, recorded, begin, step.until, change)
+    before, behind = stream_before[ops], event_before[ops]
+    behind = np.where(recorded.why[ops] == BY_ORDER, recorded.source[ops], behind)
+    stream, event = _inside(place, before), _inside(place, behind)
+    lag_s = _lag(data, ops, before, np.full(len(ops), recorded.latency.stream))
+    lag_e = _lag(data, ops, behind, _event_latency(data, ops, recorded))
+    for at, of, lag in ((stream, before, lag_s), (event, behind, lag_e)):
+        earlier = np.flatnonzero(at == BEFORE)
+        lag[earlier] += data.end[of[earlier]] - step.begin
+    comm = data.role[ops] == COMM
+    took = np.where(comm, 0.0, (data.end - data.start)[ops])
+    return _Order(ops, place, before, took, comm, stream, event, lag_s, lag_e)
+
+
+def _recorded_host(data: RankData, step: Step) -> _Hosted:
+    return _hosted(data, step, Change())
+
+
+def _hosted(data: RankData, step: Step, change: Change) -> _Hosted:
+    ops = data.once(_recorded_order, step).ops  # the same in every order
+    waits = Waits(data, releases(data), step.begin, step.until, change)
     epoch = waits.epoch(ops)
-    first = _first(data, ops, inner, epoch, _sources(place, ops, inner, waits.op, last))
+    return _Hosted(waits, epoch, waits.ready(ops, epoch))
+
+
+def _fused(data: RankData, order: _Order, begin: int, ops: I64) -> I64:
+    """Lags behind the op before on the stream, with none for these ops."""
+    at = order.place[ops]
+    at = at[at != NONE]
+    lag = order.stream_lag.copy()
+    lag[at] = np.where(order.stream[at] == BEFORE, data.end[np.maximum(order.before[at], 0)] - begin, 0)
+    return lag
+
+
+def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
+    """The runs of one rank. What the change leaves as it was is worked out once per step."""
+    begin, last = step.begin, step.last
+    otherwise = rewired(data, change)
+    order = data.once(_recorded_order, step) if otherwise is None else _order(data, step, *otherwise)
+    host = _hosted(data, step, change) if change.is_on_host(data.rank) else data.once(_recorded_host, step)
+    ops, place, waits, epoch = order.ops, order.place, host.waits, host.epoch
+    first = _first(data, order, epoch, _sources(place, order, waits.op, last))
     run = np.cumsum(first) - 1
     run_at = np.append(run, [BEFORE, NONE])  # by place; from the back, those that are in no run
-    dur = (data.end - data.start)[ops].astype(np.float64) * _factors(part, data, ops, change)
-    is_comm = data.role[ops] == COMM
-    dur[is_comm] = 0.0
-    lag_s = _lag(data, ops, stream, np.full(len(ops), recorded.latency.stream))
-    lag_s[np.isin(ops, change.of(change.ops_fused, data.rank))] = 0
-    lag_e = _lag(data, ops, event, _event_latency(data, ops, recorded))
-    lag_s, lag_e = (
-        np.where(at == BEFORE, lag + data.end[np.maximum(of, 0)] - begin, lag)
-        for lag, of, at in ((lag_s, stream, inner[0]), (lag_e, event, inner[1]))
-    )
-    spent = dur + np.where(first, 0, lag_s)
+    fused = change.of(change.ops_fused, data.rank)
+    lag_s = _fused(data, order, begin, fused) if len(fused) else order.stream_lag
+    spent = _took(part, data, order, change) + np.where(first, 0, lag_s)
     # From each op's start to the run's end, by sums from the back.
     total = np.cumsum(spent[::-1])[::-1]
-    ends = np.r_[np.flatnonzero(first)[1:], len(ops)]
-    behind = np.r_[total, 0.0][ends[run]]
-    to_end = total - behind - np.where(first, 0, lag_s)
-    ready = waits.ready(ops, epoch) + to_end
     at = np.flatnonzero(first)
+    behind = np.r_[total, 0.0][np.r_[at[1:], len(ops)][run]]
+    to_end = total - behind - np.where(first, 0, lag_s)
+    ready = host.ready + to_end
     reach = np.maximum.reduceat(ready, at) if len(at) else np.empty(0)
-    where, behind_event = run_at[inner[0]], run_at[inner[1]]
-    comm = np.where(is_comm, ops, NONE)
+    after, behind_event = run_at[order.stream[at]], run_at[order.event[at]]
+    comm = np.where(order.comm[at], ops[at], NONE)
     waited = _inside(place, waits.op)
     return Runs(
         rank=data.rank,
         begin=begin,
-        start=data.start[ops][at],
-        after=where[at],
+        start=data.start[ops[at]],
+        after=after,
         after_lag=lag_s[at],
-        event=behind_event[at],
-        event_lag=lag_e[at],
+        event=behind_event,
+        event_lag=order.event_lag[at],
         epoch=epoch[at],
         ready=reach,
         work=np.add.reduceat(spent, at) if len(at) else np.empty(0),
-        comm=comm[at],
-        dur=(data.end - data.start)[ops][at],
-        hidden=_hidden(data, ops[at], comm[at], change),
+        comm=comm,
+        dur=(data.end - data.start)[ops[at]],
+        hidden=_hidden(data, ops[at], comm, change),
         wait_return=waits.returned,
         wait_for=run_at[waited],
         wait_lag=np.where(waited == BEFORE, waits.lag + data.end[waits.op] - begin, waits.lag),
         wait_gap=waits.gap,
         tail=waits.tail(step.until),
         goes_on=waits.goes_on(ops, step.until),
-        final=_final(where[at], behind_event[at]),
+        final=_final(after, behind_event),
         first_of_several=_is_first_of_several(data, step),
     )
 
@@ -166,40 +218,44 @@ def _inside(place: I64, ops: I64) -> I64:
     return np.where(ops == NONE, NONE, np.where(at == NONE, BEFORE, at))
 
 
-def _sources(place: I64, ops: I64, inner: tuple[I64, I64], waited: I64, last: int) -> Mask:
+def _sources(place: I64, order: _Order, waited: I64, last: int) -> Mask:
     """Ops that something else waits for: a run ends with each."""
-    marked = np.zeros(len(ops), dtype=bool)
-    for source in (inner[1], inner[0][inner[0] != np.arange(len(ops)) - 1], _inside(place, waited)):
+    marked = np.zeros(len(order.ops), dtype=bool)
+    apart = order.stream[order.stream != np.arange(len(order.ops)) - 1]
+    for source in (order.event, apart, _inside(place, waited)):
         marked[source[source >= 0]] = True
     marked[place[last]] = True
     return marked
 
 
-def _first(data: RankData, ops: I64, inner: tuple[I64, I64], epoch: I64, marked: Mask) -> Mask:
-    if len(ops) == 0:
+def _first(data: RankData, order: _Order, epoch: I64, marked: Mask) -> Mask:
+    if len(order.ops) == 0:
         return np.zeros(0, dtype=bool)
-    comm = data.role[ops] == COMM
-    first = np.ones(len(ops), dtype=bool)
-    first[1:] = (data.stream[ops][1:] != data.stream[ops][:-1]) | comm[1:] | comm[:-1] | marked[:-1]
-    first[1:] |= (epoch[1:] != epoch[:-1]) | (inner[0][1:] != np.arange(len(ops) - 1))
-    first |= inner[1] != NONE
+    stream, comm = data.stream[order.ops], order.comm
+    first: Mask = order.event != NONE
+    first[0] = True
+    first[1:] |= (stream[1:] != stream[:-1]) | comm[1:] | comm[:-1] | marked[:-1]
+    first[1:] |= (epoch[1:] != epoch[:-1]) | (order.stream[1:] != np.arange(len(stream) - 1))
     return first
 
 
-def _factors(part: Profile, data: RankData, ops: I64, change: Change) -> F64:
-    """How much longer each kernel takes."""
-    factors = np.ones(len(ops))
+def _took(part: Profile, data: RankData, order: _Order, change: Change) -> F64:
+    """How long each kernel takes; communication, none of its own."""
     by_name = change.kernel_factor.get(data.rank)
+    if not by_name and data.rank not in change.op_factor:
+        return order.took
+    ops = order.ops
+    factors = np.ones(len(ops))
     if by_name:
-        ids, of = np.unique(data.name[ops], return_inverse=True)
+        ids, of = numbered(data.name[ops])
         factor = np.array([by_name.get(t, 1.0) for t in part.names.gather(ids).to_list()])
-        factors = np.where(data.role[ops] == COMPUTE, factor[of.reshape(-1)], 1.0)
+        factors = np.where(data.role[ops] == COMPUTE, factor[of], 1.0)
     if data.rank in change.op_factor:
         changed, by_op = change.op_factor[data.rank]
         of_op = np.ones(len(data.start))
         of_op[changed] = by_op
         factors = factors * of_op[ops]
-    return factors
+    return np.where(order.comm, 0.0, order.took * factors)
 
 
 def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:

@@ -32,7 +32,7 @@ class Waits:
         w, self._wait_of = data.once(_all_waits)
         unheld = change.of(change.calls_not_waiting, data.rank)
         self._lost = _lost(w, start, end, unheld, change.host_time_cut.get(data.rank, Spans.empty()))
-        counted = ~w.start & ~np.isin(w.call, unheld)
+        counted = ~w.start & ~np.isin(w.call, unheld) if len(unheld) else ~w.start
         if len(w.call):
             counted &= end[w.call] > begin
             counted &= start[w.call] < (np.iinfo(np.int64).max if until is None else until)
@@ -83,8 +83,8 @@ class Waits:
         if data.calls.height == 0 or len(ops) == 0:
             return np.zeros(len(ops))
         called = np.minimum(data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)], data.start[ops])
-        since = np.where(epoch != NONE, self.returned[np.maximum(epoch, 0)] if len(self.returned) else 0, self._begin)
-        host = self._clock(called) - self._clock(since)
+        since = self._clock(np.r_[self._begin, self.returned])[epoch + 1]  # NONE: since the beginning
+        host = self._clock(called) - since
         lag = np.minimum(data.start[ops] - called, usual)
         # What was launched before the step began is not the sooner ready for a faster host.
         return np.where(launch != NONE, np.maximum(np.where(host > 0, host / self._factor, host) + lag, 0.0), 0.0)

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.graph.dependencies import dependencies
-from stepscope.derive.graph.releases import Releases
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import record_of
 from stepscope.derive.replay.change import Change
@@ -19,12 +18,12 @@ from stepscope.intervals.arrays import I64, NONE
 _NOTHING: I64 = np.empty(0, np.int64)
 
 
-def rewired(data: RankData, recorded: Releases, change: Change) -> tuple[I64, I64]:
-    """By op: the op before it on its stream, and behind the events that it waits for."""
+def rewired(data: RankData, change: Change) -> tuple[I64, I64] | None:
+    """By op: the op before it on its stream, and behind the events that it waits for; None as recorded."""
     unwaited = change.of(change.stream_waits_dropped, data.rank)
     aside, lane = change.own_stream.get(data.rank, (_NOTHING, _NOTHING))
     if len(unwaited) == 0 and len(aside) == 0:
-        return recorded.stream_before, recorded.event_before
+        return None
     syncs = data.syncs
     keep = np.ones(syncs.height, dtype=bool)
     keep[unwaited] = False

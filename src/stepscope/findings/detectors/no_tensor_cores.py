@@ -22,7 +22,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import LONG_KERNEL, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import F64, I64, numbered
 from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
@@ -126,8 +126,8 @@ def _products(case: Case, host: Host) -> I64:
         return np.empty(0, np.int64)
     data = host.data
     ops: I64 = host.window.ops[data.role[host.window.ops] == COMPUTE]
-    ids, at = np.unique(data.name[ops], return_inverse=True)
+    ids, at = numbered(data.name[ops])
     names, rules = case.profile.names.gather(ids), case.profile.taxonomy
     products = rules.family(names).is_in(_FAMILIES)
     slow = products & (rules.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_OTHER)  # noqa: E712
-    return ops[slow.to_numpy()[at.reshape(-1)]] if len(ops) else ops
+    return ops[slow.to_numpy()[at]] if len(ops) else ops

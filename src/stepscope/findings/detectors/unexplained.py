@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,9 +27,7 @@ from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import EXPLAINS, SHORT_GAP, SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
-from stepscope.intervals.arrays import I64
 from stepscope.model.capturing import capture_with
-from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
@@ -84,15 +83,55 @@ _IDLE = {
 
 @dataclass(frozen=True)
 class _Left:
-    """What no finding covers on one rank."""
+    """What no finding covers on one rank; what more there is to say of it, where it is worth a finding."""
 
+    data: RankData
+    window: Window
     comm: Spans
     copy: Spans
     idle: Spans
-    cause: dict[str, int]
-    within: dict[str, int]
-    kinds: dict[str, int]
-    in_launch: int
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Its idle time by cause."""
+        return causes(self.data, self.idle)
+
+    @cached_property
+    def cause(self) -> dict[str, int]:
+        """Idle time of each cause."""
+        length = self.pieces.end - self.pieces.start
+        return {name: int(length[self.pieces.cause == k].sum()) for k, name in enumerate(CAUSES)}
+
+    @cached_property
+    def within(self) -> dict[str, int]:
+        """Idle time that is the host's, by the range that it was in."""
+        host = np.isin(self.pieces.cause, (HOST, API))
+        length = (self.pieces.end - self.pieces.start)[host]
+        texts = self.data.text_of(self.pieces.within[host]).fill_null("")
+        by_text: dict[str, int] = {}
+        for text, ns in zip(texts.to_list(), length.tolist(), strict=True):
+            by_text[text] = by_text.get(text, 0) + ns
+        return by_text
+
+    @cached_property
+    def kinds(self) -> dict[str, int]:
+        """Communication by its operation."""
+        data, ops = self.data, self.window.ops[self.data.role[self.window.ops] == COMM]
+        if not len(ops) or not len(self.comm):
+            return {}
+        kind = kinds(data.profile.names.gather(data.name[ops])).fill_null("communication")
+        of_kinds = {str(text): ops[(kind == text).to_numpy()] for text in kind.unique().to_list()}
+        return {k: intersect(union(data.start[of], data.end[of]), self.comm).length() for k, of in of_kinds.items()}
+
+    @cached_property
+    def in_launch(self) -> int:
+        """Time in which an op is queued while the very call that launches it has not returned."""
+        queued = self.pieces.cause == QUEUE
+        ends = self.data.calls["end_ns"].to_numpy()
+        if not len(ends):
+            return 0
+        until = np.minimum(ends[np.maximum(self.pieces.call[queued], 0)], self.pieces.end[queued])
+        return int(np.maximum(until - self.pieces.start[queued], 0).sum())
 
 
 def detect(case: Case) -> list[Finding]:
@@ -105,7 +144,7 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     findings = list(findings)
     explaining = [f for f in findings if _explains(f)]
     covered = {r: join(*(f.covers[r] for f in explaining if r in f.covers)) for r in case.ranks}
-    left = case.each_rank(lambda p, d, w: _left(p, d, w, covered[d.rank]))
+    left = case.each_rank(lambda _, data, window: _left(data, window, covered[data.rank]))
     if not any(case.computes.values()):
         return []
     waited = sum(f.recoverable_ns for f in findings if f.id in _WAITED_FOR) + bubble_ns(case)
@@ -146,45 +185,14 @@ def _mean(left: dict[int, _Left], part: str) -> int:
     return int(np.mean([getattr(of, part).length() for of in left.values()]))
 
 
-def _left(profile: Profile, data: RankData, window: Window, covered: Spans) -> _Left:
+def _left(data: RankData, window: Window, covered: Spans) -> _Left:
     assert window.gpu_start_ns is not None and window.gpu_end_ns is not None
     begin = window.gpu_start_ns
     if window.kind == "capture" and len(data.compute):  # what comes before the first kernel is set up once
         begin = min(max(begin, int(data.compute.start[0])), window.gpu_end_ns)
     parts = partition(data, begin, window.gpu_end_ns)
     comm, copy, idle = (subtract(s, covered) for s in (parts.comm_exposed, parts.copy_exposed, parts.idle))
-    pieces = causes(data, idle)
-    length = pieces.end - pieces.start
-    by_cause = {name: int(length[pieces.cause == k].sum()) for k, name in enumerate(CAUSES)}
-    host = np.isin(pieces.cause, (HOST, API))
-    texts = data.text_of(pieces.within[host]).fill_null("")
-    within: dict[str, int] = {}
-    for text, ns in zip(texts.to_list(), length[host].tolist(), strict=True):
-        within[text] = within.get(text, 0) + ns
-    ops = window.ops[data.role[window.ops] == COMM]
-    return _Left(comm, copy, idle, by_cause, within, _by_kind(profile, data, ops, comm), _in_launch(data, pieces))
-
-
-def _in_launch(data: RankData, pieces: Pieces) -> int:
-    """Time in which an op is queued while the very call that launches it has not returned."""
-    queued = pieces.cause == QUEUE
-    ends = data.calls["end_ns"].to_numpy()
-    if not len(ends):
-        return 0
-    until = np.minimum(ends[np.maximum(pieces.call[queued], 0)], pieces.end[queued])
-    return int(np.maximum(until - pieces.start[queued], 0).sum())
-
-
-def _by_kind(profile: Profile, data: RankData, ops: I64, comm: Spans) -> dict[str, int]:
-    """Uncovered communication by its operation."""
-    if not len(ops) or not len(comm):
-        return {}
-    kind = kinds(profile.names.gather(data.name[ops])).fill_null("communication")
-    found = {}
-    for text in kind.unique().to_list():
-        of_kind = (kind == text).to_numpy()
-        found[str(text)] = intersect(union(data.start[ops[of_kind]], data.end[ops[of_kind]]), comm).length()
-    return found
+    return _Left(data, window, comm, copy, idle)
 
 
 def _communication(case: Case, left: dict[int, _Left], ns: int) -> Finding:

@@ -26,7 +26,7 @@ from stepscope.findings.evidence.places import places
 from stepscope.findings.finding import Confidence, Place
 from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.profile import Profile
 
 #: Calls that keep launches before and after them apart, beside those that wait or allocate.
@@ -100,7 +100,7 @@ class Host:
         launch, inner = data.launch[ops], self.on_device[ops]
         parting = of_family(data, *_APART) | np.isin(call_causes(data), (SYNC, ALLOC))
         before = np.zeros(len(ops), np.int64)
-        for thread in np.unique(tid[launch]).tolist():
+        for thread in numbered(tid[launch])[0].tolist():
             of_thread = tid[launch] == thread
             before[of_thread] = np.searchsorted(np.flatnonzero(parting & (tid == thread)), launch[of_thread])
         first = np.ones(len(ops), dtype=bool)
@@ -156,7 +156,7 @@ class Host:
         Threads that launch hand work to each other (forward and backward passes do), so that they count as one; calls
         of others, as of NCCL's watchdog, say nothing of launching.
         """
-        launching = np.unique(self.tid[self.data.launch[self.data.launch != NONE]])
+        launching = numbered(self.tid[self.data.launch[self.data.launch != NONE]])[0]
         calls = self.calls[np.isin(self.tid[self.calls], launching)]
         held = (call_causes(self.data)[calls] != API) | np.isin(calls, host_waits(self.data).call)
         first = self.start[calls[:1]] if self.whole else [self.begin]
@@ -194,7 +194,7 @@ class Host:
 
     def idle_in(self, spans: Spans) -> int:
         """Idle time within stretches of the host."""
-        return intersect(union(self.idle.start, self.idle.end), spans).length()
+        return intersect(self.parts.idle, spans).length()
 
     def gaps_touched(self, start: I64, end: I64) -> Spans:
         """Idle gaps of its GPU, each whole, that some of these stretches of the host reach into."""
