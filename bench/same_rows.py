@@ -1,4 +1,4 @@
-"""Did a change made for speed change an answer? Every question on every trace at hand, as a hash of its rows and notes.
+"""Did a change made for speed change an answer? Every question on every trace at hand, its rows and summary as a hash.
 
     python bench/same_rows.py --save FILE            what this tree answers
     python bench/same_rows.py --against FILE         the same, and where it differs from what was saved
@@ -64,7 +64,9 @@ def answers(name: str, paths: list[Path], only: tuple[str, ...]) -> dict[str, st
     try:
         profile = api.open(*paths, cache=False)
     except StepscopeError as error:
-        return {f"{name} · open": f"{type(error).__name__}: {error}".replace(str(ROOT.parent), "")}
+        return {
+            f"{name} · open": f"{type(error).__name__}: {error}".replace(str(ROOT), "").replace(str(ROOT.parent), "")
+        }
     for question in only or (*questions.names(), "stats"):
         if question == "stats":
             for report in REPORTS:
@@ -85,13 +87,17 @@ def _answer(ask: Any) -> str:
     try:
         result = ask()
     except StepscopeError as error:
-        return f"{type(error).__name__}: {error}".replace(str(ROOT.parent), "")
+        return _refusal(error)
     except Exception as error:
         return f"bug: {type(error).__name__}: {error}"
     rows = result.rows if hasattr(result, "rows") else result
-    notes = sorted(str(n) for n in getattr(result, "notes", []))
-    text = rows.write_json() + json.dumps(notes) + json.dumps(getattr(result, "summary", {}), default=str)
+    text = rows.write_json() + json.dumps(getattr(result, "summary", {}), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _refusal(error: Exception) -> str:
+    """What was said, wherever the traces lie."""
+    return f"{type(error).__name__}: {error}".replace(str(ROOT), "").replace(str(ROOT.parent), "")
 
 
 def main() -> int:

@@ -12,9 +12,6 @@ from stepscope.sources.nsys.report import export_report
 from stepscope.sources.nsys.source import NsysSource
 from stepscope.sources.nsys.sqlite import SqliteTables, is_sqlite
 
-#: Bytes of an export whose pages are checked before it is read: that takes about half a second.
-_MOST_CHECKED = 256 << 20
-
 __all__ = ["NsysSource", "is_parquet_dir", "is_report", "is_sqlite", "open_parquet", "open_report", "open_sqlite"]
 
 
@@ -27,13 +24,8 @@ def open_sqlite(path: str | Path) -> NsysSource:
     """An SQLite export of any schema version, opened read-only."""
     path = Path(path)
     tables = SqliteTables(path)
+    tables.check_small()
     source = NsysSource(tables, path, "nsys-sqlite")
-    if path.stat().st_size > _MOST_CHECKED:
-        text = f"{path.name} is larger than {_MOST_CHECKED >> 20} MB: its pages were not checked for damage"
-        source.quality.note(Note("pages-not-checked", text, origin="import"))
-    elif (damage := tables.damage()) is not None:
-        text = f"{path.name} is damaged ({damage}): rows are lost or wrong; copy or export it again"
-        source.quality.note(Note("file-damaged", text, severity="loss", origin="import"))
     log = path.with_name(path.name + "-wal")
     if log.is_file() and log.stat().st_size:
         source.quality.note(

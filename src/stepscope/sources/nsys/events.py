@@ -62,8 +62,14 @@ class Export:
             if name in ("start_ns", "end_ns") and not there & set(names):
                 raise BadInput(f"{self.tables.path}: {event.table} has no column {names[0]}", "export the report again")
 
-    def note_unread(self) -> None:
-        """Values that are not of the type they should be (`Tables.unread`)."""
+    def note_reading(self) -> None:
+        """What reading tables turned up: damage of the file, and values that are not of the type they should be."""
+        sound, name = self.tables.soundness, self.tables.path.name
+        if sound is not None and sound.damage is not None:
+            text = f"{name} is damaged ({sound.damage}): rows are lost or wrong; copy or export it again"
+            self.quality.note(Note("file-damaged", text, severity="loss", origin="import"))
+        if sound is not None and sound.unchecked is not None:
+            self.quality.note(Note("pages-not-checked", f"{name} {sound.unchecked}", origin="import"))
         for (table, column), count in sorted(self.tables.unread.items()):
             what = f"{count} value{'s are' if count > 1 else ' is'} not of its type"
             self.quality.note(
@@ -140,5 +146,5 @@ def _key(field: Field) -> str:
 
 def chunk(export: Export, frame: pl.DataFrame, table: str, part: Part, names: Names) -> Chunk:
     """The finished part of a table."""
-    export.note_unread()
+    export.note_reading()
     return Chunk(canonical(conform(frame, table, part, export.quality), table), names.series())

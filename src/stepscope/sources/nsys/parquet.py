@@ -28,6 +28,7 @@ class ParquetTables:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unread: dict[tuple[str, str], int] = {}
+        self.soundness = None
         if not path.is_dir():
             raise BadInput(f"{path}: not a directory", "give the directory that nsys export --type=parquetdir wrote")
         self._files = {file.stem: file for file in sorted(path.glob("*.parquet")) if file.is_file()}

@@ -59,6 +59,7 @@ class NsysSource:
         self.info = source_info(tables, path.name, format)
         self._export = Export(tables, capture_ns=self.info.capture_ns)
         self.quality = self._export.quality
+        self._export.note_reading()
         note_diagnostics(tables, self.quality)
 
     def processes(self) -> pl.DataFrame:

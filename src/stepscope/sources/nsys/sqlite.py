@@ -6,13 +6,15 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder
+from stepscope.sources.nsys.soundness import Soundness
 from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, no_rows, plain
 
 MAGIC = b"SQLite format 3\0"
@@ -22,6 +24,9 @@ _BATCH_ROWS = 65_536
 _RANGE_ROWS = 262_144
 #: Row ids can be sparse (string ids are row ids): their span says little about the number of rows.
 _MAX_RANGES = 1024
+_ALL_ROWS = " WHERE 1"
+#: What the row id is called among the columns that were asked for.
+_ROW_ID = "row id"
 
 
 def is_sqlite(path: Path) -> bool:
@@ -40,19 +45,23 @@ class SqliteTables:
         self.path = path
         self.unread: dict[tuple[str, str], int] = {}
         self._uri = address(path)
+        self.soundness = Soundness(path, self._uri)
+        self._paged = Paged(path, self._query, _workers())
         self._columns: dict[str, frozenset[str]] = {}
         kinds = {str(name): kind for name, kind in self._query("SELECT name, type FROM sqlite_master")}
         self._names = frozenset(name for name, kind in kinds.items() if kind == "table")
         self._views = frozenset(name for name, kind in kinds.items() if kind == "view")
 
-    def damage(self) -> str | None:
-        """What SQLite's own check of pages finds wrong first; None where all is well. About a second for 400 MB."""
+    def check_small(self) -> None:
+        """Look for damage before anything is read, as far as that takes no time."""
+        self.soundness.check_small(self._names, self._few)
+
+    def _few(self, table: str) -> bool:
+        """Whether a table is small, by its row ids."""
         try:
-            with closing(sqlite3.connect(self._uri, uri=True)) as database:
-                said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            said = str(error)
-        return None if said == "ok" else said.splitlines()[-1]
+            return len(self._ranges(table)) <= 2
+        except BadInput:  # reading it says more
+            return False
 
     def names(self) -> frozenset[str]:
         return self._names
@@ -113,25 +122,50 @@ class SqliteTables:
         there = self.columns(table)
         found = {alias: (name, f) for alias, f in fields.items() if (name := f.find(there)) is not None}
         absent = [f.missing().alias(alias) for alias, f in fields.items() if alias not in found]
-        also = f" AND {_quote(only[0])} IN ({', '.join(map(str, only[1]))})" if only else ""
-        unread: list[tuple[str, int]] = []  # ranges are read by several threads: appending is safe, adding up is not
 
-        def read(where: str) -> pl.DataFrame:
-            raw = self._typed(table, found, where + also, unread)
+        def shaped(raw: pl.DataFrame) -> pl.DataFrame:
             if raw.is_empty():  # without a row the driver has nothing to take the types from
                 raw = no_rows(fields)
             elif absent:
                 raw = raw.with_columns(absent).select(list(fields))
             return each(raw) if each else raw
 
-        ranges = self._ranges(table) if there and (not only or only[0] in there) else []
-        if not ranges:
-            return each(no_rows(fields)) if each else no_rows(fields)
-        if len(ranges) == 1:
-            whole = read(ranges[0])
+        if not there or (only and only[0] not in there):
+            return shaped(no_rows(fields))
+        if not only and found and all(f.kind == "int" for _, f in found.values()):
+            with suppress(NotPlain, OSError):
+                return self._from_pages(table, {alias: name for alias, (name, _) in found.items()}, shaped)
+        return self._by_driver(table, found, shaped, only)
+
+    def _from_pages(self, table: str, columns: Mapping[str, str], shaped: Each) -> pl.DataFrame:
+        order = RowOrder()
+        whole = self._paged.frame(table, columns, shaped, order)
+        self.soundness.check(order)
+        return whole
+
+    def _by_driver(
+        self, table: str, found: Mapping[str, tuple[str, Field]], shaped: Each, only: Only | None
+    ) -> pl.DataFrame:
+        """What is not plain integers, or of a file that SQLite must read."""
+        ranges = self._ranges(table)
+        also = f" AND {_quote(only[0])} IN ({', '.join(map(str, only[1]))})" if only else ""
+        order = None if only or ranges == [_ALL_ROWS] else RowOrder()
+        columns = {**found, _ROW_ID: ("rowid", Field(("rowid",)))} if order else found
+        unread: list[tuple[str, int]] = []  # ranges are read by several threads: appending is safe, adding up is not
+
+        def read(where: str) -> pl.DataFrame:
+            raw = self._typed(table, columns, where + also, unread)
+            if order and raw.height:
+                order.saw(raw[_ROW_ID].to_numpy())
+            return shaped(raw.drop(_ROW_ID, strict=False))
+
+        if len(ranges) < 2:
+            whole = read(ranges[0]) if ranges else shaped(pl.DataFrame())
         else:
             with ThreadPoolExecutor(_workers()) as pool:
                 whole = pl.concat(list(pool.map(read, ranges)))
+        if order:
+            self.soundness.check(order)
         for name in {name for name, _ in unread}:
             count = sum(lost for column, lost in unread if column == name)
             self.unread[table, name] = max(count, self.unread.get((table, name), 0))
@@ -166,7 +200,7 @@ class SqliteTables:
                 f"SELECT (SELECT min(rowid) FROM {_quote(table)}), (SELECT max(rowid) FROM {_quote(table)})"
             )
         except BadInput:
-            return [" WHERE 1"]  # a view has no row ids
+            return [_ALL_ROWS]  # some tables have no row ids
         if low is None or high is None:
             return []
         first, last = int(low), int(high)

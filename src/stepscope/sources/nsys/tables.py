@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from stepscope.sources.nsys.soundness import Soundness
 
 Kind = Literal["int", "real", "bytes"]
 #: What to do with each row range as soon as it is read: downcasting early keeps the peak of memory low.
@@ -58,6 +61,11 @@ class Tables(Protocol):
     path: Path
     #: Values of large tables that are not of the type they should be, by table and column: read as null.
     unread: dict[tuple[str, str], int]
+
+    @property
+    def soundness(self) -> Soundness | None:
+        """Damage of the file itself, of the formats that can tell."""
+        ...
 
     def names(self) -> frozenset[str]:
         """All tables, empty ones too."""
