@@ -13,6 +13,7 @@ from stepscope.api.profile import Named, Profile
 from stepscope.api.share import Opening
 from stepscope.api.workers import Sharing, Workers
 from stepscope.errors import BadInput
+from stepscope.files import budget
 from stepscope.model import taxonomy as rules
 from stepscope.model.label_rules import load as load_labels
 from stepscope.model.ranks import has_timeline
@@ -33,6 +34,7 @@ def open(  # the name that users see: stepscope.open
     labels: str | Path | None = None,
     jobs: int | None = 1,
     cluster: str | None = None,
+    memory: str | int | None = None,
 ) -> Profile:
     """Files, directories and globs, one by one or as a list, as one profile: the ranks of one job.
 
@@ -42,8 +44,11 @@ def open(  # the name that users see: stepscope.open
     with; `taxonomy` is a file of extra rules for what is communication; `labels` says what the trainer calls its
     ranges: a preset (`"megatron"`) or a file (docs/labels.md). Questions across ranks read the files with `jobs`
     processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the Dask
-    cluster whose scheduler is at `cluster`.
+    cluster whose scheduler is at `cluster`. `memory` (`"1GiB"`, or bytes) is what this process keeps to from now on,
+    whatever is open: what does not fit goes to temporary files; by default 75 % of what there is.
     """
+    if memory is not None:
+        budget.keep(memory)
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     found = _opened(given, cache=cache, nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))

@@ -12,6 +12,7 @@ import click
 from stepscope import api, questions
 from stepscope.api.options import choices, takes_profile
 from stepscope.cli import output, progress
+from stepscope.cli.memory import memory_option
 from stepscope.errors import GateFailed
 from stepscope.render import FORMATS
 
@@ -143,6 +144,7 @@ def reading_options() -> list[click.Option]:
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
         labels_option(),
+        memory_option(),
     ]
 
 

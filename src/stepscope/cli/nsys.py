@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.cli import progress
+from stepscope.cli.memory import memory_option
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.files import whole
 from stepscope.model.visible import visible
@@ -87,6 +88,7 @@ def options(kind: str) -> list[click.Parameter]:
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        memory_option(),
         click.Option(["--force-export"], **compatible),
     ]
 

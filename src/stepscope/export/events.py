@@ -12,6 +12,7 @@ import polars as pl
 from stepscope.export.content import FLOWS, Content
 from stepscope.export.tracks import Tracks, tracks_of
 from stepscope.model.exported import TITLES, arguments, ends
+from stepscope.model.spill import kept
 
 #: Columns of an event that are not arguments.
 OWN = ("start", "end", "track", "title", *FLOWS)
@@ -96,4 +97,4 @@ def layer_of(
             values = texts.words(values)
             ids.add(name)
         columns.append(values)
-    return Layer(table, row["rank"], pl.DataFrame(columns), frozenset(ids & {c.name for c in columns}))
+    return Layer(table, row["rank"], kept(pl.DataFrame(columns)), frozenset(ids & {c.name for c in columns}))

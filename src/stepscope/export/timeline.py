@@ -47,7 +47,8 @@ def timeline(
     for row in content.ranks.iter_rows(named=True):
         tracks.rank(row)
         for table, frame in content.tables.items():
-            of_rank = frame.filter(pl.col("rank") == row["rank"])
+            first, last = (frame["rank"].search_sorted(row["rank"], side) for side in ("left", "right"))
+            of_rank = frame[first:last]
             if of_rank.height:
                 layers.append(layer_of(content, tracks, texts, row, table, of_rank))
     return Timeline(content.header, tracks.all, texts.all, layers)

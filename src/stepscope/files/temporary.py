@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import threading
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from stepscope.errors import BadInput
@@ -32,6 +33,25 @@ def place(otherwise: Path | None = None) -> Path:
         if os.access(otherwise, os.W_OK | os.X_OK):
             return otherwise
     raise BadInput("no folder for temporary files can be written", "set TMPDIR to one that can")
+
+
+@cache
+def on_disk() -> Path:
+    """As `place`, for what shall not be in memory: many machines have their temporary folder there (tmpfs)."""
+    first = place()
+    return next((folder for folder in (first, Path("/var/tmp")) if _is_disk(folder)), first)
+
+
+def _is_disk(folder: Path) -> bool:
+    """Whether what is written there takes no memory, as far as the system tells."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return os.access(folder, os.W_OK | os.X_OK)
+    points = [(line.split()[4], line.partition(" - ")[2].split()[0]) for line in lines]
+    above = {str(p) for p in (folder.resolve(), *folder.resolve().parents)}
+    _, kind = max(((len(point), kind) for point, kind in points if point in above), default=(0, ""))
+    return kind not in ("tmpfs", "ramfs") and os.access(folder, os.W_OK | os.X_OK)
 
 
 def temporary_folder() -> Path:

@@ -1,28 +1,33 @@
 """A query of a profile: parsed, refused unless it only reads, and answered from the tables that it mentions.
 
 Every query gets a database of its own in memory, whose tables are the profile's frames as they lie there (Arrow's
-stream, without a copy). Files and settings are out of its reach, and its transaction cannot write: what the parser let
+stream, without a copy). What does not fit into the memory that the budget leaves it, DuckDB puts into a temporary
+folder. Other files and settings are out of its reach, and its transaction cannot write: what the parser let
 through by mistake would still find nothing to harm (docs/decisions/0030-sql-reads-only.md).
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.files import budget, temporary
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
+from stepscope.model.units import size
 from stepscope.sql.catalogue import catalogue
 from stepscope.sql.macros import MACROS
 from stepscope.sql.statement import Query, parse, said
-from stepscope.sql.values import frame_of
+from stepscope.sql.values import frame_of, is_nested
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,13 +38,20 @@ T = TypeVar("T")
 _LOOK_S = 0.1
 #: What a version before this cannot do: take Arrow's streams without pyarrow.
 _LEAST = 2
-#: Without files there is nothing to read, to attach, to install or to spill to.
+#: So much of what the budget leaves is DuckDB's: rows that come back are ours.
+_SHARE = 0.75
+#: It does not get along with less.
+_LEAST_BYTES = 64 << 20
+#: Where nothing says what there is, it may take all.
+_MOST_BYTES = 1 << 50
+#: Rows that are fetched together: as Python's objects they take ten times the room.
+_BATCH_ROWS = 100_000
+#: Without files there is nothing to read, to attach or to install.
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
-    "temp_directory": "",
 }
 
 
@@ -83,13 +95,28 @@ def _database() -> Iterator[DuckDBPyConnection]:
         raise BadInput(
             f"sql needs DuckDB {_LEAST}, and {duckdb.__version__} is installed", "pip install -U 'stepscope[sql]'"
         )
-    connection = duckdb.connect(":memory:", config=_SETTINGS)
+    folder = _spill_folder()
+    connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": str(folder or "")})
     try:
         yield connection
+    except duckdb.OutOfMemoryException:
+        raise BadInput(
+            f"the query needs more than the {size(budget.total())} of the budget", "give more with --memory"
+        ) from None
     except duckdb.Error as error:
         raise BadInput(f"the query: {said(error)}", "`SELECT * FROM columns` lists tables and columns") from None
     finally:
         connection.close()
+        if folder is not None:
+            temporary.drop(folder)
+
+
+def _spill_folder() -> Path | None:
+    """Where the query may put what does not fit into memory; None where nothing can be written."""
+    try:
+        return temporary.temporary_folder()
+    except (BadInput, OSError):
+        return None
 
 
 def _registered(
@@ -118,6 +145,8 @@ def _registered(
         notes += about
     for macro in called:
         connection.execute(f"CREATE MACRO {macro.call} AS {macro.body}")
+    left = int(_SHARE * (budget.total() - budget.used()))
+    connection.execute(f"SET memory_limit = '{min(max(left, _LEAST_BYTES), _MOST_BYTES)} bytes'")
     connection.execute("SET lock_configuration = true")
     connection.execute("BEGIN TRANSACTION READ ONLY")
     return list(dict.fromkeys(notes))
@@ -158,4 +187,11 @@ def _rows(connection: DuckDBPyConnection, asked: Query, limit: int) -> pl.DataFr
     if asked.explains:
         plans = "\n".join(str(row[-1]) for row in connection.fetchall())
         return pl.DataFrame({"plan": plans.splitlines()})
-    return frame_of(columns, connection.fetchmany(limit + 1) if limit else connection.fetchall())
+    wanted = limit + 1 if limit else sys.maxsize
+    if any(is_nested(kind) for _, kind in columns):  # the type of these is known when all of them are
+        return frame_of(columns, connection.fetchmany(wanted) if limit else connection.fetchall())
+    frames = [frame_of(columns, [])]
+    while rows := connection.fetchmany(min(wanted, _BATCH_ROWS)):
+        frames.append(frame_of(columns, rows))
+        wanted -= len(rows)
+    return pl.concat(frames, how="vertical_relaxed")

@@ -17,8 +17,13 @@ def frame_of(columns: Sequence[tuple[str, str]], rows: Sequence[tuple[Any, ...]]
     return pl.DataFrame([_series(name, kind, of) for (name, kind), of in zip(columns, values, strict=True)])
 
 
+def is_nested(kind: str) -> bool:
+    """Whether values of this type of DuckDB hold others."""
+    return kind.endswith("]") or kind.startswith(_NESTED)
+
+
 def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
-    if kind.endswith("]") or kind.startswith(_NESTED):
+    if is_nested(kind):
         return pl.Series(name, list(values))
     if kind.endswith("INT") or kind == "INTEGER" or kind == "UINTEGER":
         try:

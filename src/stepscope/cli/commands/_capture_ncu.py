@@ -13,6 +13,7 @@ from stepscope.capture import ncu
 from stepscope.capture.size import show_size
 from stepscope.cli import progress
 from stepscope.cli.analysis import labels_option, window_options
+from stepscope.cli.memory import memory_option
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput
 from stepscope.model.result import Col, Result, rows
@@ -141,6 +142,7 @@ command = click.Command(
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         labels_option(),
+        memory_option(),
     ],
     context_settings={"show_default": True},
 )

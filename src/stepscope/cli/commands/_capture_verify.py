@@ -13,6 +13,7 @@ from stepscope.capture.size import parse_size
 from stepscope.capture.spec import BACKEND_OF
 from stepscope.cli import progress
 from stepscope.cli.analysis import labels_option, profile_argument
+from stepscope.cli.memory import memory_option
 from stepscope.cli.output import Target
 from stepscope.errors import BadInput, GateFailed
 from stepscope.model.result import Result
@@ -91,6 +92,7 @@ command = click.Command(
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         labels_option(),
+        memory_option(),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
         click.Option(["-o", "--output"], metavar="FILE", help="File to write the answer to."),
     ],

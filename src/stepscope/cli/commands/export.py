@@ -10,6 +10,7 @@ import click
 
 from stepscope.cli import output, progress
 from stepscope.cli.analysis import profile_argument, window_options
+from stepscope.cli.memory import memory_option
 from stepscope.errors import BadInput
 from stepscope.model.units import size
 from stepscope.model.visible import visible
@@ -68,6 +69,7 @@ command = click.Command(
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
+        memory_option(),
     ],
     help="The profile for other tools: Perfetto, Chrome JSON, Parquet; whole, cut to a window, or anonymized.\n\n"
     "stepscope export traces/ -o job.pftrace writes Perfetto's own format: a group per rank with a track per stream "

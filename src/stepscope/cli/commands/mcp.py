@@ -7,6 +7,7 @@ import sys
 import click
 
 from stepscope.cli.analysis import labels_option
+from stepscope.cli.memory import memory_option
 from stepscope.errors import BadInput
 
 DESCRIPTION = """A server for agents: the same questions as tools of the Model Context Protocol (MCP).
@@ -51,5 +52,6 @@ command = click.Command(
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
         labels_option(),
+        memory_option(),
     ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepscope.cli import output, progress
+from stepscope.cli.memory import memory_option
 from stepscope.errors import BadInput
 from stepscope.files.whole import building_set
 from stepscope.render import FORMATS
@@ -191,6 +192,7 @@ command = click.Command(
         click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
         click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
+        memory_option(),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
         click.Option(["--input"], multiple=True, hidden=True),
         click.Option(["--csv"], is_flag=True, **_COMPATIBLE),

@@ -10,6 +10,7 @@ import click
 from stepscope.capture.size import show_size
 from stepscope.cli import output, progress
 from stepscope.cli.analysis import profile_argument, reading_options, window_options, worker_options
+from stepscope.cli.memory import snapshots_of
 
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
@@ -60,10 +61,12 @@ command = click.Command(
         click.Option(
             ["--memory"],
             multiple=True,
-            metavar="SNAPSHOT",
-            help="Snapshots of the allocator of the same run, for the section on memory (repeat it).",
+            metavar="SIZE|SNAPSHOT",
+            callback=lambda _context, _option, given: snapshots_of(given),
+            help="A size as in 1GiB: memory to keep to; what does not fit goes to temporary files. Else a snapshot of "
+            "the allocator of the same run, for the section on memory (repeat it).",
         ),
-        *reading_options(),
+        *(option for option in reading_options() if option.name != "memory"),
     ],
     help="One page that shows it all: findings, where the step went, and a timeline to zoom into; or Markdown.\n\n"
     "report.html is a single file that needs no network: the operator statement and the findings, the step of every "

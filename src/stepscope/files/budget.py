@@ -1,0 +1,158 @@
+"""How much memory this process may take, and how much it takes: the one owner of the budget.
+
+The budget is of the process, not of a profile: what counts is what all of them hold together. It bounds anonymous
+memory. Pages of files that are mapped do not count, since the kernel drops them when it needs the room; that is what
+large tables become (`stepscope.model.spill`). Whoever holds much asks whether it is `roomy`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from stepscope.errors import BadInput
+
+ENV = "STEPSCOPE_MEMORY"
+
+#: Python, NumPy and Polars take about 100 MB before anything is read, and a part of a table must fit beside them.
+LEAST = 256 << 20
+
+#: Of what the machine or the cgroup has. The rest is for those beside us, and for what is allocated between two looks.
+SHARE = 0.75
+
+#: What is smaller than this is not worth a look at how much is used.
+SMALL = 16 << 20
+
+#: A cgroup (v1) without a limit says a number near 2^63.
+_NO_LIMIT = 1 << 60
+
+_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+_given: int | None = None
+
+
+def parse(text: str | int, named: str = "--memory") -> int:
+    """Bytes of `1GiB`, `500MB`, `2g` or a number. `BadInput` for what is not a size, or too small to work with."""
+    size = text if isinstance(text, int) else size_of(text)
+    if size is None:
+        raise BadInput(f"{named} {str(text)[:100]!r} is not a size", "write 1GiB or 500MB")
+    if size < LEAST:
+        raise BadInput(f"{named} {text}: too little to work with", f"give {LEAST >> 20}MiB or more")
+    return size
+
+
+def size_of(text: str) -> int | None:
+    """Bytes of a size as people write it; None where it is not one."""
+    parts = _SIZE.fullmatch(text)
+    if parts is None:
+        return None
+    number, prefix, binary = parts.groups()
+    if binary and not prefix:
+        return None
+    return int(float(number) * (1024 if binary else 1000) ** _POWERS[prefix.lower()])
+
+
+def keep(size: str | int | None) -> None:
+    """From now on this is the budget; None for that of the environment, or by default a share of what there is."""
+    global _given
+    _given = None if size is None else parse(size)
+
+
+def total() -> int:
+    """The budget in bytes."""
+    if _given is not None:
+        return _given
+    if text := os.environ.get(ENV):
+        return parse(text, ENV + "=")
+    return _default()
+
+
+def roomy(size: int) -> bool:
+    """Whether something of this size can stay in memory, with as much left for what is made of it."""
+    return size < SMALL or used() + size <= total() // 2
+
+
+def tight() -> bool:
+    """Whether what can be made again should be let go."""
+    return used() > total() // 2
+
+
+def used() -> int:
+    """Anonymous bytes that the process holds now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (it is read often: a path object takes as long)
+            _, resident, shared, *_ = file.read().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * _page()
+
+
+@cache
+def _page() -> int:
+    return os.sysconf("SC_PAGE_SIZE")
+
+
+@cache
+def _default() -> int:
+    there = available()
+    return sys.maxsize if there is None else max(LEAST, int(SHARE * there))
+
+
+def available(root: Path = Path("/")) -> int | None:
+    """What the machine has, or less where a cgroup of the process has a limit; None where nothing tells."""
+    limits = [*_cgroup_limits(root), *_of_machine()]
+    return min(limits, default=None)
+
+
+def _of_machine() -> list[int]:
+    with suppress(OSError, ValueError, AttributeError):  # Windows has no sysconf
+        return [os.sysconf("SC_PHYS_PAGES") * _page()]
+    return []
+
+
+def _cgroup_limits(root: Path) -> list[int]:
+    """Limits of the process's memory cgroups, from its own up to the one that is mounted; of both versions."""
+    limits: list[int] = []
+    names: tuple[str, ...]
+    for line in _lines(root / "proc/self/cgroup"):
+        number, controllers, path = ([*line.split(":", 2), "", ""])[:3]
+        if number == "0" and not controllers:
+            mount, names = _mount(root, "cgroup2", ""), ("memory.max", "memory.high")
+        elif "memory" in controllers.split(","):
+            mount, names = _mount(root, "cgroup", "memory"), ("memory.limit_in_bytes",)
+        else:
+            continue
+        if mount is not None:
+            limits += _upwards(mount, path, names)
+    return limits
+
+
+def _upwards(mount: Path, path: str, names: tuple[str, ...]) -> list[int]:
+    """In a container the path may be that of the host, which is not below the mount: what is there counts."""
+    folder = mount / path.strip("/")
+    folders = [folder, *folder.parents] if ".." not in folder.parts else [mount]
+    within = [f for f in folders if f == mount or mount in f.parents]
+    values = [line.strip() for f in within for name in names for line in _lines(f / name)]
+    return [int(v) for v in values if v.isdecimal() and int(v) < _NO_LIMIT]
+
+
+def _mount(root: Path, kind: str, option: str) -> Path | None:
+    """Where a hierarchy of cgroups is mounted."""
+    for line in _lines(root / "proc/self/mountinfo"):
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(), after.split()
+        if len(fields) > 4 and len(kinds) > 2 and kinds[0] == kind and (not option or option in kinds[2].split(",")):
+            return root / fields[4].lstrip("/")
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
