@@ -83,14 +83,15 @@ def _lay_out(scratch: Path, shared: Path) -> None:
 
 @contextlib.contextmanager
 def _settings(folder: Path) -> Iterator[None]:
-    """What a user's environment could change, and a `stepscope` for shells."""
-    program = folder / "bin" / "stepscope"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m stepscope "$@"\n')
-    program.chmod(0o755)
+    """What a user's environment could change, and `stepscope` and its `python` for shells."""
+    (folder / "bin").mkdir()
+    for name, arguments in (("stepscope", "-m stepscope "), ("python", "")):
+        program = folder / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+        program.chmod(0o755)
     wanted = {
         "HOME": str(folder / "home"),
-        "PATH": f"{program.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(ROOT / "src"),
         "STEPSCOPE_CACHE_DIR": str(folder / "cache"),
         "LC_ALL": "C.UTF-8",

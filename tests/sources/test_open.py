@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,11 @@ def test_nothing_given() -> None:
 
 def test_missing_file(tmp_path: Path) -> None:
     assert "nope.sqlite: no such file" in refused(tmp_path / "nope.sqlite")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/run/rank0.sqlite", "gs://bucket/*.json", Path("https://host/a.sqlite")])
+def test_urls(url: str | Path) -> None:
+    assert re.search("(s3|gs|https):/.*: a URL; only files are read; copy it first", refused(url))
 
 
 def test_no_match(tmp_path: Path) -> None:

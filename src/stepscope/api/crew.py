@@ -8,12 +8,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 from stepscope.errors import BadInput
@@ -21,9 +23,11 @@ from stepscope.errors import BadInput
 #: Number, function and arguments.
 Tasks = Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]
 
-_CONNECT = "10s"
+_CONNECT_S = 10
 #: Times that a task of a cluster is tried again where it failed, beside those of workers that died.
 _RETRIES = 2
+#: Taken for the size of a cluster that has no worker yet: it may start them as tasks come.
+_UNKNOWN_SIZE = 8
 
 
 class Crew(Protocol):
@@ -72,23 +76,22 @@ class Processes:
 
 
 class Cluster:
-    """The Dask cluster whose scheduler is at `address`. If a worker dies, another one does its tasks."""
+    """The Dask cluster whose scheduler is at `address`, or wrote that file. Others do what a dead worker had to."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._workers: list[str] = []
-        self._size = 1
 
     def size(self) -> int:
         with _client(self._address) as client:
             threads = client.nthreads()
-        self._workers, self._size = sorted(threads), max(1, sum(threads.values()))
-        return self._size
+        self._workers = sorted(threads)
+        return sum(threads.values()) or _UNKNOWN_SIZE
 
     def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
         distributed: Any = import_module("distributed")
         with _client(self._address) as client:
-            there = set(client.scheduler_info(n_workers=-1)["workers"])
+            there = set(client.nthreads())
             futures = {}
             for place, (number, function, args) in enumerate(tasks):
                 at = self._workers[number % len(self._workers)] if self._workers else None
@@ -148,11 +151,23 @@ def _client(address: str) -> Iterator[Any]:
     except ImportError:
         raise BadInput("--cluster needs Dask", "pip install 'stepscope[cluster]'") from None
     try:
-        client = connect(address, timeout=_CONNECT, set_as_default=False)
+        client = connect(**_scheduler(address), timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        hint = "give its address: tcp://host:8786"
+        hint = "give its address, tcp://host:8786, or the file of `dask scheduler --scheduler-file`"
         raise BadInput(f"--cluster {address}: no scheduler there ({error})", hint) from None
     try:
         yield client
     finally:
         client.close()
+
+
+def _scheduler(address: str) -> dict[str, str]:
+    """How Dask is told where the scheduler is. One that was just started writes its file soon."""
+    if not address.endswith(".json"):
+        return {"address": address}
+    until = time.monotonic() + _CONNECT_S
+    while not Path(address).is_file():
+        if time.monotonic() > until:
+            raise FileNotFoundError("no such file")
+        time.sleep(0.05)
+    return {"scheduler_file": address}

@@ -26,6 +26,9 @@ from stepscope.sources.guarded import GuardedSource
 #: Given a path and a function that opens it, a source: a cache decides here whether opening is needed at all.
 Wrap = Callable[[Path, Callable[[], Source]], Source]
 
+#: What names something that is not on a file system (decision 0045).
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
+
 #: Of several exports of one report, the one that needs least work to read.
 _PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
 
@@ -99,6 +102,8 @@ def _expand(given: str | Path) -> list[Path]:
     try:
         if path.exists():  # first: a file may have brackets in its name
             return [path]
+        if _URL.match(str(given)):
+            raise BadInput(f"{given}: a URL; only files are read", "copy it first (`aws s3 sync`), or mount the bucket")
         if glob.has_magic(str(path)):
             matches = [Path(m) for m in glob.glob(str(path), recursive=True)]  # noqa: PTH207 (takes absolute ones)
             if not matches:
