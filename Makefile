@@ -1,19 +1,34 @@
 # Everything a newcomer needs: `make demo`, `make test`. Both set up .venv by themselves.
 PY ?= python3
 BIN := .venv/bin
+PACKAGE := .venv/.package
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# A module's tests stay in one process: what it sets up is set up once.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile
 
-.PHONY: setup test lint types unit torch-env demo bench bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
+.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
+
+# stepscope alone is what `make demo` needs; everything else adds the tools of a developer to the same environment.
+package: $(PACKAGE)
+
+$(PACKAGE): pyproject.toml
+	$(PY) -m venv .venv
+	$(PIP) --no-compile -e .
+	touch $@
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
-	$(PY) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev -e .
+$(STAMP): $(PACKAGE)
+	$(PIP) --upgrade "pip>=25.1"
+	$(PIP) --group dev -e .
 	touch $@
 
-test: lint types unit
+# Lint, types, and the tests that are not marked slow: some minutes on two cores.
+test: lint types quick
+
+# Lint, types and every test.
+test-all: lint types unit
 
 lint: setup
 	$(BIN)/ruff check .
@@ -22,8 +37,15 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+quick: setup
+	$(PYTEST) -m "not slow"
+
+# What `quick` leaves out. The two together are `unit`.
+slow: setup torch-env
+	$(PYTEST) -m slow
+
 unit: setup torch-env
-	$(BIN)/pytest -n auto
+	$(PYTEST)
 
 # torch for the tests of capture, in an environment of its own. Where it cannot be had, those tests are skipped.
 # It is a large download: by default only CI makes it. TORCH_ENV=yes or no decides otherwise.
@@ -39,7 +61,7 @@ torch-env: setup
 	  touch .venv-torch/.installed || echo "no torch here: the tests that need it will be skipped"; \
 	fi
 
-demo: setup
+demo: package
 	$(BIN)/stepscope demo
 
 # ARGS="trace.sqlite …" measures those traces; see `make bench ARGS=--help`.

@@ -59,6 +59,7 @@ def blocks(title: str) -> list[str]:
     return [textwrap.dedent(b) for b in re.findall(r"^ *```python\n(.*?)^ *```", section[1], re.DOTALL | re.MULTILINE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_works(recipe: str, tmp_path: Path) -> None:
     package = tmp_path / "src" / "stepscope"

@@ -177,6 +177,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Links]:
     return {page: Links(page.read_text("utf-8")) for page in (work / "html").rglob("*.html") if page.name != "404.html"}
 
 
+@pytest.mark.slow
 def test_links_lead_to_pages_and_places(built):
     assert len(built) > 40
     for page, found in built.items():
@@ -192,11 +193,13 @@ def test_links_lead_to_pages_and_places(built):
                 assert place in built[target].ids, f"{page.name}: {link}"
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(built):
     for page, found in built.items():
         assert not [link for link in found.loaded if urlsplit(link).netloc], page.name
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_navigation(built):
     home = next(page for page in built if page.name == "index.html" and page.parent.name == "html")
     listed = {(home.parent / urlsplit(link).path).resolve() for link in built[home].links}

@@ -43,6 +43,7 @@ GateFailed("no").result
 """
 
 
+@pytest.mark.slow
 def test_calls_are_checked(tmp_path):
     mypy = pytest.importorskip("mypy.api")
     file = tmp_path / "calls.py"

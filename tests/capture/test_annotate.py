@@ -146,6 +146,7 @@ def test_it_costs_next_to_nothing():
     assert best(ours) < 4 * best(plain)  # docs/capture.md measured 1.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capturing", [False, True])
 def test_no_graph_breaks_and_no_recompiles(torch_python, tmp_path, capturing):
     code = """

@@ -24,6 +24,7 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_run_verify_analyse(torch_python, tmp_path, monkeypatch, capsys):
     if shutil.which("nsys") is None:
         pytest.skip("no nsys on the PATH")
@@ -70,6 +71,7 @@ def test_run_verify_analyse(torch_python, tmp_path, monkeypatch, capsys):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_unmodified_program(torch_python, tmp_path, monkeypatch, capsys):
     """DDP on two ranks (gloo) under one nsys: nothing of stepscope is in the program or in its environment."""
     if shutil.which("nsys") is None:
@@ -92,6 +94,7 @@ def test_an_unmodified_program(torch_python, tmp_path, monkeypatch, capsys):
     assert {"forward", "backward", "optimizer"} <= set(profile.names.gather(profile.ranges["name"]).to_list())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trigger", "expected"), [("none", 7), ("nvtx=part 2", 1), ("time=0+60", 7)])
 def test_a_program_without_torch(torch_python, tmp_path, monkeypatch, capsys, trigger, expected):
     if shutil.which("nsys") is None:
@@ -109,6 +112,7 @@ def test_a_program_without_torch(torch_python, tmp_path, monkeypatch, capsys, tr
     assert json.loads((tmp_path / "cap" / "manifest.json").read_text())["scenario"]["trigger"] == trigger
 
 
+@pytest.mark.slow
 def test_a_program_that_is_over_before_its_time(torch_python, tmp_path, monkeypatch, capsys):
     if shutil.which("nsys") is None:
         pytest.skip("no nsys on the PATH")
@@ -118,6 +122,7 @@ def test_a_program_that_is_over_before_its_time(torch_python, tmp_path, monkeypa
     assert "the command ended within 30 s" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_torch_compile_says_is_collected(torch_python, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

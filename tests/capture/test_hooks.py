@@ -65,6 +65,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", EXPECTED)
 def test_a_step_and_its_parts(torch_python, tmp_path, command):
     program, *arguments = command.split()
@@ -89,6 +90,7 @@ for n in range(9):
 """
 
 
+@pytest.mark.slow
 def test_no_step_is_shorter_than_what_it_does(torch_python, tmp_path):
     """Also where the hooks learn that a step has ended only after the next."""
     done = python(torch_python, "-c", SLEEPS, cwd=tmp_path, **TORCH)
@@ -109,6 +111,7 @@ def test_ranks_that_share_a_gpu(tmp_path):
     assert alone.stdout.strip() == "3 None"
 
 
+@pytest.mark.slow
 def test_modules(torch_python, tmp_path):
     done = python(
         torch_python, str(PROGRAMS / "several.py"), "plain", cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="modules", **TORCH
@@ -128,6 +131,7 @@ for n in range(9):
 """
 
 
+@pytest.mark.slow
 def test_modules_as_deep_as_asked_for(torch_python, tmp_path):
     done = python(torch_python, "-c", DEEP, cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="modules=2", **TORCH)
     assert done.returncode == 0, done.stderr
@@ -154,6 +158,7 @@ for n in range(9):
 """
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_torch_compile(torch_python, tmp_path):
     """By function, decorator and method, each once; what is disabled is not compiled."""
     done = python(torch_python, "-c", ASKED, cwd=tmp_path, **TORCH)
@@ -166,6 +171,7 @@ def test_what_is_asked_of_torch_compile(torch_python, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_no_ranges(torch_python, tmp_path):
     done = python(
         torch_python, str(PROGRAMS / "several.py"), "plain", cwd=tmp_path, STEPSCOPE_CAPTURE_RANGES="none", **TORCH
@@ -174,6 +180,7 @@ def test_no_ranges(torch_python, tmp_path):
     assert ranges(tmp_path) == [] and log(tmp_path)["stopped"]
 
 
+@pytest.mark.slow
 def test_a_program_that_marks_its_steps_is_left_alone(torch_python, tmp_path):
     done = python(torch_python, str(PROGRAMS / "several.py"), "marked", cwd=tmp_path, **TORCH)
     assert done.returncode == 0, done.stderr
@@ -193,6 +200,7 @@ print(torch.compile.__code__.co_filename.endswith("torch/__init__.py"))
 """
 
 
+@pytest.mark.slow
 def test_nothing_stays_after_the_capture(torch_python, tmp_path):
     program = AFTER.format(program=str(PROGRAMS / "accumulation.py"))
     done = python(torch_python, "-c", program, cwd=tmp_path, **TORCH)
@@ -223,6 +231,7 @@ def test_its_own_folder_is_all_that_becomes_importable(tmp_path):
     assert done.stdout == f"[] ['{ROOT / 'src' / 'stepscope'}']\n", done.stderr
 
 
+@pytest.mark.slow
 def test_without_a_pythonpath(torch_python, tmp_path):
     done = python(
         torch_python, "-m", "stepscope.hooks", str(PROGRAMS / "gan.py"), cwd=tmp_path, path=str(ROOT / "src"), **TORCH
@@ -231,6 +240,7 @@ def test_without_a_pythonpath(torch_python, tmp_path):
     assert ranges(tmp_path)[1:] == [". " + text for text in EXPECTED["gan.py"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "module"), [("trainer_hf.py", "transformers"), ("trainer_lightning.py", "lightning")]
 )
@@ -264,6 +274,7 @@ print(calls)
 """
 
 
+@pytest.mark.slow
 def test_a_trainer_that_starts_the_profiler_itself_is_left_to_it(torch_python, tmp_path):
     """As Megatron-LM does with --profile: no second start, and the capture is known to be over."""
     done = python(torch_python, "-c", OWN, cwd=tmp_path, **{**TORCH, "STEPSCOPE_CAPTURE_BACKEND": "nsys"})

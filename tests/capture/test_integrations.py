@@ -57,6 +57,7 @@ def test_deepspeed_knows_what_it_knows(monkeypatch):
     assert mesh.places(None, 8) == {"dp": (5, 8)}
 
 
+@pytest.mark.slow
 def test_a_device_mesh_of_the_whole_world(torch_python, tmp_path):
     """As torchtitan and accelerate make it: replicas and shards are one axis of the label."""
     code = """
@@ -94,6 +95,7 @@ CALLBACKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "label"), [("transformers", "mbs=2 seq=32"), ("lightning", "mbs=0 seq=0")])
 def test_callbacks(torch_python, tmp_path, module, label):
     if python(torch_python, f"import {module}", tmp_path).returncode:
@@ -108,6 +110,7 @@ def test_callbacks(torch_python, tmp_path, module, label):
     assert not any("hooks" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_program_that_runs_torch_profiler_itself(torch_python, tmp_path, monkeypatch, capsys):
     from stepscope.cli.main import run
 

@@ -59,12 +59,14 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_gradients(torch_python):
     done = python(torch_python, "-c", textwrap.dedent(CODE.replace("{port}", free_port())))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("equal ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "says"),
     [

@@ -119,6 +119,7 @@ def test_of_two_profilers_each_records_what_it_can(dry, nsys):
     assert isinstance(dry("--backend", "both", "--with", "cpu,stacks"), list)
 
 
+@pytest.mark.slow
 def test_torch_records_it(torch_python, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -139,6 +140,7 @@ def test_torch_records_it(torch_python, tmp_path, monkeypatch, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_nsys_records_it(tmp_path, monkeypatch, capsys):
     if shutil.which("nsys") is None:
         pytest.skip("no nsys on the PATH")

@@ -57,6 +57,7 @@ def _rank(process: str) -> int:
     return int(process.split()[1])
 
 
+@pytest.mark.slow
 def test_perfetto_counts_what_we_count(page_tools, chromium, tmp_path):
     profiles = {
         "moe4": api.open(h200("moe4", tmp_path), cache=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
 from distributions import ROOT, Environment, build, project, without_checkout
 
 #: What each extra is for: a command that says in one line that it lacks it. `{job}` is a folder of traces.
@@ -17,6 +18,7 @@ LACKING = {
 }
 
 
+@pytest.mark.slow
 def test_the_wheel_answers_from_its_own_environment(core, job, tmp_path):
     assert core.check() == ""
     said = core.run("--version", cwd=tmp_path)
@@ -33,6 +35,7 @@ def test_the_wheel_answers_from_its_own_environment(core, job, tmp_path):
     assert "analyze-profile" in core.run("skill", "list", cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_the_sdist_installs_as_the_wheel_does(core, job, tmp_path):
     environment = Environment.make(tmp_path / "env")
     environment.install(build("sdist", ROOT, tmp_path / "sdist"))
@@ -42,6 +45,7 @@ def test_the_sdist_installs_as_the_wheel_does(core, job, tmp_path):
     assert json.loads(of_sdist.stdout)["rows"] == json.loads(of_wheel.stdout)["rows"]
 
 
+@pytest.mark.slow
 def test_the_oldest_that_is_allowed_will_do(core, wheel, job, tmp_path):
     """`make matrix` runs the tests with the oldest of everything; this sees a bound that fell behind the code."""
     oldest = Environment.make(tmp_path / "env")
@@ -54,6 +58,7 @@ def test_the_oldest_that_is_allowed_will_do(core, wheel, job, tmp_path):
         assert json.loads(old.stdout)["rows"] == json.loads(new.stdout)["rows"]
 
 
+@pytest.mark.slow
 def test_without_an_extra_one_line_names_it(core, job, tmp_path):
     report = tmp_path / "kernels.ncu-rep"
     report.write_bytes(b"NVR\0" + bytes(100))
@@ -71,6 +76,7 @@ def test_every_extra_is_asked_for_somewhere():
     assert {*LACKING, "pandas", "all"} == set(project()["optional-dependencies"])
 
 
+@pytest.mark.slow
 def test_the_core_stays_light(core):
     """Seven packages that are named and what they need: docs/packaging.md says how many and how large."""
     installed = core.versions()

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 
+import pytest
 import sbom
 
 
@@ -14,6 +15,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@pytest.mark.slow
 def test_the_core_s_list_is_valid_and_complete(core, tmp_path):
     listed = sbom.components(core, tmp_path)
     broken = copy.deepcopy(listed)

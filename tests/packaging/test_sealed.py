@@ -45,6 +45,7 @@ def run(core, tmp_path):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not permitted(), reason="this machine does not let a test unmount the world")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_the_answer_is_the_same(run, job, command, tmp_path):
@@ -58,6 +59,7 @@ def test_the_answer_is_the_same(run, job, command, tmp_path):
     assert inside.stderr.replace(str(closed), "") == outside.stderr.replace(str(opened), "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not permitted(), reason="this machine does not let a test unmount the world")
 def test_it_is_sealed(tmp_path):
     cache = tmp_path / "cache"
@@ -76,6 +78,7 @@ def test_it_is_sealed(tmp_path):
     assert (done.returncode, done.stdout) == (0, "Network is unreachable\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not permitted(), reason="this machine does not let a test unmount the world")
 def test_where_nothing_at_all_can_be_written_one_line_says_so(run, job, tmp_path):
     (tmp_path / "unused").mkdir()
@@ -86,6 +89,7 @@ def test_where_nothing_at_all_can_be_written_one_line_says_so(run, job, tmp_path
     assert demo.stderr == "stepscope: no folder for temporary files can be written; set TMPDIR to one that can\n"
 
 
+@pytest.mark.slow
 def test_a_home_that_is_not_there_or_not_ours_is_no_failure(core, job, tmp_path):
     clean = {k: v for k, v in without_checkout().items() if k not in ("STEPSCOPE_CACHE_DIR", "XDG_CACHE_HOME", "HOME")}
     shut = tmp_path / "shut"

@@ -29,6 +29,7 @@ IMAGE = '<img src="x" onerror="window.hacked=2">'
 MANY = 100_000
 
 
+@pytest.mark.slow
 def test_a_reader_can_use_it(page_tools, chromium, tmp_path, capsys):
     shown = _job(tmp_path)
     _hostile(tmp_path)

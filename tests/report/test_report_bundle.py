@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import stepscope
 
 ROOT = Path(__file__).parents[2]
@@ -13,6 +15,7 @@ BUNDLE = Path(stepscope.__file__).parent / "render" / "html" / "bundle"
 FILES = ("components.cdx.json", "licenses.txt", "report.css", "report.js", "serve.css", "serve.js")
 
 
+@pytest.mark.slow
 def test_a_rebuild_gives_the_same_bytes(page_tools, tmp_path):
     done = subprocess.run(["node", "build.mjs", str(tmp_path)], cwd=page_tools, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -21,6 +24,7 @@ def test_a_rebuild_gives_the_same_bytes(page_tools, tmp_path):
         assert (tmp_path / name).read_bytes() == (BUNDLE / name).read_bytes(), f"{name} is stale: run `make page`"
 
 
+@pytest.mark.slow
 def test_the_page_is_typed(page_tools):
     done = subprocess.run(["npx", "--no-install", "tsc", "--noEmit"], cwd=page_tools, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -54,6 +54,7 @@ def expected(names: list[str], index: np.ndarray, start: np.ndarray, end: np.nda
     return dict(found)
 
 
+@pytest.mark.slow
 def test_sums_of_kernels_calls_and_copies(trace: SimTrace, exported: Path) -> None:
     ops, calls = trace.ops, trace.calls
     at = (ops.kind == KERNEL) & (ops.rank < 2)
@@ -66,6 +67,7 @@ def test_sums_of_kernels_calls_and_copies(trace: SimTrace, exported: Path) -> No
     assert sorted(copies.values()) == [(20, 2), (998, 2)]
 
 
+@pytest.mark.slow
 def test_sums_of_ranges(trace: SimTrace, exported: Path) -> None:
     ranges = trace.ranges
     mine = ranges.rank < 2
@@ -77,6 +79,7 @@ def test_sums_of_ranges(trace: SimTrace, exported: Path) -> None:
     assert {name.removeprefix(":"): value for name, value in found.items()} == want
 
 
+@pytest.mark.slow
 def test_ranges_find_their_kernels(trace: SimTrace, exported: Path) -> None:
     projected = {row["Range"]: row for row in stats(exported, "nvtx_gpu_proj_sum")}
     chunk = projected[CHUNK]
@@ -90,6 +93,7 @@ def test_ranges_find_their_kernels(trace: SimTrace, exported: Path) -> None:
     assert by_range["NCCL:ncclGroupEnd"] == 2 * 700
 
 
+@pytest.mark.slow
 def test_traces_list_every_row(trace: SimTrace, exported: Path) -> None:
     gpu = stats(exported, "cuda_gpu_trace")
     at = trace.ops.rank < 2
@@ -101,6 +105,7 @@ def test_traces_list_every_row(trace: SimTrace, exported: Path) -> None:
     assert {r["Lvl"] for r in pushed if r["Name"] == CHUNK} == {"1"}
 
 
+@pytest.mark.slow
 def test_every_rule_runs(exported: Path) -> None:
     rules = "cuda_memcpy_async,cuda_memcpy_sync,cuda_memset_sync,cuda_api_sync,gpu_gaps,gpu_time_util"
     command = ["nsys", "analyze", "--quiet", "--rule", rules, str(exported)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from serving import simulated
 
 from page_tools import read_in_browser
@@ -32,6 +33,7 @@ def server(*words: str) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.mark.slow
 def test_a_reader_can_use_it(page_tools: Path, chromium: str, served_job: Path, tmp_path: Path, capsys) -> None:
     other = simulated(tmp_path / "other", "kineto", seed=6)  # which has torch ops
     with server(str(served_job)) as address, server(str(served_job), "--beside", str(other)) as both:

@@ -11,6 +11,7 @@ from soak_serve import soak_serve
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc")
 
 
+@pytest.mark.slow
 def test_callers_of_all_sorts_leave_nothing(served_job: Path) -> None:
     (trace,) = served_job.glob("*.sqlite")
     soaked = soak_serve(trace, 200, warm=60)

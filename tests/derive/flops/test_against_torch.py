@@ -42,12 +42,14 @@ def truth(folder: Path) -> dict[str, list[int]]:
     return json.loads((folder / "flops.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_forward_and_backward(folder, name):
     forward, backward = truth(folder)[name]
     assert phases(folder, name) == {"forward": forward, "backward": backward}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkpoint", "checkpoint_reentrant"])
 def test_what_runs_again(folder, name):
     """With checkpoints, all that runs is the same, and the forward pass once more."""
@@ -56,21 +58,25 @@ def test_what_runs_again(folder, name):
     assert sum(truth(folder)[name]) == 2 * forward + backward
 
 
+@pytest.mark.slow
 def test_what_is_differentiated_twice_does_not_run_again(folder):
     """`create_graph` records gradients in the backward pass, and is no checkpoint."""
     found = phases(folder, "twice_differentiated")
     assert set(found) == {"forward", "backward"} and sum(found.values()) == sum(truth(folder)["twice_differentiated"])
 
 
+@pytest.mark.slow
 def test_an_optimizer_that_multiplies(folder):
     forward, backward, step = truth(folder)["muon"]
     assert step and phases(folder, "muon") == {"forward": forward, "backward": backward, "optimizer": step}
 
 
+@pytest.mark.slow
 def test_types_are_those_that_were_computed_with(folder):
     assert set(ops(folder, "autocast")["precision"]) == {"bf16"} and set(ops(folder, "mlp")["precision"]) == {"fp32"}
 
 
+@pytest.mark.slow
 def test_attention_makes_scores_anew(folder):
     """torch.utils.flop_counter.sdpa_backward_flop_count has five products, of which one makes the scores anew."""
     found = ops(folder, "attention_in_full").filter(pl.col("kind") == "attention").sort("phase")

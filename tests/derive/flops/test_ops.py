@@ -199,6 +199,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_places_are_those_of_torch(torch_python):
     """The places of arguments, by torch's own schemas."""
     names = [name for name in FORWARD | BACKWARD if name.startswith("aten::")]

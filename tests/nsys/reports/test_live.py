@@ -40,42 +40,50 @@ def compare(capfd: pytest.CaptureFixture[str]) -> Compare:
     return same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["column", "table", "tsv", "json", "csv:mem=KiB:thru=GB", "csv:noconv:nohdr"])
 def test_formats(compare, unpacked, format):
     compare("stats", unpacked("eager"), "-r", "cuda_gpu_trace", "--format", format)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["us", "msec", "sec"])
 def test_time_units(compare, unpacked, unit):
     compare("stats", unpacked("eager"), "-r", "cuda_kern_exec_trace", "--format", "csv", "--timeunit", unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", ["cuda_gpu_kern_sum:base", "cuda_gpu_sum:mangled", "cuda_kern_exec_sum:nvtx-name"])
 def test_names(compare, unpacked, report):
     compare("stats", unpacked("eager"), "-r", report, "--format", "csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [("--filter-time", "0.2s/400ms"), ("--filter-nvtx", "forward/1")])
 @pytest.mark.parametrize("report", ["cuda_gpu_kern_sum", "nvtx_kern_sum", "nvtx_pushpop_trace", "cuda_api_sum"])
 def test_parts(compare, unpacked, report, part):
     compare("stats", unpacked("eager"), "-r", report, "--format", "csv", *part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", OTHER.split())
 def test_other_traces(compare, other_traces, report):
     compare("stats", other_traces, "-r", report, "--format", "csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", ["um_sum:rows=-1", "um_total_sum"])
 @pytest.mark.parametrize("gone", UM_GONE)
 def test_unified_memory_in_part(compare, other_traces, tmp_path, gone, report):
     compare("stats", without(other_traces, tmp_path, UM_GONE[gone]), "-r", report, "--format", "csv")
 
 
+@pytest.mark.slow
 def test_os_runtime_alone(compare, other_traces, tmp_path):
     compare("stats", only(other_traces, tmp_path, "OSRT_API"), "-r", "osrt_sum", "--format", "csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule",
     ["gpu_gaps:gap=1:rows=-1", "gpu_time_util:chunks=100:threshold=90", "cuda_api_sync:rows=3", "cuda_memcpy_async"],
