@@ -39,7 +39,7 @@ ROOMS = {
         {"windows"},
         {"accounting"},
         {"host", "comm"},
-        {"graph"},
+        {"graph", "run"},
         {"peers", "pipelines", "pytorch", "kernel"},
         {"replay", "flops", "memory"},
     ),

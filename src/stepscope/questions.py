@@ -46,6 +46,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "analyses.exposed",
         "analyses.idle",
         "analyses.iterations",
+        "analyses.run",
         "analyses.kernels",
         "analyses.nvtx",
         "analyses.launches",

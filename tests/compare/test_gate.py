@@ -247,5 +247,5 @@ def test_a_baseline_of_several_runs_judges_one(traces, tmp_path):
     path = api.save_baseline([traces / "base", traces / "again"], str(tmp_path / "two.json"), cache=False)
     short = api.gate(path, traces / "once", limits=["step=20"], cache=False)
     assert short.summary["step"]["base_n"] == 2
-    assert any("runs have 1 to 21 steps" in note for note in short.notes)
+    assert any("runs have 1 to 20 steps" in note for note in short.notes)
     assert api.open(traces / "again").gate(base=path, limits=["step=20"]).summary["pass"] is True

@@ -115,7 +115,7 @@ def test_saving_says_what_it_can_tell(traces, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert run(["gate", str(traces / "quiet"), "--save", "main"]) == 0
     out, err = capfd.readouterr()
-    said = re.search(r"12 steps of .*: beside as many .* a change of ([\d.]+) % .* is seen 9 times in 10", out)
+    said = re.search(r"11 steps of .*: beside as many .* a change of ([\d.]+) % .* is seen 9 times in 10", out)
     assert said and float(said[1]) < 2 and err == ""
     assert run(["gate", str(traces / "noisy"), "--save", "noisy", "--limit", "step=0.01"]) == 0
     assert "a change of 0.01 %, the limit, may go unseen: about" in capfd.readouterr().err

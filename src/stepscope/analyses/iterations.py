@@ -3,12 +3,14 @@
 One slow step is a different bug from a slow run: a garbage collection, a recompile or a checkpoint shows as an
 outlier, a slow loop as a high median. An outlier lies beyond Tukey's outer fences (three interquartile ranges) of its
 rank's steps. A step lasts from the end of the one before it to its own end, so that a stall between two steps is in the
-second. Where the capture holds one step of a pipeline, its chunks are shown instead.
+second. Where the capture holds one step of a pipeline, its chunks are shown instead. Steps that were not recorded
+whole (the first: nothing before it was) are shown, and count in no percentile.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ import numpy as np
 
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.samples import Samples, notes_on_left_out, samples
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.derive.windows.window import WHOLE
@@ -37,6 +40,7 @@ COLUMNS = (
         "outlier", "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work) or by period"
     ),
     Col("period_ns", "of steps the same; of others, from its start on the GPU to the next one's, null for the last"),
+    Col("cut", "begin: nothing before it was recorded; end: its end was not; empty: no GPU work; null: it is whole"),
 )
 _FEWEST = 4  # quartiles of fewer steps say nothing
 
@@ -57,19 +61,25 @@ def iterations(
         )
     table: list[dict[str, Any]] = []
     summary: list[dict[str, Any]] = []
+    stepped: list[Samples] = []
     for data in ranks_of(profile):
         spans = [w for w in chosen.of(data.rank) if w.cpu_start_ns is not None and w.cpu_end_ns is not None]
         cpu = np.array([(w.cpu_end_ns or 0) - (w.cpu_start_ns or 0) for w in spans], np.int64)
         gpu = [None if w.gpu_start_ns is None else w.gpu_ns for w in spans]
-        busy = np.array([g for g in gpu if g is not None], np.int64)
         starts = [w.gpu_start_ns for w in spans]
         following = zip(starts, [*starts[1:], None], strict=False)
         period = [None if a is None or b is None else b - a for a, b in following]
         if all(w.kind == "step" for w in spans):  # a step is its period, the last one too
             period = gpu
-        paced = np.array([p for p in period if p is not None], np.int64)
-        flags = _outliers(busy if len(busy) == len(spans) else cpu)
-        flags[[i for i, p in enumerate(period) if p is not None]] |= _outliers(paced)
+        sampled = samples(data) if spans and all(w.kind == "step" for w in spans) else None
+        counted = np.ones(len(spans), dtype=bool) if sampled is None else sampled.counted[[w.index for w in spans]]
+        paced = counted & np.array([p is not None for p in period], dtype=bool)
+        flags = np.zeros(len(spans), dtype=bool)
+        on_gpu = all(g is not None for g, c in zip(gpu, counted.tolist(), strict=True) if c)
+        flags[counted] = _outliers(_known(gpu, counted) if on_gpu else cpu[counted])
+        flags[paced] |= _outliers(_known(period, paced))
+        cut = [None] * len(spans) if sampled is None else [sampled.cut[w.index] for w in spans]
+        stepped += [] if sampled is None else [sampled]
         for i, w in enumerate(spans):
             table.append(
                 {
@@ -82,12 +92,22 @@ def iterations(
                     "gpu_ns": gpu[i],
                     "outlier": bool(flags[i]),
                     "period_ns": period[i],
+                    "cut": cut[i],
                 }
             )
-        pace = {**_percentiles("cpu", cpu), **_percentiles("gpu", busy), **_percentiles("period", paced)}
-        summary.append({"rank": data.rank, "n": len(spans), **pace})
+        busy = _known(gpu, counted & np.array([g is not None for g in gpu], dtype=bool))
+        figures = {"cpu": cpu[counted], "gpu": busy, "period": _known(period, paced)}
+        pace = {k: v for what, times in figures.items() for k, v in _percentiles(what, times).items()}
+        spread = {k: v for what, times in figures.items() for k, v in _deviation(what, times).items()}
+        summary.append({"rank": data.rank, "n": len(spans), **pace, **spread, "left_out": int((~counted).sum())})
     summed = {"pace": summary, "plot": plot}
-    return Result(rows(COLUMNS, table), chosen.rows(), summed, chosen.notes, ranked_by="gpu_ns")
+    notes = [*chosen.notes, *notes_on_left_out(stepped)]
+    return Result(rows(COLUMNS, table), chosen.rows(), summed, notes, ranked_by="gpu_ns")
+
+
+def _known(times: Sequence[int | None], wanted: Mask) -> I64:
+    """Times of the instances that are wanted; all of these are known."""
+    return np.array([t for t, w in zip(times, wanted.tolist(), strict=True) if w], np.int64)
 
 
 def _fold(label: str) -> str:
@@ -108,3 +128,8 @@ def _percentiles(what: str, times: I64) -> dict[str, int | None]:
     if len(times) == 0:
         return {f"{what}_p{m}_ns": None for m in marks}
     return {f"{what}_p{m}_ns": round(float(v)) for m, v in zip(marks, np.percentile(times, marks), strict=True)}
+
+
+def _deviation(what: str, times: I64) -> dict[str, int | None]:
+    """The standard deviation; of one instance, none."""
+    return {f"{what}_std_ns": round(float(times.std(ddof=1))) if len(times) > 1 else None}

@@ -317,6 +317,14 @@ class Methods:
     ) -> Result:
         """How far is each measured kernel from its roof, and what bounds it: bandwidth, compute, latency, overhead?"""
 
+    def run(
+        self,
+        *,
+        by: Literal["part", "step", "content"] = "part",
+        **options: Unpack[Common],
+    ) -> Result:
+        """Where did the whole capture go: start-up, steps of every kind, what lies between them?"""
+
     def setup(
         self,
         **options: Unpack[Common],

@@ -19,6 +19,7 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
 from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.derive.rank.recorded import contradictions
+from stepscope.derive.windows.samples import Samples, notes_on_left_out
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
@@ -83,6 +84,7 @@ class _Rank:
     split: pl.DataFrame
     graphs: str | None
     notes: list[Note]
+    samples: Samples | None = None
 
 
 def measure(profile: Profile, spec: StepSpec) -> Run:
@@ -94,6 +96,7 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
     if not ranks:
         raise _without_steps(spec)
     notes = [note for r in ranks for note in r.notes]
+    notes += notes_on_left_out([r.samples for r in ranks if r.samples is not None])
     if absent := sorted(set(profile.rank_ids()) - {r.rank for r in ranks}):
         notes.append(
             Note("ranks-left-out", f"{some_ranks(absent)}: no step with GPU work, left out", severity="warning")
@@ -145,7 +148,7 @@ def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
         if steps is not None:
             split = _named(part, _split(data, steps.start, steps.end))
             where = (steps.kind, steps.label, steps.start, steps.end)
-            ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data), contradictions(data)))
+            ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data), contradictions(data), steps.samples))
     return ranks
 
 

@@ -1,7 +1,8 @@
 """Which stretches of GPU time are compared: the steps of a rank, one after the other.
 
 A step is its period, as everywhere (`derive.windows.periods`): what a data loader or an optimizer does between two
-steps counts, and nothing counts twice. A capture without marks is one step. `--chunk` compares a pipeline's chunks.
+steps counts, and nothing counts twice. Steps that were not recorded whole are no samples (`derive.windows.samples`). A
+capture without marks is one step. `--chunk` compares a pipeline's chunks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.periods import periods, periods_of
+from stepscope.derive.windows.samples import Samples, samples_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import Anchors, is_chunk, marks_of, matching, recurring
 from stepscope.derive.windows.window import Window, by_launch, of_step, whole_capture
@@ -49,36 +51,43 @@ class Steps:
     label: list[str]
     start: I64
     end: I64
+    #: which steps count, where they are steps
+    samples: Samples | None = None
 
 
 def steps_of(data: RankData, spec: StepSpec) -> Steps | None:
     """The rank's steps; None where it has no GPU work in any."""
     if not len(data.start):
         return None
-    kind, measured = _measured(data, spec)
-    busy = [w for w in measured[spec.warmup :] if w.gpu_start_ns is not None and w.gpu_end_ns is not None]
+    kind, measured, sampled = _measured(data, spec)
+    busy = [w for w in measured if w.gpu_start_ns is not None and w.gpu_end_ns is not None]
+    if sampled is None:
+        busy = busy[spec.warmup :]
+    else:  # the first ones are warm-up, whether they count or not
+        busy = [w for w in busy if sampled.counted[w.index] and w.index >= spec.warmup]
     if not busy:
         return None
     start, end = (np.array([getattr(w, e) for w in busy], np.int64) for e in ("gpu_start_ns", "gpu_end_ns"))
-    return Steps(kind, [w.label for w in busy], start, end)
+    return Steps(kind, [w.label for w in busy], start, end, sampled)
 
 
-def _measured(data: RankData, spec: StepSpec) -> tuple[Kind, list[Window]]:
-    """What is compared, and its instances."""
+def _measured(data: RankData, spec: StepSpec) -> tuple[Kind, list[Window], Samples | None]:
+    """What is compared, its instances, and which of them count."""
     if spec.unit == "chunk":
-        return "chunk", _chunks(data, marks_of(data).chunks)
+        return "chunk", _chunks(data, marks_of(data).chunks), None
     steps = None if spec.whole else periods(data)
     if spec.anchor is not None:
         given = matching(data, spec.anchor)
         if given is None:
-            return "step", []
+            return "step", [], None
         again = recurring(given)
         if again is None and is_chunk(data, given.label[0]):
-            return "chunk", _chunks(data, given)
+            return "chunk", _chunks(data, given), None
         steps = periods_of(data, again or given)
     if steps is None:
-        return "whole", [whole_capture(data)]
-    return "step", [of_step(steps, k) for k in np.flatnonzero(steps.lengths).tolist()]
+        return "whole", [whole_capture(data)], None
+    windows = [of_step(steps, k) for k in np.flatnonzero(steps.lengths).tolist()]
+    return "step", windows, samples_of(data, steps)
 
 
 def _chunks(data: RankData, anchors: Anchors | None) -> list[Window]:

@@ -304,9 +304,7 @@ def agreed(profile: Profile, expected: Steps | Chunks | None) -> None:
         except CannotAnswer:
             compared = []  # it has no GPU work
         wanted = busy.get(rank, [] if rank in paced or rank not in diagnosed else [WHOLE])
-        if isinstance(expected, Steps) and not marked:
-            wanted = wanted[:-1]  # nothing marks the end of the last
-        elif isinstance(expected, Chunks):
+        if isinstance(expected, Chunks):
             wanted = [WHOLE] if wanted else []
         elif isinstance(expected, Steps) and expected.chunks:
             wanted = [expected.first] if wanted else []
@@ -314,14 +312,16 @@ def agreed(profile: Profile, expected: Steps | Chunks | None) -> None:
 
 
 def _iterations(profile: Profile, busy: bool = False) -> dict[int, list[str]]:
-    """Labels of what recurs, by rank; with `busy` of those that have GPU work."""
+    """Labels of what recurs, by rank; with `busy` of those that count: whole ones, or the first."""
     try:
         rows = iterations(profile, WindowSpec()).rows.to_dicts()
     except CannotAnswer:
         return {}
     labels: dict[int, list[str]] = {}
+    whole = {row["rank"] for row in rows if row["cut"] is None}
     for row in rows:
-        if not busy or row["gpu_ns"] is not None:
+        counts = row["cut"] is None if row["rank"] in whole else row["cut"] == "begin"
+        if not busy or counts:
             labels.setdefault(row["rank"], []).append(row["label"])
     return labels
 

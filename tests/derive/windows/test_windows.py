@@ -175,7 +175,8 @@ def test_the_pace_and_its_outliers():
         tables["ops"][k]["end_ns"] += 900
     tables["ops"][4]["end_ns"] += 900
     r = iterations(make(**tables), WindowSpec())
-    assert r.rows["outlier"].to_list() == [k in (0, 4) for k in range(9)]  # nothing ran before the first
+    assert r.rows["outlier"].to_list() == [k == 4 for k in range(9)]
+    assert r.rows["cut"].to_list() == ["begin"] + [None] * 8  # nothing ran before the first: it is no sample
     assert r.rows["gpu_ns"].to_list() == [1007] + [10] * 3 + [910] + [10] * 4
     assert r.rows["period_ns"].to_list() == r.rows["gpu_ns"].to_list()
     assert r.summary["pace"][0] == {
@@ -185,11 +186,15 @@ def test_the_pace_and_its_outliers():
         "cpu_p90_ns": 10,
         "cpu_p99_ns": 10,
         "gpu_p50_ns": 10,
-        "gpu_p90_ns": 929,
-        "gpu_p99_ns": 999,
+        "gpu_p90_ns": 280,
+        "gpu_p99_ns": 847,
         "period_p50_ns": 10,
-        "period_p90_ns": 929,
-        "period_p99_ns": 999,
+        "period_p90_ns": 280,
+        "period_p99_ns": 847,
+        "cpu_std_ns": 0,
+        "gpu_std_ns": 318,  # 900 / sqrt(8)
+        "period_std_ns": 318,
+        "left_out": 1,
     }
     with pytest.raises(CannotAnswer, match="no step"):
         iterations(make(ops=[op(0, 1)]), WindowSpec())

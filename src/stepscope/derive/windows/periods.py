@@ -15,7 +15,7 @@ import numpy as np
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.steps import Anchors, by_chunks, marks_of
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, Mask
 
 Span = tuple[int, int]
 
@@ -44,9 +44,28 @@ class Periods:
         return ops, cpu, (lo, hi)
 
     @property
+    def worked(self) -> Mask:
+        """Which steps have GPU work."""
+        worked: Mask = np.diff(self._cuts) > 0
+        return worked
+
+    @property
+    def launched(self) -> tuple[I64, I64]:
+        """Ops in the order of their launches that lie in steps, and the step of each."""
+        lo, hi = int(self._cuts[0]), int(self._cuts[-1])
+        return self._order[lo:hi], np.repeat(np.arange(len(self.anchors)), np.diff(self._cuts))
+
+    def gpu_done(self, at: I64) -> I64:
+        """When the GPU was through with all that was launched before each moment of the host."""
+        reach = np.r_[self.cpu[0], np.maximum.accumulate(self.data.end[self._order])]
+        times = self.data.by_launch[1] if len(self.data.by_launch[0]) else self.data.start
+        done: I64 = reach[np.searchsorted(times, at)]
+        return done
+
+    @property
     def lengths(self) -> I64:
         """Length of each step on the GPU; 0 for those without GPU work, and for a last one whose end nothing marks."""
-        lengths = np.where(np.diff(self._cuts) > 0, np.diff(self.gpu), 0)
+        lengths = np.where(self.worked, np.diff(self.gpu), 0)
         if by_chunks(self.anchors):
             lengths[-1] = 0
         return lengths

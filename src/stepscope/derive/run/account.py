@@ -1,0 +1,113 @@
+"""Where a rank's capture went: start-up, steps, what lies between them, and what follows the last (semantics §18).
+
+The capture is all that was recorded of the rank, host and GPU. Every instant of it is in exactly one of these, so that
+they sum to it to the nanosecond. A rank with GPU work is looked at on the GPU's timeline, where a step is its period;
+one without on the host's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.derive.accounting.partition import Partition, partition
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.run.between import between_gpu, between_host
+from stepscope.derive.windows.periods import periods
+from stepscope.derive.windows.samples import Samples, samples
+from stepscope.intervals import Spans, covered, union
+from stepscope.intervals.arrays import I64
+
+PARTS = ("compute", "comm_exposed", "copy_exposed", "idle")
+#: Without steps, start-up is over when kernels run: with the one by which this share of their time has passed.
+_BEGUN = 0.01
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """One rank's capture. Steps have one edge more than there are steps; `until` is where what lies between ends."""
+
+    data: RankData
+    begin: int
+    end: int
+    label: list[str]
+    edges: I64
+    until: I64
+    samples: Samples | None
+    on_gpu: bool
+
+    @property
+    def startup(self) -> Spans:
+        return Spans.of(self.begin, self._first)
+
+    @property
+    def after(self) -> Spans:
+        """After the last step; in a capture without steps, after start-up."""
+        last = int(self.edges[-1]) if len(self.edges) else self._first
+        return Spans.of(last, self.end)
+
+    @property
+    def between(self) -> Spans:
+        return union(self.edges[:-1], self.until) if len(self.edges) else Spans.empty()
+
+    @property
+    def between_ns(self) -> I64:
+        """By step: what lies between it and the one before."""
+        return self.until - self.edges[:-1]
+
+    @property
+    def step_ns(self) -> I64:
+        """By step: its period without what lies between."""
+        return self.edges[1:] - self.until
+
+    @property
+    def _first(self) -> int:
+        return int(self.edges[0]) if len(self.edges) else startup_end(self.data, self.begin, self.end)
+
+    def parts(self, start: I64, end: I64) -> dict[str, I64]:
+        """What each stretch of GPU time consists of; nothing but idle where the rank has no GPU work."""
+        whole = self.data.once(_partition, self.begin, self.end)
+        return {name: covered(start, end, getattr(whole, name)) for name in PARTS}
+
+
+def rank_run(data: RankData) -> RankRun | None:
+    """The rank's account; None where nothing was recorded of it."""
+    return data.once(_rank_run)
+
+
+def _partition(data: RankData, begin: int, end: int) -> Partition:
+    return partition(data, begin, end)
+
+
+def _rank_run(data: RankData) -> RankRun | None:
+    lo, hi = data.host_span()
+    on_gpu = len(data.start) > 0
+    if on_gpu:
+        first, last = int(data.start.min()), int(data.end.max())
+        lo, hi = first if lo is None else min(lo, first), last if hi is None else max(hi, last)
+    if lo is None or hi is None:
+        return None
+    steps, none = periods(data), np.empty(0, np.int64)
+    if steps is None:
+        return RankRun(data, lo, hi, [], none, none, None, on_gpu)
+    edges, until = (steps.gpu, between_gpu(steps)) if on_gpu else (steps.cpu, between_host(steps))
+    edges = np.clip(edges, lo, hi)
+    return RankRun(data, lo, hi, steps.anchors.label, edges, np.clip(until, lo, hi), samples(data), on_gpu)
+
+
+def startup_end(data: RankData, begin: int, end: int) -> int:
+    """When start-up is over in a capture without steps: loading and uploading are done, and kernels run.
+
+    A few kernels that fill or cast weights are part of it; without any kernel all of the capture is start-up. Where a
+    setup label begins the capture, the program was running already; where neither GPU nor CUDA calls were recorded,
+    nothing tells.
+    """
+    if data.labelled_at() is not None or not (len(data.start) or data.calls.height):
+        return begin
+    working = union(data.start[data.is_kernel], data.end[data.is_kernel])
+    if not len(working):
+        return end
+    lengths = working.end - working.start
+    first = int(np.searchsorted(np.cumsum(lengths), max(1.0, _BEGUN * float(lengths.sum()))))
+    return int(np.clip(working.start[min(first, len(working) - 1)], begin, end))

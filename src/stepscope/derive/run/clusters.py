@@ -1,0 +1,78 @@
+"""Groups of lengths: values that lie together, apart from others by more than the noise within.
+
+The best split in two (least squares within) is taken where it is clear, and each side is split again. Clear means that
+the medians are apart by several times the noise, by a share of the lower median that is larger where few values stand
+for it, and that a gap lies between. The noise is robust (median absolute deviation), so that one spike within a side
+does not widen it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.intervals.arrays import F64, I64
+
+#: Times the noise, by which a value lies apart from its like; a gap of fewer times the noise divides no group.
+APART, _GAP = 6.0, 1.5
+#: Share of the usual length by which a value must lie apart at least: where many are known, and how it grows for few.
+_LEAST, _FEW = 0.05, 5.0
+#: Noise is never taken as less than this share: clocks, and a handful of values that happen to agree.
+_FLOOR = 0.005
+#: From the median absolute deviation, and from the upper quartile, to the standard deviation of a normal distribution.
+_MAD, _QUARTILE = 1.4826, 0.6745
+
+
+def noise_of(values: F64) -> float:
+    """The spread of values around their median, as a standard deviation; upwards it may be wider, as times are."""
+    middle, upper = (float(q) for q in np.quantile(values, [0.5, 0.75]))
+    spread = _MAD * float(np.median(np.abs(values - middle)))
+    return max(spread, (upper - middle) / _QUARTILE, _FLOOR * abs(middle))
+
+
+def margin(values: F64) -> float:
+    """By how much another value must exceed the median of these to lie apart from them."""
+    return max(APART * noise_of(values), least_share(len(values)) * abs(float(np.median(values))))
+
+
+def least_share(count: int) -> float:
+    """The share of the usual length below which so many values tell nothing."""
+    return _LEAST * (1.0 + _FEW / max(count, 1))
+
+
+def clusters(values: F64) -> list[I64]:
+    """Rows of values that lie together, the lower groups first."""
+    order = np.argsort(values, kind="stable").astype(np.int64)
+    parts = _split(values[order])
+    return [order[lo:hi] for lo, hi in parts]
+
+
+def _split(ordered: F64, lo: int = 0, hi: int | None = None) -> list[tuple[int, int]]:
+    hi = len(ordered) if hi is None else hi
+    cut = _best(ordered[lo:hi])
+    if cut is None:
+        return [(lo, hi)]
+    return [*_split(ordered, lo, lo + cut), *_split(ordered, lo + cut, hi)]
+
+
+def _best(ordered: F64) -> int | None:
+    """Where sorted values fall in two: how many are in the lower part; None where they do not."""
+    n = len(ordered)
+    if n < 2:
+        return None
+    sums, squares = np.r_[0.0, np.cumsum(ordered)], np.r_[0.0, np.cumsum(ordered**2)]
+    k = np.arange(1, n)
+    within = squares[k] - sums[k] ** 2 / k
+    within = within + (squares[n] - squares[k]) - (sums[n] - sums[k]) ** 2 / (n - k)
+    for cut in (np.argsort(within, kind="stable")[:3] + 1).tolist():
+        if _clear(ordered[:cut], ordered[cut:]):
+            return int(cut)
+    return None
+
+
+def _clear(lower: F64, upper: F64) -> bool:
+    """Whether two groups lie apart. The larger group tells the noise; a single value has none of its own."""
+    known = lower if len(lower) >= len(upper) else upper
+    between = float(np.median(upper) - np.median(lower))
+    noise = max(noise_of(g) for g in (lower, upper) if len(g) > 2 or g is known)
+    share = least_share(len(known)) * abs(float(np.median(lower)))
+    return between > max(APART * noise, share) and upper[0] - lower[-1] > max(_GAP * noise, share / 2)

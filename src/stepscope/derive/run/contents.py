@@ -1,0 +1,95 @@
+"""What a stretch of a capture is made of: start-up, a checkpoint, an evaluation.
+
+Time in which the GPU works is what it does; the rest is what the host did meanwhile. Everything sums to the stretch.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.derive.accounting.partition import partition
+from stepscope.derive.host.idle_causes import ALLOC, API, HOST, LOAD, QUEUE, SYNC, TAIL, call_causes, causes
+from stepscope.derive.rank.data import COPY, RankData
+from stepscope.intervals import Spans, intersect, subtract, union
+
+#: What the host does while the GPU idles, by cause (semantics §6).
+_HOST = {
+    SYNC: "waiting for the GPU",
+    ALLOC: "allocating memory",
+    LOAD: "loading code",
+    API: "other CUDA calls",
+    HOST: "other work of the host",
+    QUEUE: "queued work",
+}
+_IDLE = "idle"
+#: Copies by where they go, in the order in which an instant of several counts.
+_COPIES = {"HtoD": "copies to the device", "DtoH": "copies from the device"}
+_COMPILING = r"(?i)compile_fx|dynamo|inductor|autotun|xlacompile|backendcompile|torch\.compile|compile_inner"
+
+Contents = list[tuple[str, str | None, int]]
+
+
+def contents(data: RankData, spans: Spans) -> Contents:
+    """What the stretches consist of, the longest first: what, in which range (of the host's own time), and how long."""
+    if not len(spans):
+        return []
+    whole = partition(data, int(spans.start[0]), int(spans.end[-1]))
+    found: Contents = [
+        ("compute", None, intersect(whole.compute, spans).length()),
+        ("communication", None, intersect(whole.comm_exposed, spans).length()),
+        *_copies(data, intersect(whole.copy_exposed, spans)),
+        *_idle(data, intersect(whole.idle, spans)),
+    ]
+    sums: dict[tuple[str, str | None], int] = {}
+    for what, where, ns in found:
+        sums[what, where] = sums.get((what, where), 0) + ns
+    ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+    return [(what, where, ns) for (what, where), ns in ordered if ns]
+
+
+def _copies(data: RankData, rest: Spans) -> Contents:
+    found: Contents = []
+    kind = data.ops["copy_kind"].cast(pl.String)
+    copying = data.role == COPY
+    for name, what in _COPIES.items():
+        rows = copying & (kind == name).fill_null(value=False).to_numpy()
+        part = intersect(union(data.start[rows], data.end[rows]), rest)
+        found.append((what, None, part.length()))
+        rest = subtract(rest, part)
+    return [*found, ("other copies and memsets", None, rest.length())]
+
+
+def _idle(data: RankData, idle: Spans) -> Contents:
+    if data.calls.height == 0:
+        return [(_IDLE, None, idle.length())]
+    pieces = causes(data, idle)
+    found: Contents = []
+    last = pieces.cause == TAIL  # no op ends it: what any thread did says more
+    found += _by_calls(data, union(pieces.start[last], pieces.end[last]))
+    text = data.text_of(pieces.within)
+    frame = pl.DataFrame({"cause": pieces.cause, "text": text, "ns": pieces.end - pieces.start})
+    frame = frame.filter(~pl.Series(last))
+    host = pl.col("cause") == HOST
+    compiling = host & pl.col("text").str.contains(_COMPILING).fill_null(value=False)
+    named = frame.with_columns(
+        pl.when(compiling)
+        .then(pl.lit("compiling"))
+        .otherwise(pl.col("cause").replace_strict(_HOST, default=_IDLE, return_dtype=pl.String))
+        .alias("what"),
+        pl.when(host).then(pl.col("text")).alias("where"),
+    )
+    sums = named.group_by("what", "where").agg(pl.col("ns").sum())
+    return [*found, *((what, where, int(ns)) for what, where, ns in sums.iter_rows())]
+
+
+def _by_calls(data: RankData, rest: Spans) -> Contents:
+    """Idle time that no op ends: by the CUDA calls of any thread in it."""
+    found: Contents = []
+    cause = call_causes(data)
+    start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    for which in (LOAD, ALLOC, SYNC, API):
+        rows = cause == which
+        part = intersect(union(start[rows], end[rows]), rest)
+        found.append((_HOST[which], None, part.length()))
+        rest = subtract(rest, part)
+    return [*found, (_HOST[HOST], None, rest.length())]

@@ -1,0 +1,210 @@
+"""Kinds of steps, spikes and drift: what a run's steps are like (semantics §18).
+
+Steps that do different work (other kernels, or more of them) or take different time are of different kinds, if each
+recurs: every N steps, or in a fifth of them. A step that is longer than its like by more than the noise and does not
+recur is a spike. Where the usual step grows or shrinks over the run beyond the noise, it drifts, and what is usual
+follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from stepscope.derive.run.clusters import clusters, least_share, margin, noise_of
+from stepscope.intervals.arrays import F64, I64, Mask
+
+#: A kind has at least so many steps, and this share of all; a period is seen so often, twice where the work differs.
+_FEWEST, _OFTEN, _PERIODS, _PERIODS_OF_WORK = 3, 0.2, 3, 2
+#: A trend takes so many steps, and so many standard errors of Kendall's correlation: once in a thousand by chance.
+_FEWEST_TREND, _TREND = 8, 3.3
+#: Steps whose counts of ops by name differ by more than this share do different work.
+_OTHER_WORK = 0.1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Steps that do the same in about the same time: rows of the run's samples."""
+
+    name: str
+    steps: I64
+    usual_ns: float
+    #: it recurs after so many steps, where it does
+    every: int | None = None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the usual step changes over the run."""
+
+    slope_ns: float  # per step
+    change_ns: float  # from the first to the last step
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What the samples of a run are like, row by row."""
+
+    kinds: list[Kind]
+    #: which kind, by place in `kinds`; spikes are of the kind that they are like but for their length
+    of: I64
+    spike: Mask
+    #: beyond what is usual for its kind at that point of the run
+    excess: F64
+    drift: Drift | None = None
+
+
+def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
+    """What steps of these lengths are like. `number` counts the program's steps; `work` says which do the same."""
+    n = len(lengths)
+    work = np.zeros(n, np.int64) if work is None else work
+    base = _groups(lengths, work)[0]
+    drift = _drift(number[base], lengths[base])
+    level = lengths
+    if drift is not None:
+        level = lengths - drift.slope_ns * (number - np.median(number[base]))
+        base = _groups(level, work)[0]
+    groups = [g for g in _groups(level, work) if len(g)]
+    base = groups[0]
+    kinds, every = _recurring(level, number, work, groups)
+    of, spike = _nearest(level, kinds), np.zeros(n, dtype=bool)
+    usual = [float(np.median(level[k])) for k in kinds]
+    excess = level - np.array(usual)[of]
+    for place, kind in enumerate(kinds):
+        members = of == place
+        beyond = members & (excess > margin(level[kind]))
+        if len(kind) < _FEWEST or 2 * len(kind) <= members.sum():  # too few to call the others unlike them
+            beyond &= (excess > usual[place]) & (2 * beyond.sum() < members.sum())
+        spike |= beyond
+    named = [
+        Kind(_name(usual, k), np.flatnonzero(of == k).astype(np.int64), usual[k], every[k]) for k in range(len(kinds))
+    ]
+    return Kinds(_told_apart(named), of, spike, np.maximum(excess, 0.0), drift)
+
+
+def _recurring(level: F64, number: I64, work: I64, groups: list[I64]) -> tuple[list[I64], list[int | None]]:
+    """Groups that are kinds, the usual one first, and their periods. What is like a kind counts for its period."""
+    base, kinds = groups[0], [groups[0]]
+    every: list[int | None] = [None]
+    for group in groups[1:]:
+        other = not np.isin(work[group], work[base]).any()
+        fewest = _PERIODS_OF_WORK if other else _PERIODS
+        period = period_of(number[group], number, fewest)
+        if period is None and _nearest(level, kinds)[group[0]] == 0:  # with a spike among them
+            period = period_of(number[_nearest(level, [base, group]) == 1], number, fewest)
+        if period is not None or (len(group) >= _FEWEST and len(group) >= _OFTEN * len(level)):
+            kinds.append(group)
+            every.append(period)
+    return kinds, every
+
+
+def _nearest(level: F64, kinds: list[I64]) -> I64:
+    """Of each step the kind: its own, or the one whose usual length is nearest by ratio; a spike is nearest to none,
+    and is of the longest kind that lies below."""
+    usual = np.array([float(np.median(level[k])) for k in kinds])
+    ratio = np.abs(np.log(np.maximum(level, 1.0)[:, None] / np.maximum(usual, 1.0)))
+    of: I64 = np.argmin(ratio, axis=1).astype(np.int64)
+    for place, kind in enumerate(kinds):
+        of[kind] = place
+    return of
+
+
+def works(counts: F64) -> I64:
+    """Which steps do the same work, by how often each runs ops of each name (steps x names)."""
+    leaders: list[F64] = []
+    of = np.zeros(len(counts), np.int64)
+    for step, row in enumerate(counts):
+        size = row.sum()
+        far = [np.abs(row - leader).sum() / max(size, leader.sum(), 1.0) for leader in leaders]
+        if far and min(far) <= _OTHER_WORK:
+            of[step] = int(np.argmin(far))
+        else:
+            of[step] = len(leaders)
+            leaders.append(row)
+    return of
+
+
+def period_of(some: I64, every: I64, fewest: int = _PERIODS) -> int | None:
+    """After how many steps these recur among all; None where they do not, or are too few to tell."""
+    if len(some) < fewest:
+        return None
+    some = np.sort(some)
+    strides = np.diff(some)
+    stride = int(strides[0])
+    if stride < 2 or (strides != stride).any():
+        return None
+    none_before, none_after = some[0] - stride < every.min(), some[-1] + stride > every.max()
+    return stride if none_before and none_after else None
+
+
+def _groups(lengths: F64, work: I64) -> list[I64]:
+    """Steps of one work and like lengths, the most frequent first (of several the shorter); like lengths are one."""
+    found: list[I64] = []
+    for which in np.unique(work):
+        rows = np.flatnonzero(work == which).astype(np.int64)
+        found += [rows[part] for part in clusters(lengths[rows])]
+    found.sort(key=lambda g: (-len(g), float(np.median(lengths[g]))))
+    groups: list[I64] = []
+    for group in found:
+        like = next((k for k, g in enumerate(groups) if _alike(lengths[g], lengths[group])), None)
+        if like is None:
+            groups.append(group)
+        else:
+            groups[like] = np.sort(np.r_[groups[like], group])
+    groups.sort(key=lambda g: (-len(g), float(np.median(lengths[g]))))
+    return groups
+
+
+def _alike(a: F64, b: F64) -> bool:
+    """Whether two groups differ by no more than what says nothing."""
+    apart = abs(float(np.median(a) - np.median(b)))
+    known = a if len(a) >= len(b) else b
+    return apart <= max(margin(known), least_share(len(known)) * float(np.median(known)))
+
+
+def _drift(at: I64, lengths: F64) -> Drift | None:
+    """The trend of steps of one kind: Theil and Sen's slope, where Kendall's test finds one."""
+    n = len(at)
+    if n < _FEWEST_TREND:
+        return None
+    i, j = _pairs(n)
+    rise, run = lengths[j] - lengths[i], (at[j] - at[i]).astype(np.float64)
+    score = float(np.sign(rise).sum()) * (n * (n - 1) / 2) / len(i)
+    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18) < _TREND:
+        return None
+    slope = float(np.median(rise / run))
+    change = slope * float(at[-1] - at[0])
+    rest = lengths - slope * (at - np.median(at))
+    if abs(change) < max(3.0 * noise_of(rest), least_share(n) * float(np.median(lengths))):
+        return None
+    return Drift(slope, change)
+
+
+def _pairs(n: int, most: int = 200_000) -> tuple[I64, I64]:
+    """Pairs of rows, i < j; of very many, an even choice of distances."""
+    if n * (n - 1) // 2 <= most:
+        i, j = np.triu_indices(n, 1)
+        return i.astype(np.int64), j.astype(np.int64)
+    lags = np.unique(np.linspace(1, n - 1, max(1, 2 * most // n)).astype(np.int64))
+    i = np.concatenate([np.arange(n - lag) for lag in lags])
+    j = np.concatenate([np.arange(n - lag) + lag for lag in lags])
+    return i, j
+
+
+def _name(usual: list[float], place: int) -> str:
+    if len(usual) == 1 or place == 0:
+        return "usual"
+    return "longer" if usual[place] > usual[0] else "shorter"
+
+
+def _told_apart(kinds: list[Kind]) -> list[Kind]:
+    """With names that differ: `longer`, `longer 2`."""
+    seen: dict[str, int] = {}
+    named = []
+    for kind in kinds:
+        count = seen[kind.name] = seen.get(kind.name, 0) + 1
+        name = kind.name if count == 1 else f"{kind.name} {count}"
+        named.append(Kind(name, kind.steps, kind.usual_ns, kind.every))
+    return named
