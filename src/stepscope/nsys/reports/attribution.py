@@ -34,14 +34,14 @@ class Attribution:
         inside = np.flatnonzero(self.nest.parent != NONE)
         return bool(np.all(self.nest.end[inside] <= self.nest.end[self.nest.parent[inside]]))
 
-    def of_ops(self, call: pl.Series) -> I64:
-        """Innermost range of each op by its launching call (a row of `View.calls`, null for none)."""
-        row = call.fill_null(-1).to_numpy()
-        return np.where(row >= 0, self._by_call[row], NONE)
+    def of_ops(self, call: I64) -> I64:
+        """Innermost range of each op by its launching call (a row of `View.calls`, NONE for none)."""
+        return self._by_call[call]
 
     @cached_property
     def _by_call(self) -> I64:
-        found = np.full(int(self.calls.max(initial=0)) + 1, NONE, dtype=np.int64)
+        # One entry more than there are calls: the last, which NONE points to, says that there is none.
+        found = np.full(int(self.calls.max(initial=0)) + 2, NONE, dtype=np.int64)
         found[self.calls] = self.innermost
         return found
 

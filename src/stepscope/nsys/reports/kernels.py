@@ -63,7 +63,7 @@ def kernels(view: View, args: Args, detail: bool = False) -> Rows:
 def _prefixed(view: View, ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """Kernel names behind the text of the innermost range of their launch, without its domain."""
     view.need("ranges", "calls")
-    found = view.attribution.of_ops(ops["call"])
+    found = view.attribution.of_ops(ops["call"].fill_null(NONE).to_numpy())
     names = view.attribution.ranges["name"]
     inside = pl.Series(found != NONE)
     row = pl.Series(found.clip(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.nsys.reports.cuda import xyz
+from stepscope.nsys.reports.grouping import grouped
 from stepscope.nsys.reports.kernels import kernels
 from stepscope.nsys.reports.spec import BASE, MANGLED, NVTX_NAME, Args, Report, Rows, columns
 from stepscope.nsys.reports.statistics import five, moments
@@ -36,9 +37,9 @@ def _launched(view: View, args: Args, detail: bool = False) -> Rows:
 
 def _sum(view: View, args: Args) -> pl.DataFrame:
     rows = _launched(view, args)
-    keys = ("rank", "tid", "device", "api", "kernel")
     phases = ("t", "a", "q", "k")
-    found = rows.frame.group_by(keys).agg(e for p in phases for e in moments(f"{p}_ns", f"{p}_"))
+    summed = [e for p in phases for e in moments(f"{p}_ns", f"{p}_")]
+    found = grouped(rows.frame, ("rank", "tid", "device", "api", "kernel"), summed)
     found = rows.decoded(found.with_columns(view.pid(pl.col("rank")).alias("pid")))
     found = found.select(
         "pid", "tid", "device", pl.col("t_n"), "q_n", *(e for p in phases for e in five(f"{p}_")), "api", "kernel"

@@ -8,6 +8,7 @@ import polars as pl
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.columns import RANGE_KIND
 from stepscope.nsys.reports.attribution import Attribution
+from stepscope.nsys.reports.grouping import Unsigned, grouped
 from stepscope.nsys.reports.kernels import kernels
 from stepscope.nsys.reports.nvtx import STYLES
 from stepscope.nsys.reports.spec import BASE, MANGLED, Args, Report, Rows, columns
@@ -24,7 +25,7 @@ def _sum(view: View, args: Args) -> pl.DataFrame:
     keys = groups.unique(maintain_order=True).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("key"))
     key_of = groups.join(keys, on=groups.columns, how="left", maintain_order="left")["key"].to_numpy()
     ops = named.frame.select("kernel", "duration", "call", "rank")
-    innermost = found.of_ops(ops["call"])
+    innermost = found.of_ops(ops["call"].fill_null(NONE).to_numpy())
     inside = _inside(view, ops, innermost, key_of)
     inside = inside.join(keys, on="key", how="left").drop("key")
     both = pl.concat([inside, _outside(view, ops.filter(pl.Series(innermost == NONE)))], how="diagonal_relaxed")
@@ -42,50 +43,83 @@ def _inside(view: View, ops: pl.DataFrame, innermost: I64, key_of: I64) -> pl.Da
     found = view.attribution
     kernel, duration = ints(ops, "kernel", "duration")
     names = int(kernel.max(initial=0)) + 1
-    until = np.zeros(ops.height, dtype=np.int64)
-    if not found.proper:
+    nested = _same_name_nested(found, key_of)  # then a kernel is in a group more than once
+    if found.proper:
+        pairs = _climbed(found, innermost, kernel, duration, key_of, names, with_op=nested)
+        launches = _launches(found, innermost, kernel, names)
+    else:
         until = view.calls["end_ns"].gather(ops["call"].fill_null(0)).to_numpy()
-    levels = found.climb(innermost, until)
-    pairs = pl.DataFrame(
-        {
-            "code": _joined([key_of[row] * names + kernel[at] for at, row in levels]),
-            "duration": _joined([duration[at] for at, _ in levels]),
-        }
-    )
-    summed = pairs.group_by("code").agg(moments("duration"))
-    counted = _count_ranges(found, levels, kernel, key_of, names)
-    summed = summed.join(counted, on="code", how="left")
-    if _same_name_nested(found, key_of):  # then a kernel is in a group more than once
-        ops_of = pairs.with_columns(pl.Series("op", _joined([at for at, _ in levels])))
-        once = ops_of.group_by("code").agg(pl.col("op").n_unique().alias("kernels"))
-        summed = summed.join(once, on="code", how="left")
+        levels = found.climb(innermost, until)
+        code = _joined([key_of[row] * names + kernel[at] for at, row in levels])
+        op = _joined([at for at, _ in levels])
+        pairs = pl.DataFrame({"code": code, "duration": duration[op], "op": op})
+        launches = pl.Series(_joined([row * names + kernel[at] for at, row in levels])).unique().to_numpy()
+    summed = grouped(pairs, ["code"], moments("duration")).cast({"code": pl.Int64})
+    # How many different ranges a group's kernels were launched in; codes above the outermost range have none.
+    counted = pl.DataFrame({"code": key_of[launches // names] * names + launches % names})
+    summed = summed.join(counted.group_by("code").agg(pl.len().alias("ranges")), on="code")
+    if nested:
+        once = pairs.group_by("code").agg(pl.col("op").n_unique().alias("kernels")).cast({"code": pl.Int64})
+        summed = summed.join(once, on="code")
     else:
         summed = summed.with_columns(pl.col("n").alias("kernels"))
-    return summed.with_columns(
-        (pl.col("code") // names).alias("key"), (pl.col("code") % names).cast(pl.UInt32).alias("kernel")
-    ).drop("code")
+    key, kernel_code = pl.col("code") // names, pl.col("code") % names
+    return summed.with_columns(key.alias("key"), kernel_code.cast(pl.UInt32).alias("kernel")).drop("code")
 
 
-def _count_ranges(
-    found: Attribution, levels: list[tuple[I64, I64]], kernel: I64, key_of: I64, names: int
+def _climbed(
+    found: Attribution, innermost: I64, kernel: I64, duration: I64, key_of: I64, names: int, with_op: bool
 ) -> pl.DataFrame:
-    """`ranges`: how many different ranges a group's kernels were launched in."""
-    if found.proper and levels:
-        # Each (range, kernel) once, innermost ranges first; the same kernels were launched in the ranges above.
-        at, row = levels[0]
-        pairs = [pl.Series(row * names + kernel[at]).unique()]
-        while True:
-            code = pairs[-1].to_numpy()
-            up = found.nest.parent[code // names]
-            inside = up != NONE
-            if not inside.any():
-                break
-            pairs.append(pl.Series(up[inside] * names + code[inside] % names).unique())
-        code = pl.concat(pairs).unique().to_numpy()
-    else:
-        code = pl.Series(_joined([row * names + kernel[at] for at, row in levels])).unique().to_numpy()
-    frame = pl.DataFrame({"code": key_of[code // names] * names + code % names})
-    return frame.group_by("code").agg(pl.len().alias("ranges"))
+    """Every kernel with every range around it. Ranges are climbed, not kernels: those that share one climb together.
+
+    The code of a kernel above the outermost range around it is beyond those of all groups.
+    """
+    op = np.flatnonzero(innermost != NONE)
+    current = _distinct(innermost[op], len(found.nest.parent))
+    place_of = np.zeros(len(found.nest.parent), dtype=np.int64)
+    place_of[current] = np.arange(len(current))
+    place = place_of[innermost[op]]
+    beyond = (int(key_of.max(initial=0)) + 1) * names
+    width = np.uint16 if beyond + names <= 2**16 else np.uint32 if beyond + names <= 2**32 else np.int64
+    duration = duration[op]
+    narrow: Unsigned = kernel[op].astype(width)
+    frames = []
+    inside = current != NONE
+    while inside.any():
+        group: Unsigned = np.where(inside, key_of[current] * names, beyond).astype(width)
+        code = group[place] + narrow
+        frames.append(pl.DataFrame({"code": code, "duration": duration, **({"op": op} if with_op else {})}))
+        current = np.where(inside, found.nest.parent[current], NONE)
+        inside = current != NONE
+        if 2 * int(np.bincount(place, minlength=len(inside))[inside].sum()) < len(place):
+            kept = inside[place]
+            op, narrow, duration = op[kept], narrow[kept], duration[kept]
+            place = (np.cumsum(inside) - 1)[place[kept]]
+            current, inside = current[inside], inside[inside]
+    if not frames:
+        return pl.DataFrame(schema={"code": pl.Int64, "duration": pl.Int64, "op": pl.Int64})
+    return pl.concat(frames)
+
+
+def _launches(found: Attribution, innermost: I64, kernel: I64, names: int) -> I64:
+    """Each (range, kernel) once: innermost ranges first; the same kernels were launched in the ranges above."""
+    inside = innermost != NONE
+    n = len(found.nest.parent) * names
+    pairs = [_distinct(innermost[inside] * names + kernel[inside], n)]
+    while len(pairs[-1]):
+        code = pairs[-1]
+        up = found.nest.parent[code // names]
+        pairs.append(_distinct((up * names + code % names)[up != NONE], n))
+    return _distinct(np.concatenate(pairs), n)
+
+
+def _distinct(values: I64, n: int) -> I64:
+    """The distinct ones of values below `n`."""
+    if n > 8 * len(values):
+        return pl.Series(values).unique().to_numpy()
+    there = np.zeros(n, dtype=bool)
+    there[values] = True
+    return np.flatnonzero(there)
 
 
 def _same_name_nested(found: Attribution, key_of: I64) -> bool:

@@ -30,24 +30,29 @@ class Projection:
 
 def project(view: View) -> Projection:
     found = view.attribution
-    ops = view.ops().filter(pl.col("call").is_not_null())
-    first, last = _per_call(ops, found.calls, view.calls.height)
+    ops = view.ops()
+    call, op_start, op_end = ints(ops.with_columns(pl.col("call").fill_null(NONE)), "call", "start_ns", "end_ns")
     n = len(found.nest.start)
-    start, end, count = np.full(n, _NEVER), np.full(n, -_NEVER), np.zeros(n, dtype=np.int64)
+    start, end = np.full(n, _NEVER), np.full(n, -_NEVER)
     if found.proper:
-        inside = np.flatnonzero(found.innermost != NONE)
-        _add(start, end, count, found.innermost[inside], first[inside], last[inside], np.ones(len(inside), np.int64))
+        innermost = found.of_ops(call)
+        inside = np.flatnonzero(innermost != NONE)
+        row = innermost[inside]
+        np.minimum.at(start, row, op_start[inside])
+        np.maximum.at(end, row, op_end[inside])
+        count = np.bincount(found.innermost[found.innermost != NONE], minlength=n).astype(np.int64)
         _upwards(found, start, end, count)
-    else:
-        for at, row in found.climb(found.innermost, found.call_end):
-            _add(start, end, count, row, first[at], last[at], np.ones(len(at), np.int64))
-    made = Tree(found.nest.parent, found.depth) if found.proper else tree(found.nest)
-    return Projection(start, end, count, made)
+        return Projection(start, end, count, Tree(found.nest.parent, found.depth))
+    count = np.zeros(n, dtype=np.int64)
+    launched = call != NONE
+    first, last = _per_call(call[launched], op_start[launched], op_end[launched], found.calls, view.calls.height)
+    for at, row in found.climb(found.innermost, found.call_end):
+        _add(start, end, count, row, first[at], last[at], np.ones(len(at), np.int64))
+    return Projection(start, end, count, tree(found.nest))
 
 
-def _per_call(ops: pl.DataFrame, calls: I64, n: int) -> tuple[I64, I64]:
+def _per_call(call: I64, start: I64, end: I64, calls: I64, n: int) -> tuple[I64, I64]:
     """First start and last end of what each of `calls` launched; a graph launch has many operations."""
-    call, start, end = ints(ops, "call", "start_ns", "end_ns")
     first, last = np.full(n, _NEVER), np.full(n, -_NEVER)
     np.minimum.at(first, call, start)
     np.maximum.at(last, call, end)
@@ -127,7 +132,7 @@ def _trace(view: View, args: Args) -> pl.DataFrame:
 def _outside(view: View, schema: pl.Schema) -> pl.DataFrame:
     """One row without a name for all that was launched outside of any range."""
     ops = view.ops().filter(pl.col("call").is_not_null())
-    ops = ops.filter(pl.Series(view.attribution.of_ops(ops["call"]) == NONE))
+    ops = ops.filter(pl.Series(view.attribution.of_ops(ops["call"].to_numpy()) == NONE))
     if ops.height == 0:
         return pl.DataFrame(schema=schema)
     # nsys gives one process and thread of all there are: those of the last to end.

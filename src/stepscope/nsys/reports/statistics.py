@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
+from stepscope.nsys.reports.grouping import grouped
 from stepscope.nsys.reports.spec import Args, Query, Rows
 from stepscope.nsys.reports.view import View
 
@@ -74,7 +75,7 @@ def time_sum(source: Source, *keys: str, ties: Sequence[str] = (), show: Sequenc
 
     def query(view: View, args: Args) -> pl.DataFrame:
         rows = source(view, args)
-        summed = rows.decoded(rows.frame.group_by(keys).agg(moments("duration")))
+        summed = rows.decoded(grouped(rows.frame, keys, moments("duration")))
         order = ["total", *ties, *(k for k in reversed(keys) if k not in ties)]
         summed = summed.sort(order, descending=[True] + [False] * (len(order) - 1))
         return summed.select(share(), "total", "n", *five(), *(show or keys))
@@ -87,7 +88,7 @@ def size_sum(source: Source, key: str) -> Query:
 
     def query(view: View, args: Args) -> pl.DataFrame:
         rows = source(view, args)
-        summed = rows.decoded(rows.frame.group_by(key).agg(moments("bytes")))
+        summed = rows.decoded(grouped(rows.frame, [key], moments("bytes")))
         summed = summed.sort("total", key, descending=[True, False])
         return summed.select("total", "n", mean().alias("avg"), "med", "min", "max", deviation().alias("std"), key)
 

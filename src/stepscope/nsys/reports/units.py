@@ -52,6 +52,10 @@ _TIME_UNITS = {
 }
 
 
+#: Floats between these are spelled alike by Python and Polars: with a point, without an exponent.
+_PLAIN = (1e-4, 1e15)
+
+
 @dataclass(frozen=True)
 class Units:
     """How to show each category of values. `convert=False` leaves values as they were computed."""
@@ -111,6 +115,8 @@ def texts(values: pl.Series, column: Column, units: Units) -> pl.Series:
         if values.dtype.is_float():
             # nsys's median of whole bytes is whole, its mean is not.
             whole = column.unit == "mem_B" and column.name == "Med"
+            if not whole and ((values == 0) | values.is_between(*_PLAIN)).all():
+                return values.cast(pl.String)
             return _each(values, lambda v: str(int(v)) if whole and v.is_integer() else repr(v))
         return values.cast(pl.String)
     # nsys multiplies by the reciprocal, and a half-way value rounds as that product happens to fall.

@@ -52,7 +52,7 @@ class View:
     def __init__(self, profile: Profile, part: Part | None = None) -> None:
         self.profile = profile
         self.part = part or Part()
-        self._ops: dict[bool, pl.DataFrame] = {}
+        self._ops: dict[tuple[bool, tuple[str, ...]], pl.DataFrame] = {}
 
     def need(self, *tables: str) -> None:
         """CannotAnswer where a table was not recorded at all: an empty report would look like a zero."""
@@ -80,19 +80,22 @@ class View:
 
         `call` is the row, in `calls`, of the launching call; null where there is none in this part of the capture.
         """
-        if detail not in self._ops:
-            self._ops[detail] = self._read_ops(detail)
-        ops = self._ops[detail]
+        if (detail, ()) not in self._ops:
+            self._ops[detail, ()] = self._read_ops(detail)
         wanted = kinds or ("kernel", "memcpy", "memset")
-        if set(ops["kind"].unique().to_list()) <= set(wanted):
-            return ops
-        return ops.filter(pl.col("kind").is_in(wanted))
+        if (detail, wanted) not in self._ops:
+            ops = self._ops[detail, ()]
+            have = ops["kind"].unique().to_list()
+            self._ops[detail, wanted] = ops if set(have) <= set(wanted) else ops.filter(pl.col("kind").is_in(wanted))
+        return self._ops[detail, wanted]
 
     def _read_ops(self, detail: bool) -> pl.DataFrame:
         ops = self.profile.table("ops", detail)
         calls = self.profile.calls
-        first = np.searchsorted(calls["rank"].to_numpy(), ops["rank"].to_numpy(), side="left")
-        ops = ops.with_columns((pl.col("launch").cast(pl.Int64) + pl.Series(first)).alias("call"))
+        ranks = ops["rank"].to_numpy()
+        every = np.arange(int(ranks.max(initial=0)) + 1, dtype=ranks.dtype)
+        first = np.searchsorted(calls["rank"].to_numpy(), every, side="left")
+        ops = ops.with_columns((pl.col("launch").cast(pl.Int64) + pl.Series(first[ranks])).alias("call"))
         if self.part.whole:
             return ops
         inside = pl.Series(self.part.mask(calls, per_thread=True))
