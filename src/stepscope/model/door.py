@@ -21,6 +21,7 @@ Behind the door nothing asks again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -42,19 +43,27 @@ _AGAIN = "export or record it again"
 
 
 def admitted(source: Source) -> Source:
-    """The source behind a door."""
-    return source if isinstance(source, Door) else Door(source)
+    """The source behind a door. What a cache keeps came through one already."""
+    return source if isinstance(source, Door) or getattr(source, "behind_door", False) else Door(source)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Rows of a table that were delivered, and which of them are admitted, in order (None: all, as they stand)."""
+
+    delivered: int
+    rows: I64 | None
 
 
 class Door:
     """A source whose tables are what the schema promises."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, processes: pl.DataFrame | None = None) -> None:
         self.path: Path = source.path
         self._source = source
-        self._processes: pl.DataFrame | None = None
-        #: by table: rows delivered, and which of them are admitted, in order (None: all, as they stand)
-        self._rows: dict[str, tuple[int, I64 | None]] = {}
+        self._processes = processes  # where they came through already
+        #: by table: what its core decided for all parts
+        self.admissions: dict[str, Admission] = {}
 
     @property
     def info(self) -> SourceInfo:
@@ -93,7 +102,7 @@ class Door:
         return self._processes
 
     def read(self, table: str, part: Part = "core") -> Chunk:
-        if part == "detail" and table not in self._rows:
+        if part == "detail" and table not in self.admissions:
             self.read(table)
         spec = TABLES[table]
         chunk = self._source.read(table, part)
@@ -101,12 +110,13 @@ class Door:
         height = chunk.frame.height
         frame = self._valued(chunk.frame, spec, len(chunk.names))
         if part == "core":
-            self._rows[table] = height, self._admissible(frame, spec, chunk.names)
-        delivered, rows = self._rows[table]
-        if height != delivered:
-            raise BadInput(f"{self.path}: {table} has {delivered} rows in one part and {height} in the other", _AGAIN)
-        if rows is not None:
-            frame = frame[rows]
+            self.admissions[table] = Admission(height, self._admissible(frame, spec, chunk.names))
+        admission = self.admissions[table]
+        if height != admission.delivered:
+            one, other = admission.delivered, height
+            raise BadInput(f"{self.path}: {table} has {one} rows in one part and {other} in the other", _AGAIN)
+        if admission.rows is not None:
+            frame = frame[admission.rows]
         return self._filled(frame, spec, chunk.names)
 
     # -- types -------------------------------------------------------------------------------------------------------

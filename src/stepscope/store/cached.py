@@ -15,6 +15,7 @@ import polars as pl
 
 from stepscope.files.identity import Identity
 from stepscope.model.columns import Dtype, Part
+from stepscope.model.door import Admission, Door
 from stepscope.model.note import Note, Origin, Severity
 from stepscope.model.schema import PROCESSES, TABLES, empty
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
@@ -37,9 +38,10 @@ class _Said(msgspec.Struct):
 
 
 class _Notes(msgspec.Struct):
-    """What is kept beside a table."""
+    """What is kept beside a table: notes, and how many rows of its core were delivered at the door."""
 
     notes: list[_Said]
+    delivered: int = 0
 
 
 class _About(msgspec.Struct):
@@ -54,7 +56,12 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 class CachedSource:
-    """Any source, with the cache `store` in front. `opener` is called when the cache does not know enough."""
+    """Any source, with the cache `store` in front. `opener` is called when the cache does not know enough.
+
+    What is kept has come through the door (`model.door`): it is validated when it is read from the file, not again.
+    """
+
+    behind_door = True
 
     def __init__(self, path: Path, opener: Callable[[], Source], store: disk.Disk) -> None:
         self.path = path
@@ -62,7 +69,8 @@ class CachedSource:
         self._opener = opener
         self._store = store
         self._lock = threading.RLock()
-        self._inner: Source | None = None
+        self._inner: Door | None = None
+        self._admissions: dict[str, Admission] = {}
         self._writing: dict[str, Future[None]] = {}
         self._identity = Identity(path)  # before hashing: a change from here on is noticed
         self._key = content.key(path)
@@ -113,12 +121,22 @@ class CachedSource:
             known = self._load(name, _Notes, {"frame": TABLES[table].part(part), "names": {"name": pl.String}})
             if known is not None and self._rows.setdefault(table, known[1]["frame"].height) == known[1]["frame"].height:
                 self._note([said.note() for said in known[0].notes])
+                if part == "core":
+                    rows = known[1].get("rows")
+                    self._admissions[table] = Admission(
+                        known[0].delivered, None if rows is None else rows["row"].to_numpy()
+                    )
                 return Chunk(known[1]["frame"], known[1]["names"].to_series())
             chunk, notes = self._ask(lambda inner: inner.read(table, part))
             self._rows[table] = chunk.frame.height
-            self._save(
-                name, {"notes": [n.data() for n in notes]}, {"frame": chunk.frame, "names": chunk.names.to_frame()}
-            )
+            meta: dict[str, Any] = {"notes": [n.data() for n in notes]}
+            frames = {"frame": chunk.frame, "names": chunk.names.to_frame()}
+            if part == "core":
+                admission = self._admissions[table] = self._open().admissions[table]
+                meta["delivered"] = admission.delivered
+                if admission.rows is not None:
+                    frames["rows"] = pl.DataFrame({"row": admission.rows})
+            self._save(name, meta, frames)
             return chunk
 
     def _load(
@@ -152,16 +170,17 @@ class CachedSource:
             raise self._identity.refusal()
         self._identity, self._inner = identity, None
 
-    def _open(self) -> Source:
+    def _open(self) -> Door:
         if self._inner is None:
-            inner = self._opener()
+            inner = Door(self._opener(), self._processes)
+            inner.admissions.update(self._admissions)
             self._identity.check()  # what is open now has the content of the key
             if self._processes is not None:
                 inner.quality.notes.clear()  # the cache had these already
             self._inner = inner
         return self._inner
 
-    def _ask(self, question: Callable[[Source], T]) -> tuple[T, list[Note]]:
+    def _ask(self, question: Callable[[Door], T]) -> tuple[T, list[Note]]:
         """The inner source's answer, and what it noted while answering."""
         self._same()
         inner = self._open()

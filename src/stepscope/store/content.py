@@ -15,7 +15,7 @@ from stepscope.files.identity import files_of
 from stepscope.model.schema import MODEL_VERSION
 
 #: Bumped whenever the form of the cache's files changes.
-STORE_VERSION = 4
+STORE_VERSION = 5
 
 #: Fits the processor's own cache, and is long enough for hashing to leave the interpreter's lock.
 _BLOCK = 1 << 18
