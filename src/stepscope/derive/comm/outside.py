@@ -16,7 +16,7 @@ from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.steps import marks_of
 from stepscope.derive.windows.window import Kind, Window, Windows, of_step, whole_capture
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import Mask
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.units import about
@@ -44,9 +44,11 @@ def _left_out(profile: Profile, chosen: Windows, kind: Kind) -> str | None:
         if not parts:
             continue
         mine = _communication(data, parts)
-        missing = np.setdiff1d(_communication(data, _steps_of(data, parts)), mine)
+        missing = np.flatnonzero(_communication(data, _steps_of(data, parts)) & ~mine)
         length = data.end - data.start
         inside += int(length[mine].sum())
+        if not len(missing):
+            continue
         served = pl.DataFrame({"purpose": purpose_of(profile, data, missing), "ns": length[missing]})
         outside.update(dict(served.group_by("purpose").agg(pl.col("ns").sum()).iter_rows()))
     total = outside.total()
@@ -79,8 +81,10 @@ def _steps_of(data: RankData, parts: list[Window]) -> list[Window]:
     return [of_step(steps, int(i)) for i in np.unique(k)]
 
 
-def _communication(data: RankData, windows: list[Window]) -> I64:
-    """The communication ops of the windows, each once."""
-    ops = np.unique(np.concatenate([w.ops for w in windows]))
-    communication: I64 = ops[data.role[ops] == COMM]
+def _communication(data: RankData, windows: list[Window]) -> Mask:
+    """Which ops of the rank are communication of the windows."""
+    within = np.zeros(len(data.role), dtype=bool)
+    for window in windows:
+        within[window.ops] = True
+    communication: Mask = within & (data.role == COMM)
     return communication
