@@ -105,7 +105,8 @@ def timeline(
         if not spans:
             continue
         frame = make[by](data, spans)
-        frame = frame.hstack(_names(data, spans, frame, host=by == "host"))
+        if chosen.all:
+            frame = frame.hstack(_names(data, spans, frame, host=by == "host"))
         frames.append(
             frame.with_columns(
                 pl.lit(data.rank, pl.Int64).alias("rank"),

@@ -5,9 +5,7 @@ The page has no table of its own: it draws what it is sent, in the colours that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import polars as pl
+from collections.abc import Mapping, Sequence
 
 from stepscope.derive.comm.purpose import UNKNOWN
 from stepscope.report.asker import Asker
@@ -41,16 +39,15 @@ THREAD = 100
 class Labels:
     """What stands beside each lane: a stream with what it is for, a thread with what it did, a counter's name.
 
-    `counters` are names by level, with their largest value.
+    `threads` are those of each rank, in order; `counters` are names by level, with their largest value.
     """
 
-    def __init__(self, asker: Asker, host: pl.DataFrame, counters: Sequence[tuple[str, float]] = ()) -> None:
-        self._counters = counters
+    def __init__(
+        self, asker: Asker, threads: Mapping[int, list[int]], counters: Sequence[tuple[str, float]] = ()
+    ) -> None:
+        self._counters, self._threads = counters, threads
         streams = asker.ask("streams").rows.select("rank", "stream", "kind", "purpose")
         self._streams = {(rank, stream): (kind, purpose) for rank, stream, kind, purpose in streams.iter_rows()}
-        self._threads: dict[int, list[int]] = {}
-        if host.height:  # an answer without rows has no types
-            self._threads = dict(host.group_by("rank").agg(pl.col("tid").unique().sort()).iter_rows())
 
     def of(self, rank: int, group: int, level: int) -> str:
         if group == STREAMS:

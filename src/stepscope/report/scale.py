@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,20 @@ from stepscope.derive.comm.common_clock import Line
 
 def scales(rows: pl.DataFrame, origin: int) -> dict[int, Line]:
     """By rank, from rows with `start_ns` (own) and `common_start_ns`: through its first and its last."""
-    moments = rows.group_by("rank", maintain_order=True).agg(
-        *(pl.col(c).sort_by("start_ns").first().alias(f"{c}_0") for c in ("start_ns", "common_start_ns")),
-        *(pl.col(c).sort_by("start_ns").last().alias(f"{c}_1") for c in ("start_ns", "common_start_ns")),
-    )
-    return {
-        rank: Line.through((own, own_1), (common - origin, common_1 - origin))
-        for rank, own, common, own_1, common_1 in moments.iter_rows()
-    }
+    lines = {}
+    for rank, of_rank in ranked(rows):
+        own, common = of_rank["start_ns"], of_rank["common_start_ns"] - origin
+        ends = [int(own.to_numpy().argmin()), int(own.to_numpy().argmax())]
+        lines[rank] = Line.through(tuple(own[ends]), tuple(common[ends]))
+    return lines
+
+
+def ranked(rows: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Rows of each rank, of a table that is sorted by rank. Slices share memory."""
+    ranks = rows["rank"].to_numpy()
+    first = np.flatnonzero(np.r_[True, ranks[1:] != ranks[:-1]][: len(ranks)])
+    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(ranks)], strict=False):
+        yield int(ranks[low]), rows[low:high]
 
 
 def drawn(rows: pl.DataFrame, by_rank: dict[int, Line], *columns: str) -> pl.DataFrame:

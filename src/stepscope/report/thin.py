@@ -33,28 +33,37 @@ def shares(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[pl.Data
     if marks.height <= most:
         return marks, 0
     short, _, bin_ns = _groups(marks, most, (*by, "kind"))
-    key = [*by, "bin"]
-    length = pl.col("end") - pl.col("start")
-    small = (
-        marks.filter(pl.Series(short))
-        .with_columns((pl.col("start") // bin_ns).alias("bin"), length.alias("length"))
-        .group_by(*key, "kind", maintain_order=True)
-        .agg(pl.col("length", "n").sum(), pl.col("start").min(), pl.exclude("length", "n", "start").first())
-        .sort(*key, "kind")
-    )
-    before = pl.col("length").cum_sum().over(key) - pl.col("length")
-    small = small.with_columns((pl.col("start").min().over(key) + before).alias("start"))
-    small = small.with_columns((pl.col("start") + pl.col("length")).alias("end"))
-    return pl.concat([marks.filter(pl.Series(~short)), small.select(marks.columns)]), bin_ns
+    rows = np.flatnonzero(short)
+    start, end, kind, n = (marks[c].to_numpy()[rows] for c in ("start", "end", "kind", "n"))
+    bin_of = start // bin_ns
+    place = _lane(marks, by)[rows] * (int(bin_of.max(initial=0)) + 1) + bin_of
+    order = np.lexsort((kind, place))
+    place, kind = place[order], kind[order]
+    first = np.flatnonzero(np.r_[True, (place[1:] != place[:-1]) | (kind[1:] != kind[:-1])][: len(rows)])
+    length, marked = (np.add.reduceat(v[order], first) for v in (end - start, n))
+    of_bin = np.flatnonzero(np.r_[True, place[first][1:] != place[first][:-1]])
+    each = np.diff(np.r_[of_bin, len(first)])
+    passed = np.cumsum(length) - length
+    begin = np.repeat(np.minimum.reduceat(start[order], first[of_bin]) - passed[of_bin], each) + passed
+    drawn = {"start": begin, "end": begin + length, "n": marked}
+    small = marks[rows[order[first]]].with_columns(pl.Series(c, v, dtype=marks.schema[c]) for c, v in drawn.items())
+    return pl.concat([marks.filter(pl.Series(~short)), small]), bin_ns
+
+
+def _lane(marks: pl.DataFrame, by: tuple[str, ...]) -> I64:
+    """One number for the whole numbers `by` of each mark, in their order."""
+    of = np.zeros(marks.height, np.int64)
+    for column in by:
+        values = marks[column].to_numpy().astype(np.int64)
+        of = of * (int(values.max() - values.min()) + 1) + (values - values.min())
+    return of
 
 
 def _groups(marks: pl.DataFrame, most: int, by: tuple[str, ...]) -> tuple[Mask, I64, int]:
     """Which marks are short, the group of each of those, and the bin: the shortest that leaves few enough."""
-    start, length = marks["start"].to_numpy(), (marks["end"] - marks["start"]).to_numpy()
-    of = np.zeros(marks.height, np.int64)
-    for column in by:
-        values = marks[column].to_numpy() - int(marks[column].min())  # type: ignore[arg-type]
-        of = of * (int(values.max()) + 1) + values
+    start = marks["start"].to_numpy()
+    length = marks["end"].to_numpy() - start
+    of = _lane(marks, by)
     span = int(start.max() - start.min()) + 1
     bin_ns = max(1, span // most)
     while True:
@@ -69,14 +78,13 @@ def _merged(marks: pl.DataFrame, short: Mask, group: I64, length: I64) -> pl.Dat
     """Long marks as they are, and one mark for each group of short ones."""
     if len(group) == 0:
         return marks
-    order = np.lexsort((length, group))
-    small = marks.filter(pl.Series(short))[order]
-    last = np.flatnonzero(np.r_[group[order][1:] != group[order][:-1], True])  # the longest of each group
-    first = np.r_[0, last[:-1] + 1]
-    sums = {
-        "start": np.minimum.reduceat(small["start"].to_numpy(), first),
-        "end": np.maximum.reduceat(small["end"].to_numpy(), first),
-        "n": np.add.reduceat(small["n"].to_numpy(), first),
-    }
-    merged = small[last].with_columns(pl.Series(k, v) for k, v in sums.items())
+    order = np.argsort(group, kind="stable")  # marks are by lane and start: groups are nearly in order
+    group, length, rows = group[order], length[order], np.flatnonzero(short)[order]
+    first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    longest = np.repeat(np.maximum.reduceat(length, first), np.diff(np.r_[first, len(group)]))
+    at = np.flatnonzero(length == longest)
+    named = rows[at[np.searchsorted(at, np.r_[first[1:], len(group)]) - 1]]  # of the longest the last
+    how: dict[str, np.ufunc] = {"start": np.minimum, "end": np.maximum, "n": np.add}
+    sums = {column: of.reduceat(marks[column].to_numpy()[rows], first) for column, of in how.items()}
+    merged: pl.DataFrame = marks[named].with_columns(pl.Series(c, v, dtype=marks.schema[c]) for c, v in sums.items())
     return pl.concat([marks.filter(pl.Series(~short)), merged])

@@ -87,7 +87,7 @@ def _streams(of: Making) -> Iterator[Track]:
     names = of.profile.names.gather(ids)
     text_of = of.numbering(ids)
     kinds_of_work = of.profile.taxonomy.family(names)
-    labels = Labels(of.asker, pl.DataFrame())
+    labels = Labels(of.asker, {})
     distinct = sorted({*kinds_of_work.to_list(), COMMUNICATION})
     family_of = np.zeros(len(of.profile.names) + 1, np.int64)
     family_of[ids.to_numpy()] = kinds_of_work.replace_strict({f: i for i, f in enumerate(distinct)}).to_numpy()

@@ -181,4 +181,8 @@ def _merge(cut: Pieces, gap: I64) -> Pieces:
 
 def call_causes(data: RankData) -> I64:
     """What each call of the rank makes the host wait for: SYNC, ALLOC, LOAD or API."""
+    return data.once(_call_causes)
+
+
+def _call_causes(data: RankData) -> I64:
     return _CAUSE_OF_FAMILY[families(data)]

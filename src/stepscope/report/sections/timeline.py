@@ -7,7 +7,7 @@ the first op on the clock of all ranks; a rank's `scale` brings them back to its
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import polars as pl
 
 from stepscope.derive.comm.common_clock import Line
 from stepscope.errors import CannotAnswer
+from stepscope.intervals.arrays import numbered
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
 from stepscope.model.units import about
@@ -35,7 +36,7 @@ from stepscope.report.lanes import (
 )
 from stepscope.report.pack import Columns
 from stepscope.report.part import Part, part
-from stepscope.report.scale import drawn, placed, scales
+from stepscope.report.scale import placed, ranked, scales
 from stepscope.report.thin import shares, thin
 
 TITLE = "Timeline"
@@ -58,27 +59,30 @@ class Timeline:
 
 def make(asker: Asker) -> Timeline:
     which = {} if asker.window.get("index") == "all" else {"step": True}
+    texts = _Texts()
+    # Answers are large, and the marks that they become are not: one at a time is held.
     ops = asker.ask("timeline", **which)
-    parts = asker.ask("timeline", by="part", **which)
-    ranges = asker.ask("timeline", by="range", **which)
-    host = asker.ask("timeline", by="host", **which)
     if ops.rows.height == 0:
         raise CannotAnswer("no GPU work in the window", "choose another with --index or --anchor")
-    origin = min(int(f["common_start_ns"].min()) for f in (ops.rows, parts.rows))  # type: ignore[arg-type]
-    by_rank = scales(parts.rows, origin)
-    cut = _cut(host, parts.rows, by_rank, origin)
+    of_ops = _op_marks(ops.rows, texts)
+    ops = replace(ops, rows=ops.rows.clear())
+    parts = asker.ask("timeline", by="part", **which).rows
+    origin = min(int(of_ops["start"].min()), int(parts["common_start_ns"].min()))  # type: ignore[arg-type]
+    by_rank = scales(parts, origin)
+    shown = {rank: (int(of["start_ns"].min()), int(of["end_ns"].max())) for rank, of in ranked(parts)}  # type: ignore[arg-type]
+    counters = sampled(asker, which, parts, origin)
+    of_parts = _kept(_since(origin, _part_marks(parts)), MOST_PARTS, _LANE, "parts")
+    n_ops, parts = of_ops.height, parts.clear()
     measured = asker.ask("window")
-    texts = _Texts()
-    marks = [
-        *_kept(_op_marks(ops.rows, origin, texts), MOST_OPS, (*_LANE, "kind"), "ops"),
-        *_kept(_range_marks(ranges.rows, origin, texts), MOST_RANGES, _LANE, "ranges"),
-        *_kept(_part_marks(parts.rows, origin), MOST_PARTS, _LANE, "parts"),
-        *_kept(_host_marks(cut, origin, texts), MOST_HOST, _LANE, "host ranges and calls"),
-    ]
-    counters = sampled(asker, which, parts.rows, origin)
+    marks = _kept(_since(origin, of_ops), MOST_OPS, (*_LANE, "kind"), "ops")
+    of_ops = of_ops.clear()
+    ranges = _range_marks(asker.ask("timeline", by="range", **which).rows, texts)
+    marks += _kept(_since(origin, ranges), MOST_RANGES, _LANE, "ranges") + of_parts
+    host, threads = _host_marks(asker.ask("timeline", by="host", **which), shown, by_rank, texts)
+    marks += _kept(host, MOST_HOST, _LANE, "host ranges and calls")
     marks += [(counters.marks, "")] if counters.marks.height else []
     said = [note for _, note in marks if note]
-    block, lanes, columns = _packed([frame for frame, _ in marks], Labels(asker, cut, counters.labels))
+    block, lanes, columns = _packed([frame for frame, _ in marks], Labels(asker, threads, counters.labels))
     made = part(
         "timeline",
         TITLE,
@@ -93,7 +97,7 @@ def make(asker: Asker) -> Timeline:
             {"rank": rank, "windows": _windows(measured, rank, scale), **_scale(scale)}
             for rank, scale in sorted(by_rank.items())
         ],
-        ops=ops.rows.height,
+        ops=n_ops,
         left_out=said,
     )
     first = {w["rank"]: w["gpu_start_ns"] for w in ops.window if w["gpu_start_ns"] is not None}
@@ -111,7 +115,7 @@ class _Texts:
     def ids(self, values: pl.Series) -> pl.Series:
         for text in values.unique(maintain_order=True).to_list():
             self._ids.setdefault(text, len(self._ids))
-        return values.replace_strict(self._ids, return_dtype=pl.Int64)
+        return values.replace_strict(self._ids, return_dtype=pl.Int32)
 
     def list(self) -> list[list[str]]:
         """`[short, full]`, or one text where they are the same."""
@@ -126,12 +130,17 @@ class _Texts:
 _LANE = ("rank", "group", "level")
 
 
-def _frame(rows: pl.DataFrame, origin: int, group: int, **columns: Any) -> pl.DataFrame:
-    start = rows["common_start_ns"] - origin
+def _since(origin: int, marks: pl.DataFrame) -> pl.DataFrame:
+    """Marks that begin to count there."""
+    return marks.with_columns(pl.col("start", "end") - origin) if marks.height else marks
+
+
+def _frame(rows: pl.DataFrame, group: int, **columns: Any) -> pl.DataFrame:
+    start = rows["common_start_ns"]
     return pl.DataFrame(
         {
-            "rank": rows["rank"],
-            "group": pl.Series([group], dtype=pl.Int64).new_from_index(0, rows.height),
+            "rank": rows["rank"].cast(pl.Int32),
+            "group": _all(rows, group),
             "start": start,
             "end": start + rows["dur_ns"],
             **columns,
@@ -139,49 +148,68 @@ def _frame(rows: pl.DataFrame, origin: int, group: int, **columns: Any) -> pl.Da
     )
 
 
-def _op_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
+def _op_marks(rows: pl.DataFrame, texts: _Texts) -> pl.DataFrame:
     return _frame(
         rows,
-        origin,
         STREAMS,
-        level=rows["stream"],
-        kind=rows["role"].replace_strict({k: i for i, k in enumerate(MARKS[:3])}, return_dtype=pl.Int64),
+        level=rows["stream"].cast(pl.Int32),
+        kind=rows["role"].replace_strict({k: i for i, k in enumerate(MARKS[:3])}, return_dtype=pl.Int32),
         name=texts.ids(rows["name"]),
         range=texts.ids(rows["range"]),
         stage=texts.ids(rows["stage"]),
-        outside=(~rows["inside"]).cast(pl.Int64),
-        n=pl.Series(np.ones(rows.height, np.int64)),
+        outside=(~rows["inside"]).cast(pl.Int32),
+        n=_all(rows, 1),
     )
 
 
-def _range_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
+def _range_marks(rows: pl.DataFrame, texts: _Texts) -> pl.DataFrame:
     if rows.height == 0:
         return pl.DataFrame()
     kind, name = _all(rows, MARKS.index("range")), texts.ids(rows["range"])
-    return _frame(rows, origin, RANGE_LANES, level=rows["depth"], kind=kind, name=name, **_no(rows))
+    return _frame(rows, RANGE_LANES, level=rows["depth"].cast(pl.Int32), kind=kind, name=name, **_no(rows))
 
 
-def _part_marks(rows: pl.DataFrame, origin: int) -> pl.DataFrame:
+def _part_marks(rows: pl.DataFrame) -> pl.DataFrame:
     number = {part: len(MARKS) + k for k, part in enumerate(PARTS)}
-    kind = rows["part"].replace_strict(number, return_dtype=pl.Int64)
-    return _frame(rows, origin, PART_LANE, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
+    kind = rows["part"].replace_strict(number, return_dtype=pl.Int32)
+    return _frame(rows, PART_LANE, level=_all(rows, 0), kind=kind, name=_all(rows, 0), **_no(rows))
 
 
-def _host_marks(rows: pl.DataFrame, origin: int, texts: _Texts) -> pl.DataFrame:
-    if rows.height == 0:
-        return pl.DataFrame()
-    call = rows["kind"] == "call"
-    deep = pl.when(pl.Series(call)).then(THREAD - 1).otherwise(pl.col("depth").clip(0, THREAD - 2))
-    place = (pl.col("tid").rank("dense").over("rank") - 1).cast(pl.Int64)
-    level = rows.select((place * THREAD + deep).cast(pl.Int64).alias("level"))["level"]
-    kind = pl.select(
-        pl.when(pl.Series(call)).then(MARKS.index("call")).otherwise(MARKS.index("range")).cast(pl.Int64).alias("kind")
-    )["kind"]
-    return _frame(rows, origin, HOST_LANES, level=level, kind=kind, name=texts.ids(rows["name"]), **_no(rows))
+def _host_marks(
+    host: Result, shown: dict[int, tuple[int, int]], by_rank: dict[int, Line], texts: _Texts
+) -> tuple[pl.DataFrame, dict[int, list[int]]]:
+    """What the host did in the drawn time, and the threads of each rank. A rank at a time: hosts do more than GPUs."""
+    if host.rows.height == 0:
+        return pl.DataFrame(), {}
+    ends = max((w["cpu_end_ns"] for w in host.window if w["cpu_end_ns"] is not None), default=0)
+    frames, threads = [], {}
+    for rank, rows in ranked(host.rows):
+        if rank in by_rank:
+            drawn = shown[rank][0], max(shown[rank][1], ends)
+            frame, threads[rank] = _host_of_rank(rows, drawn, by_rank[rank], texts)
+            frames.append(frame)
+    return pl.concat(frames) if frames else pl.DataFrame(), threads
+
+
+def _host_of_rank(
+    rows: pl.DataFrame, drawn: tuple[int, int], scale: Line, texts: _Texts
+) -> tuple[pl.DataFrame, list[int]]:
+    """A range around the whole program would make the drawing as long as that: it is cut."""
+    start, end = rows["start_ns"].clip(drawn[0], None), rows["end_ns"].clip(None, drawn[1])
+    kept = end >= start
+    rows, start, end = rows.filter(kept), start.filter(kept), end.filter(kept)
+    ids, place = numbered(rows["tid"].to_numpy())
+    is_call = (rows["kind"] == "call").to_numpy()
+    level = place * THREAD + np.where(is_call, THREAD - 1, rows["depth"].to_numpy().clip(0, THREAD - 2))
+    kind = np.where(is_call, np.int32(MARKS.index("call")), np.int32(MARKS.index("range")))
+    placed = pl.Series("common_start_ns", scale.at(start.to_numpy()))
+    frame = pl.DataFrame([rows["rank"], placed, (end - start).alias("dur_ns")])
+    name = texts.ids(rows["name"])
+    return _frame(frame, HOST_LANES, level=level.astype(np.int32), kind=kind, name=name, **_no(frame)), ids.tolist()
 
 
 def _all(rows: pl.DataFrame, value: int) -> pl.Series:
-    return pl.Series(np.full(rows.height, value, np.int64))
+    return pl.Series(np.full(rows.height, value, np.int32))
 
 
 def _no(rows: pl.DataFrame) -> dict[str, pl.Series]:
@@ -207,7 +235,9 @@ def _kept(marks: pl.DataFrame, most: int, by: tuple[str, ...], what: str) -> lis
 def _packed(frames: list[pl.DataFrame], labels: Labels) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
     """All marks by lane and start, as one block; where each lane begins; where each column lies."""
     names = [*_LANE, "start", "end", "kind", "name", "range", "stage", "outside", "n"]
-    marks = pl.concat([f.select(names) for f in frames]).sort(*_LANE, "start", "end", maintain_order=True)
+    marks = pl.concat([f.select(pl.col(names).cast(pl.Int64)) for f in frames]).sort(
+        *_LANE, "start", "end", maintain_order=True
+    )
     lanes = marks.group_by(*_LANE, maintain_order=True).agg(pl.len().alias("n"))
     first = (lanes["n"].cum_sum() - lanes["n"]).to_list()
     start = marks["start"].to_numpy()
@@ -246,18 +276,3 @@ def _windows(measured: Result, rank: int, scale: Line) -> list[dict[str, Any]]:
         {"start": scale.moment(w["gpu_start_ns"]), "end": scale.moment(w["gpu_end_ns"]), "label": w["label"]}
         for w in of_rank
     ]
-
-
-def _cut(host: Result, parts: pl.DataFrame, by_rank: dict[int, Line], origin: int) -> pl.DataFrame:
-    """What the host did in the drawn time: a range around the whole program would make the drawing as long as that."""
-    if host.rows.height == 0:
-        return host.rows
-    ends = [w["cpu_end_ns"] for w in host.window if w["cpu_end_ns"] is not None]
-    shown = parts.group_by("rank").agg(pl.col("start_ns").min().alias("lo"), pl.col("end_ns").max().alias("hi"))
-    late = pl.max_horizontal("hi", pl.lit(max(ends, default=0), pl.Int64))
-    start, end = pl.max_horizontal("start_ns", "lo"), pl.min_horizontal("end_ns", late)
-    rows = host.rows.join(shown, on="rank", maintain_order="left").with_columns(
-        start.alias("common_start_ns"), (end - start).alias("dur_ns"), start.alias("start_ns"), end.alias("end_ns")
-    )
-    placed = drawn(rows.filter(pl.col("dur_ns") >= 0), by_rank, "common_start_ns")
-    return placed.with_columns(pl.col("common_start_ns") + origin)
