@@ -280,7 +280,7 @@ def test_workers_read_what_was_opened(kept: bool, tmp_path: Path, monkeypatch: p
     """They keep files open; whoever takes over from one that died opens them anew. Here they are threads."""
     for n in (1, 2):
         simulate_to(replace(JOB, seed=n), tmp_path / str(n), ("kineto",))
-    monkeypatch.setattr(crew, "_pool", lambda: ThreadPoolExecutor(1))
+    monkeypatch.setattr(crew, "_pool", lambda of: ThreadPoolExecutor(1))
     profile = api.open(tmp_path / "1", jobs=2, cache=False)
     assert profile.map(lambda part: part.ops.height > 0) == [True, True]
     put(tmp_path / "2" / "rank1.pt.trace.json.gz", tmp_path / "1" / "rank1.pt.trace.json.gz")

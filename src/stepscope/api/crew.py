@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stepscope.errors import BadInput
+from stepscope.files import budget
 
 #: Number, function and arguments.
 Tasks = Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]
@@ -54,7 +55,7 @@ class Processes:
 
     def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
         if not self._pools:
-            self._pools = [_pool() for _ in range(self._jobs)]
+            self._pools = [_pool(self._jobs) for _ in range(self._jobs)]
             weakref.finalize(self, _end, self._pools)
         with _threads(self._jobs):  # processes start with their first task
             futures: dict[Future[Any], int] = {
@@ -109,9 +110,11 @@ class Cluster:
                 client.cancel(list(futures), force=True)
 
 
-def _pool() -> Executor:
+def _pool(of: int) -> Executor:
+    """One of so many processes, which keep to the budget of memory together."""
+    memory = max(budget.LEAST, budget.total() // (of + 1))
     try:
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _end_with_parent)
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (memory,))
     except OSError:  # no semaphores, as where /dev/shm is read-only: a thread reads the files in turn
         return ThreadPoolExecutor(1)
 
@@ -133,8 +136,9 @@ def _threads(jobs: int) -> Iterator[None]:
             del os.environ["POLARS_MAX_THREADS"]
 
 
-def _end_with_parent() -> None:
-    """In a worker: if whoever started it is killed, it ends, rather than wait for work for ever."""
+def _begin(memory: int) -> None:
+    """In a worker: its budget. If whoever started it is killed, it ends, rather than wait for work for ever."""
+    budget.keep(memory)
 
     def wait() -> None:
         if (parent := multiprocessing.parent_process()) is not None:

@@ -47,6 +47,12 @@ def admitted(source: Source) -> Source:
     return source if isinstance(source, Door) or getattr(source, "behind_door", False) else Door(source)
 
 
+def forget(source: Source) -> None:
+    """Let go which rows of a source were admitted, of one among thousands; if it is asked again, so is the door."""
+    if isinstance(source, Door):
+        source.admissions.clear()
+
+
 @dataclass(frozen=True)
 class Admission:
     """Rows of a table that were delivered, and which of them are admitted, in order (None: all, as they stand)."""

@@ -272,6 +272,8 @@ class Profile:
                 part = copy(self)
                 part._limit(self, some)
                 yield part
+                for source in some["source"].unique().to_list():
+                    door.forget(self._sources[source])
 
     def by_source(self) -> dict[int, pl.DataFrame]:
         """The `ranks` table cut into the sources that hold them, in the order of the sources."""

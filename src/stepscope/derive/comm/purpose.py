@@ -18,6 +18,8 @@ from stepscope.model.profile import Profile
 
 UNKNOWN, MIXED = "unknown", "mixed"
 _NO_PURPOSE = ""
+#: Columns of what is judged: the text of a range, and its stage by each pattern.
+_RANGE, _STAGE = "range", "stage "
 
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
@@ -61,15 +63,16 @@ class _Purposes:
     stage: str
 
     def __call__(self, names: pl.Series) -> pl.Series:
-        called = {rule.stages for rule in self.rules if rule.stage} | {self.stage}
-        stages = {pattern: names.str.extract_all(pattern).list.last() for pattern in called}
-        staged = pl.any_horizontal(s.is_not_null() for s in stages.values())
-        purposes = pl.select(pl.when(staged).then(pl.lit(_NO_PURPOSE))).to_series()
+        called = sorted({rule.stages for rule in self.rules if rule.stage} | {self.stage})
+        texts = pl.DataFrame({_RANGE: names}).with_columns(
+            pl.col(_RANGE).str.extract_all(pattern).list.last().alias(f"{_STAGE}{pattern}") for pattern in called
+        )
+        staged = pl.any_horizontal(pl.col(f"{_STAGE}{pattern}").is_not_null() for pattern in called)
+        purpose = pl.when(staged).then(pl.lit(_NO_PURPOSE))
         for rule in reversed(self.rules):
-            text, pattern = (names, rule.range) if rule.range else (stages[rule.stages], rule.stage or "")
-            matches = text.str.contains(pattern).fill_null(False)
-            purposes = pl.select(pl.when(matches).then(pl.lit(rule.purpose)).otherwise(purposes)).to_series()
-        return purposes
+            where, pattern = (_RANGE, rule.range) if rule.range else (f"{_STAGE}{rule.stages}", rule.stage or "")
+            purpose = pl.when(pl.col(where).str.contains(pattern)).then(pl.lit(rule.purpose)).otherwise(purpose)
+        return texts.select(purpose.alias("purpose")).to_series()  # all rules at once: most files add a name or two
 
 
 def _applies(rule: Purpose, data: RankData) -> bool:

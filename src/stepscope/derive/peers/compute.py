@@ -11,6 +11,7 @@ it of the step.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
@@ -147,7 +148,8 @@ def compare(kernels: pl.DataFrame, groups: Mapping[int, str], whole: set[int]) -
     present = sorted(whole & set(kernels["rank"].unique().to_list()))
     if len(present) < 2:
         return {}
-    others = {rank: sum(groups[r] == groups[rank] for r in present) - 1 for rank in present}
+    size = Counter(groups[rank] for rank in present)
+    others = {rank: size[groups[rank]] - 1 for rank in present}
     table = (
         kernels.filter(pl.col("rank").is_in(present))
         .group_by("rank", "name", maintain_order=True)

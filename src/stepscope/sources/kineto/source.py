@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
 from stepscope import progress
 from stepscope.errors import BadInput
+from stepscope.files import budget
 from stepscope.model import schema
 from stepscope.model.capturing import capture_with
 from stepscope.model.columns import Part
@@ -32,6 +34,12 @@ _OPTIONS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with
 _VERSIONS = (("cupti_version", "CUPTI"), ("roctracer_version", "roctracer"), ("rocprofiler_version", "rocprofiler"))
 
 
+#: Traces stay in memory up to this part of the budget.
+_SHARE = 4
+#: The one that was read last, where there is no room for all.
+_last: WeakKeyDictionary[KinetoSource, _Trace] = WeakKeyDictionary()
+
+
 class KinetoSource:
     """One Kineto JSON file, compressed or not; `stream` gives the JSON of a file that holds it in another form."""
 
@@ -41,31 +49,49 @@ class KinetoSource:
         self.path = path
         self._chunk_bytes = chunk_bytes
         self._stream = stream
+        self._kept: _Trace | None = None
 
     def processes(self) -> pl.DataFrame:
-        return self._trace.processes
+        return self._about[1]
 
     def tables(self) -> frozenset[str]:
-        return frozenset(self._trace.tables)
+        return self._about[2]
 
     def read(self, table: str, part: Part = "core") -> Chunk:
-        frame = self._trace.tables.get(table)
-        if frame is None:
+        if table not in self.tables():
             return Chunk(schema.empty(table, part))
-        shaped = conform(frame, table, part, self.quality)
-        return Chunk(*compact(shaped, TABLES[table].name_ids(), self._trace.texts))
+        trace = self._trace()
+        shaped = conform(trace.tables[table], table, part, self.quality)
+        return Chunk(*compact(shaped, TABLES[table].name_ids(), trace.texts))
 
-    @cached_property
+    @property
     def info(self) -> SourceInfo:
-        return self._trace.info
+        return self._about[0]
 
-    @cached_property
+    @property
     def quality(self) -> Quality:
-        return self._trace.quality
+        return self._about[3]
 
     @cached_property
+    def _about(self) -> tuple[SourceInfo, pl.DataFrame, frozenset[str], Quality]:
+        """What stays of the file whether its tables do or not."""
+        trace = self._trace()
+        return trace.info, trace.processes, frozenset(trace.tables), trace.quality
+
     def _trace(self) -> _Trace:
-        return _Trace(self.path, self._chunk_bytes, self._stream)
+        """All that the file holds. Of thousands of files, those that there is room for stay; others are read again."""
+        if self._kept is not None:
+            return self._kept
+        last = _last.get(self)
+        if last is not None:
+            return last
+        trace = _Trace(self.path, self._chunk_bytes, self._stream)
+        if budget.used() <= budget.total() // _SHARE:
+            self._kept = trace
+        else:
+            _last.clear()  # its tables are asked for one after the other
+            _last[self] = trace
+        return trace
 
 
 class _Trace:
