@@ -135,11 +135,17 @@ def uneven(total: F64) -> bool:
 
 
 def period_of(total: F64) -> int:
-    """After how many steps lengths recur; 1 where they do not: the shortest period that explains nearly all of them."""
+    """After how many steps lengths recur; 1 where they do not: the shortest period that explains nearly all of them.
+
+    Lengths that hardly differ have none.
+    """
     spread = float(((total - total.mean()) ** 2).sum())
+    middle = float(np.median(total))
+    if not (np.abs(total - middle) > _FAR * middle).any():
+        return 1
     for lag in range(2, len(total) // _WHOLE_PERIODS + 1):
         left = sum(float(((part - part.mean()) ** 2).sum()) for part in (total[k::lag] for k in range(lag)))
-        if left <= _UNEXPLAINED * spread and uneven(total):
+        if left <= _UNEXPLAINED * spread:
             return lag
     return 1
 

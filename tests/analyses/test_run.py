@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from fake import call, copy, make, nvtx, op
@@ -98,3 +99,74 @@ def test_without_a_kernel_all_is_startup():
     assert result.rows["total_ns"].to_list() == [12 * MS]
     made = table(make(calls=calls), by="content").rows.select("what", "total_ns").rows()
     assert made == [("loading code", 10 * MS), ("allocating memory", 2 * MS)]
+
+
+def sums(profile):
+    """Parts of a rank sum to its capture, and contents and steps to their parts."""
+    result = table(profile)
+    for window in result.window:
+        rows = result.rows.filter(pl.col("rank") == window["rank"])
+        captured = window["cpu_end_ns"] - window["cpu_start_ns"]
+        assert rows["total_ns"].sum() == captured
+        split = rows.select("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
+        assert split.sum_horizontal().to_list() == rows["total_ns"].to_list()
+        assert rows["share_pct"].sum() == pytest.approx(100.0)
+    keys = ["rank", "part"]
+    made = table(profile, by="content").rows.group_by(keys).agg(pl.col("total_ns").sum())
+    parts_ = result.rows.filter(pl.col("part").is_in(["start-up", "between steps", "after the steps"]))
+    assert made.sort(keys).rows() == parts_.select(*keys, "total_ns").sort(keys).rows()
+    steps = table(profile, by="step").rows
+    if steps.height:
+        of_steps = result.rows.filter(pl.col("part").is_in(["steps", "cut steps"]))["total_ns"].sum()
+        assert steps["step_ns"].sum() == of_steps
+        between = result.rows.filter(pl.col("part") == "between steps")["total_ns"].sum()
+        assert steps["between_ns"].sum() == between
+
+
+TRACES = [
+    *("h200/hf/hf1_*.sqlite", "h200/hf/hf1_*.json.gz", "h200/hf/jax_graphs.sqlite", "h200/train/*", "public/*.json.gz"),
+    *("public/*.sqlite", "h200/moe4*/*.sqlite", "h200/payloads/*.sqlite"),
+]
+
+
+@pytest.mark.parametrize("pattern", TRACES)
+def test_the_account_closes_on_real_traces(shared, pattern):
+    for path in sorted((shared / "traces").glob(pattern)):
+        if "invalid" not in path.name:
+            sums(api.open(path))
+
+
+@pytest.mark.parametrize("name", ["h200/hf/hf4_straggler.rank*.pt.trace.json.gz", "public/dlrm8/dlrm_kineto"])
+def test_the_account_closes_on_several_ranks(shared, name):
+    sums(api.open(str(shared / "traces" / name)))
+
+
+def test_the_account_closes_on_judged_traces(shared):
+    for path in sorted((shared / "judged").glob("*.*")):
+        if path.suffix != ".md":
+            sums(api.open(path))
+
+
+def test_startup_of_judged_traces(shared):
+    """Weights uploaded, memory allocated and code loaded are start-up: a person says so of these."""
+    made = {}
+    for name in ("startup_weights_2.7B", "llmc_no_kernel", "als244_report1", "one_memset"):
+        row = table(api.open(shared / "judged" / f"{name}.sqlite")).rows.row(0, named=True)
+        made[name] = row["part"], round(row["share_pct"]), row["made_of"]
+    assert {part for part, *_ in made.values()} == {"start-up"}
+    assert made["llmc_no_kernel"][1] == made["one_memset"][1] == 100
+    assert made["als244_report1"][1] > 50 and "allocating memory" in made["als244_report1"][2]
+    assert made["startup_weights_2.7B"][1] > 48
+
+
+def test_warm_up_by_name_is_not_the_step(shared):
+    """Five warm-up steps, then ten measured forward passes."""
+    profile = api.open(shared / "judged" / "cs336_warmup_then_forward.sqlite")
+    steps = table(profile, by="step").rows
+    assert steps["label"].to_list() == [f"Forward #{k}" for k in range(10)]
+    assert "Forward" in profile.breakdown(step=True).window[0]["label"]
+
+
+def test_a_serial_chunk_is_not_a_step(shared):
+    result = table(api.open(shared / "judged" / "newboyleo_report1.sqlite"))
+    assert "steps" not in result.rows["part"].to_list()

@@ -15,6 +15,7 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 from stepscope.verify import whole
+from stepscope.verify.content import slowdown
 
 
 def verified(capsys, *arguments: str) -> tuple[int, dict[str, dict[str, str]], str]:
@@ -187,3 +188,14 @@ def test_ranks_in_another_environment(healthy, tmp_path, capsys):
     differ = environment()
     assert (differ["status"], differ["ranks"]) == ("warning", "2")
     assert differ["found"] == "variables.NCCL_ALGO is Tree on ranks 2, Ring elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("unprofiled", "status"), [([100, 100, 100], "ok"), ([60, 98, 300], "warning"), ([95, 100, 104], "ok")]
+)
+def test_one_step_each_does_not_prove_that_the_profiler_costs_nothing(unprofiled, status):
+    """Unprofiled steps that spread by five say nothing about a ratio of 0.98."""
+    check = slowdown(98.0, float(sorted(unprofiled)[1]), [98.0], [float(n) for n in unprofiled])
+    assert check.status == status
+    if status == "warning":
+        assert "is as likely" in check.found and "unprofiled steps take 60 ns to 300 ns" in check.found

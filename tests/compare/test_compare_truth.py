@@ -182,3 +182,12 @@ def test_real_traces_are_judged_as_a_person_would(shared):
     assert any(name.startswith("triton_") for name in made)
     gone = compiled.rows.filter(compiled.rows["verdict"] == "gone")["name"].to_list()
     assert any("elementwise" in name for name in gone)
+
+
+def test_a_first_step_without_its_input_is_no_sample(shared):
+    """Slow data, then healthy: the first step of the capture lacks its batch. The truth is 212 and 101 ms."""
+    hf = shared / "traces" / "h200" / "hf"
+    result = api.compare(hf / "hf1_data.sqlite", hf / "hf1_healthy.sqlite", cache=False)
+    assert result.summary["verdict"] == "faster"
+    assert result.summary["step"]["change_pct"] == pytest.approx(-51, abs=2)
+    assert any(n.code == "steps-cut" for n in result.notes)

@@ -249,3 +249,24 @@ def test_a_baseline_of_several_runs_judges_one(traces, tmp_path):
     assert short.summary["step"]["base_n"] == 2
     assert any("runs have 1 to 20 steps" in note for note in short.notes)
     assert api.open(traces / "again").gate(base=path, limits=["step=20"]).summary["pass"] is True
+
+
+def test_limits_of_the_pace(tmp_path):
+    """A checkpoint every tenth step that takes longer moves no median: the mean and the 99th percentile tell."""
+    for name, ms in (("base", 20), ("same", 20.2), ("slower", 60)):
+        fault = f"checkpoint:every=10,ms={ms}"
+        simulate_to(scenario(7, steps=41, faults=(fault,)), tmp_path / name)
+    base = tmp_path / "base"
+    assert api.gate(base, tmp_path / "slower", limits=["step=2"], cache=False).summary["pass"] is True
+    assert api.gate(base, tmp_path / "same", limits=["p99=5", "mean=10"], cache=False).summary["pass"] is True
+    for limit in ("p99=5", "mean=2"):
+        with pytest.raises(GateFailed) as failed:
+            api.gate(base, tmp_path / "slower", limits=[limit], cache=False)
+        row = failed.value.result.rows.filter(failed.value.result.rows["check"] == limit.partition("=")[0])
+        assert row["diff_ns"][0] == pytest.approx(40e6 if "p99" in limit else 4e6, rel=0.1)
+
+
+def test_p99_of_few_steps_is_not_decided(traces):
+    with pytest.raises(GateFailed) as failed:
+        api.gate(traces / "base", traces / "once", limits=["p99=5"], cache=False)
+    assert "p99 is only the longest" in str(failed.value)

@@ -16,8 +16,9 @@ import numpy as np
 
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.run.account import RankRun
-from stepscope.derive.run.contents import contents
+from stepscope.derive.run.contents import contents, named
 from stepscope.derive.run.job import Run, run_of
+from stepscope.derive.run.kinds import period_of
 from stepscope.derive.windows.samples import notes_on_left_out
 from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.errors import CannotAnswer
@@ -25,6 +26,7 @@ from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.statement import STATEMENT, listed, percent, several, sum_over
 from stepscope.model.units import about
@@ -46,7 +48,7 @@ COLUMNS = (
     ),
     Col("kind", "of steps: usual, longer or shorter"),
     Col("n", "how many"),
-    Col("every", "it recurs after so many steps; null where it does not"),
+    Col("every", "it comes with every so many-th step; null where it does not recur so"),
     Col("total_ns", "all of them together"),
     Col("share_pct", "of the capture"),
     Col("mean_ns", "of one"),
@@ -116,7 +118,7 @@ def _window(r: RankRun) -> dict[str, Any]:
 
 def _parts(whole: Run, r: RankRun) -> list[dict[str, Any]]:
     who = {"rank": r.data.rank, "pid": r.data.pid}
-    table = [*_stretches(r, STARTUP, r.startup)]
+    table = [*_stretches(r, STARTUP, r.startup, r.startup_on_host)]
     kinds = [whole.kind_of(text) for text in r.label]
     for kind in whole.kinds.kinds if whole.kinds else []:
         chosen = np.array([k for k, of in enumerate(kinds) if of.kind == kind.name], np.int64)
@@ -129,16 +131,20 @@ def _parts(whole: Run, r: RankRun) -> list[dict[str, Any]]:
     cut = np.array([k for k, of in enumerate(kinds) if of.kind is None], np.int64)
     if len(cut):
         table.append({"part": CUT, **_figures(r, r.until[cut], r.edges[1:][cut])})
-    table += _stretches(r, BETWEEN, r.between)
+    some = np.flatnonzero(r.between_ns).astype(np.int64)
+    every = period_of(some, np.arange(1, len(r.label)), fewest=2) if len(some) else None
+    table += [row | {"every": every} for row in _stretches(r, BETWEEN, r.between, r.between_on_host)]
     table += _stretches(r, AFTER, r.after)
     return [who | row for row in table]
 
 
-def _stretches(r: RankRun, part: str, spans: Spans) -> list[dict[str, Any]]:
+def _stretches(r: RankRun, part: str, spans: Spans, host: Spans | None = None) -> list[dict[str, Any]]:
     if not len(spans):
         return []
-    made = contents(r.data, spans)
-    return [{"part": part, **_figures(r, spans.start, spans.end), "made_of": _made_of(made, spans.length())}]
+    text = named(r.data, host) if host is not None else None
+    made = f"{short_range(text)}: " if text else ""
+    made += _made_of(contents(r.data, spans), spans.length())
+    return [{"part": part, **_figures(r, spans.start, spans.end), "made_of": made}]
 
 
 def _made_of(made: list[tuple[str, str | None, int]], total: int) -> str:

@@ -6,8 +6,9 @@ there are any. Else a step is the mean of its ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from statistics import fmean, median
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from statistics import fmean, median, stdev
 from typing import Any
 
 #: Steps that settle: first uses, and memory that is taken for the first time.
@@ -15,29 +16,53 @@ SETTLING = 2
 
 
 def unprofiled(content: Mapping[str, Any]) -> float | None:
-    """The median, ns, of steps that were timed apart, else of those before recording began.
+    """The median, ns, of `unprofiled_times`; None where too few are left."""
+    times = unprofiled_times(content)
+    return float(median(times)) if times else None
 
-    In the last before it records, torch.profiler warms up. None where too few are left.
+
+def unprofiled_times(content: Mapping[str, Any]) -> list[float]:
+    """Steps, ns, that were timed apart, else those before recording began.
+
+    In the last before it records, torch.profiler warms up.
     """
     if apart := content["captured"].get("unprofiled_step_ns"):
-        return float(median(apart))
+        return list(map(float, apart))
     if between := _spans(content, profiled=False):
-        return median(between)
+        return between
     steps = _steps(content, profiled=False)[SETTLING:]
-    if content["scenario"].get("backend") == "torch":
-        steps = steps[:-1]
-    return median(steps) if steps else None
+    return steps[:-1] if content["scenario"].get("backend") == "torch" else steps
 
 
 def profiled(content: Mapping[str, Any]) -> float | None:
     """The median, ns, of the steps that were recorded."""
-    steps = _spans(content, profiled=True) or _steps(content, profiled=True)
-    return median(steps) if steps else None
+    times = profiled_times(content)
+    return median(times) if times else None
+
+
+def profiled_times(content: Mapping[str, Any]) -> list[float]:
+    """The steps, ns, that were recorded."""
+    return _spans(content, profiled=True) or _steps(content, profiled=True)
 
 
 def slowdown(profiled_ns: float | None, unprofiled_ns: float | None) -> float | None:
     """A recorded step in unprofiled ones; None where either is not known."""
     return profiled_ns / max(1.0, unprofiled_ns) if profiled_ns and unprofiled_ns else None
+
+
+def slowdown_range(profiled: Sequence[float], unprofiled: Sequence[float]) -> tuple[float, float] | None:
+    """Between what the slowdown lies, as far as steps like these tell: two standard errors; None where nothing does.
+
+    A single step is taken to vary as those of the other side do.
+    """
+    if not profiled or not unprofiled or max(len(profiled), len(unprofiled)) < 2:
+        return None
+    spread = [stdev(side) if len(side) > 1 else None for side in (profiled, unprofiled)]
+    sure = [(s if s is not None else (spread[0] or spread[1] or 0.0)) for s in spread]
+    error = sqrt(sure[0] ** 2 / len(profiled) + sure[1] ** 2 / len(unprofiled))
+    whole = max(1.0, float(median(unprofiled)))
+    ratio = float(median(profiled)) / whole
+    return max(0.0, ratio - 2.0 * error / whole), ratio + 2.0 * error / whole
 
 
 def _spans(content: Mapping[str, Any], *, profiled: bool) -> list[float]:

@@ -1,7 +1,8 @@
 """The comparison for CI: limits in, checks out; `GateFailed` where one does not pass.
 
 A limit is how much more than the base is allowed, as a share of the base's *step*: exposed communication of 3 µs that
-doubles is no reason to stop a merge.
+doubles is no reason to stop a merge. `mean` and `p99` limit the pace, each as a share of itself: a checkpoint that
+takes longer, or a spike, moves no median.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stepscope.compare import facts as about
 from stepscope.compare.baseline import same
 from stepscope.compare.changing import matched, step_change
 from stepscope.compare.compare import compare
+from stepscope.compare.quantile import fewest, quantile_change
 from stepscope.compare.resolution import FLOOR
 from stepscope.compare.run import PARTS
 from stepscope.compare.side import Side
@@ -23,10 +27,10 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant_of
 from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.tomlfile import read_toml
-from stepscope.statistics import RUNS, Design, mean_change, median_change
+from stepscope.statistics import RUNS, Change, Design, mean_change, median_change
 
 COLUMNS = (
-    Col("check", "what is limited: step, a part, stage:NAME, family:NAME, rank:N or kernel:NAME; or comparable"),
+    Col("check", "what is limited: step, mean, p99, a part, stage:NAME, family:NAME, rank:N, kernel:NAME; comparable"),
     Col("status", "passed, failed or inconclusive"),
     Col("limit_pct", "growth that is allowed, as a share of the base's step"),
     Col("step_pct", "growth found, as a share of the base's step"),
@@ -40,6 +44,9 @@ COLUMNS = (
 DEFAULT: dict[str, float] = {"step": 2.0}
 PASSED, FAILED, OPEN = "passed", "failed", "inconclusive"
 _KEYED = ("stage", "family", "rank", "kernel")
+#: The pace: limits of it are shares of itself.
+_PACE = ("mean", "p99")
+_P99 = 0.99
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def parse_limits(file: Path | None, given: Iterable[str]) -> list[Limit]:
 
 def limited() -> list[str]:
     """How limits begin: `step=`, `stage:`."""
-    return [*(f"{name}=" for name in ("step", *PARTS)), *(f"{by}:" for by in _KEYED)]
+    return [*(f"{name}=" for name in ("step", *_PACE, *PARTS)), *(f"{by}:" for by in _KEYED)]
 
 
 def _from_file(file: Path) -> dict[str, float]:
@@ -101,9 +108,11 @@ def percentage(where: str, value: Any) -> float:
 
 def _checked(name: str) -> str:
     by, colon, key = name.partition(":")
-    if (colon and by in _KEYED and key) or (not colon and name in ("step", *PARTS)):
+    if (colon and by in _KEYED and key) or (not colon and name in ("step", *_PACE, *PARTS)):
         return name
-    raise BadInput(f"limit {name!r}: not known", meant_of(name, ["step", *PARTS, *(f"{k}:NAME" for k in _KEYED)]))
+    raise BadInput(
+        f"limit {name!r}: not known", meant_of(name, ["step", *_PACE, *PARTS, *(f"{k}:NAME" for k in _KEYED)])
+    )
 
 
 def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool = False) -> Result:
@@ -149,7 +158,26 @@ def _comparable(differ: list[str]) -> dict[str, Any]:
     return {**row, "check": "comparable", "status": OPEN if differ else PASSED, "why": why}
 
 
+def _pace(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> dict[str, Any]:
+    """The mean step, or the 99th percentile of steps, as a share of itself."""
+    if limit.check == "mean":
+        sums = [side.samples("part", ["step"], design is RUNS, mean=True)[2] for side in (base, new)]
+        found = mean_change(sums[0][:, None], sums[1][:, None], sums[0], sums[1], design, rows)
+    else:
+        found = quantile_change(*(np.concatenate([run.step_ns for run in side.runs]) for side in (base, new)), _P99)
+    before = float(found.base[0])
+    grown, low, high = (
+        None if v is None or not before else 100.0 * float(v[0]) / before for v in (found.delta, found.low, found.high)
+    )
+    status, why = _status(grown or 0.0, low, high, limit.pct, step, f"of the {limit.check}")
+    if low is None and limit.check == "p99":
+        why = f"{grown or 0.0:+.1f} %, but of fewer than {fewest(_P99)} steps a side p99 is only the longest"
+    return _row(limit, status, why, found, grown, low, high)
+
+
 def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> dict[str, Any]:
+    if limit.check in _PACE:
+        return _pace(limit, base, new, step, design, rows)
     by, key = limit.table
     columns, totals = [], []
     for side in (base, new):
@@ -168,6 +196,13 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows
     low, high = (step.pct(None if v is None else float(v[0])) for v in (found.low, found.high))
     grown = step.pct(after - before) or 0.0
     status, why = _status(grown, low, high, limit.pct, step)
+    return _row(limit, status, why, found, grown, low, high)
+
+
+def _row(
+    limit: Limit, status: str, why: str, found: Change, grown: float | None, low: float | None, high: float | None
+) -> dict[str, Any]:
+    before, after = round(float(found.base[0])), round(float(found.new[0]))
     return {
         "check": limit.check,
         "status": status,
@@ -182,11 +217,13 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows
     }
 
 
-def _status(grown: float, low: float | None, high: float | None, limit: float, step: Step) -> tuple[str, str]:
+def _status(
+    grown: float, low: float | None, high: float | None, limit: float, step: Step, of: str = "of the step"
+) -> tuple[str, str]:
     """Failed: more than allowed, and no noise. Passed: not more, and a change of the limit would have been seen."""
     if low is None or high is None:
         return OPEN, f"{grown:+.1f} %, but one {step.unit} a side is not enough to tell"
-    text = f"{grown:+.1f} % of the step ({low:+.1f} to {high:+.1f} %), limit {limit:g} %"
+    text = f"{grown:+.1f} % {of} ({low:+.1f} to {high:+.1f} %), limit {limit:g} %"
     if grown > limit and low > 0:
         return FAILED, text
     if high <= limit or (grown <= limit and (high - low) / 2 <= max(limit, FLOOR)):

@@ -229,7 +229,7 @@ def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
 
 
 def _stem(path: Path) -> str:
-    """The name that all exports of one report share: `run.nsys-rep`, `loop.sqlite`, `run_pqtdir`."""
+    """The name that all exports of one report share: `loop.nsys-rep`, `loop.sqlite`, `loop_pqtdir`."""
     return re.sub(r"(\.(nsys-rep|qdrep|sqlite|sqlite3|db)|[._](pqtdir|parquetdir|parquet))$", "", path.name)
 
 

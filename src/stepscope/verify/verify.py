@@ -48,6 +48,9 @@ class Expected:
     #: lengths of a recorded step and of an unprofiled one, of the same run or of another
     profiled_ns: float | None = None
     unprofiled_ns: float | None = None
+    #: the lengths that these are medians of
+    profiled_times: list[float] = field(default_factory=list)
+    unprofiled_times: list[float] = field(default_factory=list)
     #: what `--with` asked of this profiler
     wants: list[str] = field(default_factory=list)
     #: by rank: versions and variables, as the rank itself said
@@ -67,6 +70,8 @@ def expected_of(folders: list[Path], backend: str | None = None, **known: Any) -
         "gpu": bool(scenario.get("machine", {}).get("gpus")),
         "profiled_ns": step_times.profiled(found),
         "unprofiled_ns": step_times.unprofiled(found),
+        "profiled_times": step_times.profiled_times(found),
+        "unprofiled_times": step_times.unprofiled_times(found),
         "wants": scenario.get("with") or [],
         "environments": captured.get("environments") or {},
     }
@@ -109,7 +114,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         whole.warnings(profile),
         content.clock(ranks),
         content.size(files, want.max_size),
-        content.slowdown(want.profiled_ns, want.unprofiled_ns),
+        content.slowdown(want.profiled_ns, want.unprofiled_ns, want.profiled_times, want.unprofiled_times),
         asked.arrived(profile, files, want.wants),
         asked.payloads(profile),
         asked.parity(want.environments),

@@ -16,6 +16,8 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.profile import Profile
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import simulate_to
 from stepscope.verify import verify
 
 
@@ -228,3 +230,14 @@ def test_streams_are_communication_only_if_all_their_kernels_are():
     assert {s: r["kind"] for s, r in rows.items()} == {7: "compute", 9: "comm", 11: "copy"}
     assert (rows[7]["n_comp"], rows[7]["n_comm"], rows[7]["comp_ns"], rows[7]["comm_ns"]) == (1, 0, 5, 0)
     assert (rows[9]["n_comm"], rows[9]["comm_ns"], rows[9]["n_copy"]) == (2, 8, 1)
+
+
+def test_a_step_that_was_asked_for_is_the_one_that_iterations_shows(tmp_path):
+    """DualPipeV's trainer marks chunks: `--step` takes the steps that chunks tell, never the capture in silence."""
+    simulate_to(Scenario(pp=2, ep=1, layers=4, micro_batches=6, steps=3), tmp_path)
+    profile = api.open(tmp_path, cache=False)
+    whole, step = profile.breakdown(), profile.breakdown(step=True)
+    assert "--step takes one" in next(n for n in whole.notes if n.code == "no-step-range")
+    assert {w["label"] for w in step.window} <= set(profile.iterations().rows["label"])
+    assert {w["kind"] for w in step.window} == {"step"}
+    assert all(b < a / 2 for a, b in zip(whole.rows["window_ns"], step.rows["window_ns"], strict=True))

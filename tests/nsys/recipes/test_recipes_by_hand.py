@@ -110,6 +110,16 @@ def test_pace_takes_the_longest_and_says_so():
         recipes.run(profile, "nvtx_pace", name="al")
 
 
+def test_pace_folds_numbers_of_ranges():
+    steps = [nvtx(100 * k, 100 * k + 60 + k, f"step {k + 5}") for k in range(4)]
+    profile = make(ranges=[*steps, nvtx(0, 10, "a"), nvtx(20, 40, "a")])
+    outcome = recipes.run(profile, "nvtx_pace")
+    assert outcome.summary == {"name": "step #", "instances": 4}
+    assert outcome.tables["trace"]["dur_ns"].to_list() == [60, 61, 62, 63]
+    assert recipes.run(profile, "nvtx_pace", name="step 6").tables["trace"]["dur_ns"].to_list() == [61]
+    assert recipes.run(profile, "nvtx_pace", name="step #").tables["trace"].height == 4
+
+
 def test_the_tree_adds_up():
     inner = [nvtx(10, 30, "forward"), nvtx(40, 90, "backward"), nvtx(50, 60, "loss")]
     profile = make(ranges=[nvtx(0, 100, "step 1"), *inner, nvtx(200, 260, "step 2"), nvtx(0, 40, "step 1", proc=1)])

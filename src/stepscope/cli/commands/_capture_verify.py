@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -34,7 +35,8 @@ def check(
     first = api.open(*paths, nsys=nsys, cache=cache, labels=labels)
     given = {k: v for k, v in known.items() if v is not None} | {"max_size": parse_size(max_size)}
     if against is not None:
-        given["unprofiled_ns"] = _unprofiled(against)
+        times = _unprofiled(against)
+        given |= {"unprofiled_ns": median(times), "unprofiled_times": times}
     folders = [Path(p) for p in paths if Path(p).is_dir()]
     results: dict[str, Result] = {}
     failed: GateFailed | None = None
@@ -53,11 +55,11 @@ def check(
     return result
 
 
-def _unprofiled(folder: Path) -> float:
-    """The median unprofiled step of another run."""
+def _unprofiled(folder: Path) -> list[float]:
+    """The unprofiled steps of another run."""
     other = manifest.read(folder)
-    found = step_times.unprofiled(other) if other else None
-    if found is None:
+    found = step_times.unprofiled_times(other) if other else []
+    if not found:
         raise BadInput(f"--against {folder}: no times of unprofiled steps in it", "name a folder of capture run")
     return found
 

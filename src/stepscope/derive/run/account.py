@@ -36,6 +36,9 @@ class RankRun:
     until: I64
     samples: Samples | None
     on_gpu: bool
+    #: what lies between steps, and start-up, on the host
+    between_on_host: Spans
+    startup_on_host: Spans
 
     @property
     def startup(self) -> Spans:
@@ -90,10 +93,13 @@ def _rank_run(data: RankData) -> RankRun | None:
         return None
     steps, none = periods(data), np.empty(0, np.int64)
     if steps is None:
-        return RankRun(data, lo, hi, [], none, none, None, on_gpu)
-    edges, until = (steps.gpu, between_gpu(steps)) if on_gpu else (steps.cpu, between_host(steps))
-    edges = np.clip(edges, lo, hi)
-    return RankRun(data, lo, hi, steps.anchors.label, edges, np.clip(until, lo, hi), samples(data), on_gpu)
+        before = Spans.of(lo, startup_end(data, lo, hi))
+        return RankRun(data, lo, hi, [], none, none, None, on_gpu, Spans.empty(), before)
+    host = between_host(steps)
+    edges, until = (steps.gpu, between_gpu(steps)) if on_gpu else (steps.cpu, host)
+    on_host = union(steps.cpu[:-1], host), Spans.of(lo, int(steps.cpu[0]))
+    edges, until = np.clip(edges, lo, hi), np.clip(until, lo, hi)
+    return RankRun(data, lo, hi, steps.anchors.label, edges, until, samples(data), on_gpu, *on_host)
 
 
 def startup_end(data: RankData, begin: int, end: int) -> int:

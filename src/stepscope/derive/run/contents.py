@@ -10,7 +10,7 @@ import polars as pl
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import ALLOC, API, HOST, LOAD, QUEUE, SYNC, TAIL, call_causes, causes
 from stepscope.derive.rank.data import COPY, RankData
-from stepscope.intervals import Spans, intersect, subtract, union
+from stepscope.intervals import Spans, covered, intersect, subtract, union
 
 #: What the host does while the GPU idles, by cause (semantics §6).
 _HOST = {
@@ -27,6 +27,26 @@ _COPIES = {"HtoD": "copies to the device", "DtoH": "copies from the device"}
 _COMPILING = r"(?i)compile_fx|dynamo|inductor|autotun|xlacompile|backendcompile|torch\.compile|compile_inner"
 
 Contents = list[tuple[str, str | None, int]]
+
+
+def named(data: RankData, host: Spans) -> str | None:
+    """The range in which the program spends most of these stretches of the host, without its numbers; None for none.
+
+    Of ranges around each other that cover as much, the outermost.
+    """
+    ranges = data.anchor_ranges()
+    if not len(host) or not ranges.height:
+        return None
+    inside = covered(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy(), host)
+    whole = 2 * inside > (ranges["end_ns"] - ranges["start_ns"]).to_numpy()  # not a range around everything
+    table = pl.DataFrame({"text": ranges["text"], "depth": ranges["depth"], "ns": inside}).filter(pl.Series(whole))
+    table = table.with_columns(pl.col("text").str.replace_all(r"\d+", "#"))
+    best = (
+        table.group_by("text")
+        .agg(pl.col("ns").sum(), pl.col("depth").min())
+        .sort(["ns", "depth", "text"], descending=[True, False, False])
+    )
+    return str(best["text"][0]) if best.height and 2 * best["ns"][0] > host.length() else None
 
 
 def contents(data: RankData, spans: Spans) -> Contents:

@@ -22,6 +22,8 @@ _FEWEST, _OFTEN, _PERIODS, _PERIODS_OF_WORK = 3, 0.2, 3, 2
 _FEWEST_TREND, _TREND = 8, 3.3
 #: Steps whose counts of ops by name differ by more than this share do different work.
 _OTHER_WORK = 0.1
+#: By so many times the noise, and this share, they take another time.
+_NOISE_OF_WORK, _LEAST_OF_WORK = 3.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ def _groups(lengths: F64, work: I64) -> list[I64]:
     found.sort(key=lambda g: (-len(g), float(np.median(lengths[g]))))
     groups: list[I64] = []
     for group in found:
-        like = next((k for k, g in enumerate(groups) if _alike(lengths[g], lengths[group])), None)
+        same = [np.isin(work[group], work[g]).any() for g in groups]
+        like = next((k for k, g in enumerate(groups) if _alike(lengths[g], lengths[group], same[k])), None)
         if like is None:
             groups.append(group)
         else:
@@ -157,11 +160,13 @@ def _groups(lengths: F64, work: I64) -> list[I64]:
     return groups
 
 
-def _alike(a: F64, b: F64) -> bool:
-    """Whether two groups differ by no more than what says nothing."""
+def _alike(a: F64, b: F64, same_work: bool) -> bool:
+    """Whether two groups differ by no more than what says nothing; where their work differs, little says something."""
     apart = abs(float(np.median(a) - np.median(b)))
     known = a if len(a) >= len(b) else b
-    return apart <= max(margin(known), least_share(len(known)) * float(np.median(known)))
+    if same_work:
+        return apart <= margin(known)
+    return apart <= max(_NOISE_OF_WORK * noise_of(known), _LEAST_OF_WORK * float(np.median(known)))
 
 
 def _drift(at: I64, lengths: F64) -> Drift | None:

@@ -87,12 +87,15 @@ def settled(profile: Profile, spec: WindowSpec) -> WindowSpec:
     named = spec.anchor is not None or spec.start is not None or spec.whole or spec.unit == "chunk"
     if named or spec.index != "median" or spec.match or spec.label is not None:
         return spec
-    return replace(spec, label=profile.once(median_step))
+    return replace(spec, label=profile.once(median_step, spec.unit == "step"))
 
 
-def median_step(profile: Profile) -> str | None:
-    """The label of the step of median length (of several, the earliest); None where nothing marks steps."""
-    by_rank = [lengths for part in profile.map(_lengths) for lengths in part]
+def median_step(profile: Profile, asked: bool = False) -> str | None:
+    """The label of the step of median length (of several, the earliest); None where nothing marks steps.
+
+    Where steps were `asked` for, those that only chunks tell are some.
+    """
+    by_rank = [lengths for part in profile.map(_lengths, asked) for lengths in part]
     if not by_rank:
         return None
     common = [t for t in by_rank[0] if all(of_rank.get(t, 0) > 0 for of_rank in by_rank)]
@@ -103,9 +106,9 @@ def median_step(profile: Profile) -> str | None:
     return common[total.index(sorted(total)[len(total) // 2])]
 
 
-def _lengths(part: Profile) -> list[dict[str, int]]:
+def _lengths(part: Profile, asked: bool) -> list[dict[str, int]]:
     """By rank that has steps: the length of each on the GPU, by its label."""
-    known = [p for data in ranks_of(part) if marks_of(data).steps and (p := periods(data)) is not None]
+    known = [p for data in ranks_of(part) if (asked or marks_of(data).steps) and (p := periods(data)) is not None]
     return [dict(zip(p.anchors.label, p.lengths.tolist(), strict=True)) for p in known]
 
 
@@ -139,6 +142,8 @@ def _anchors(data: RankData, spec: WindowSpec, unit: Unit) -> tuple[Kind, Anchor
         return "range", matching(data, spec.anchor)
     marks = marks_of(data)
     anchors = marks.anchors(unit)
+    if anchors is None and spec.unit == "step" and marks.repeats is not None:
+        return "step", marks.repeats  # asked for: the steps that `iterations` shows
     return ("capture" if anchors is None else "chunk" if anchors is marks.chunks else "step"), anchors
 
 
@@ -168,7 +173,9 @@ def _without_anchor(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
             )
         ]
     if any(marks_of(c.data).chunks is not None for c in lacking):
-        return [*notes, Note("no-step-range", "the trainer marks chunks, but no steps: the step is the whole capture")]
+        text = "the trainer marks chunks, but no steps: the step is the whole capture"
+        paced = any(marks_of(c.data).repeats is not None for c in lacking)
+        return [*notes, Note("no-step-range", f"{text}{'; --step takes one from its first chunk to the next' * paced}")]
     why = why_unmarked(c.data for c in lacking)
     return [*notes, Note("no-step-range", f"no step or chunk range on {ranks}{why}: the window is the whole capture")]
 

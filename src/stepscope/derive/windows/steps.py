@@ -10,7 +10,8 @@ applies:
 4. Where the trainer marks no chunks: a family whose number grows by the same amount from each to the next, the
    shallowest one, unless it is a part of a step by its name (a layer). It needs two instances.
 5. Where it marks no chunks: the ends of `Optimizer.step#…`, which torch.profiler records, if one optimizer recurs.
-A family that launched nothing is not the step, unless the rank has no GPU work at all.
+A family that launched nothing is not the step, unless the rank has no GPU work at all. Steps that are a warm-up by name
+are none where work follows them: then what is called a step after them, or the shallowest family that recurs there.
 
 DualPipeV's trainer marks chunks, and no steps: the window is the capture. Its pace is told by the first forward pass
 of micro-batch 0, from one to the next; what follows the last one is not a whole step.
@@ -34,6 +35,8 @@ from stepscope.model.range_names import TORCH_OP
 #: What a question is about by default: `step`; `chunk`, where there are chunks; or `pace`, what recurs.
 Unit = Literal["chunk", "step", "pace"]
 
+#: Steps that a program runs before those that it measures.
+_WARM_UP = r"(?i)warm[ _-]?up"
 #: What a step is called that its first forward pass tells.
 BY_CHUNKS = "from forward chunk 0"
 
@@ -81,11 +84,33 @@ def _marks_of(data: RankData) -> Marks:
     if table.height == 0:
         return Marks(None, None, None)
     chunks = _matching(table, data.profile.labels.chunk)
-    steps = _labelled(data, table) or _called_steps(data, table) or _recurring_family(data, table)
+    steps = _labelled(data, table) or _measured(data, table)
     if steps is None and chunks is None:
         steps = _counted(data, table) or _optimizers(data, table)
     repeats = _repeats(data, table) if steps is None and chunks is not None else None
     return Marks(steps, chunks, repeats)
+
+
+def _measured(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """Ranges that are called steps; where these are a warm-up by their names, what recurs after it."""
+    steps = _called_steps(data, table) or _recurring_family(data, table)
+    if steps is None or not all(re.search(_WARM_UP, text) for text in steps.label):
+        return steps
+    over = int(steps.end.max())
+    later = table.filter(pl.col("start_ns") >= over)
+    if not later.height or not _launched(data, later):
+        return steps
+    return _called_steps(data, later) or _recurring_family(data, later) or _shallowest(data, later)
+
+
+def _shallowest(data: RankData, table: pl.DataFrame) -> Anchors | None:
+    """The family nearest to the root that recurs and launches work; of several the one with most host time."""
+    named = _folded(table, ~pl.col("text").str.contains(TORCH_OP))
+    families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
+    if not families:
+        return None
+    top = min(int(f["depth"].min()) for f in families)  # type: ignore[arg-type]
+    return _numbered(_outermost(_by_start(_enclosing([f for f in families if f["depth"].min() == top]))))
 
 
 def _repeats(data: RankData, table: pl.DataFrame) -> Anchors | None:

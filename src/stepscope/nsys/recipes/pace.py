@@ -19,7 +19,11 @@ from stepscope.nsys.reports.projection import project
 from stepscope.nsys.reports.spec import Args, Argument, Rows
 from stepscope.nsys.reports.view import View
 
-_NAME = Argument("name", str, "name of the kernel or text of the range; by default the one that takes longest")
+_NAME = Argument(
+    "name", str, "name of the kernel or text of the range (`step #`: any number); by default the one that takes longest"
+)
+#: What stands for a number in the text of ranges that differ in their numbers only.
+_FOLD = r"\d+", "#"
 _SPAN = ("rank", "name", "start_ns", "end_ns")
 
 #: Instances: `rank`, `name`, `start_ns`, `end_ns`.
@@ -56,12 +60,21 @@ def _totals(view: View, args: Args, source: Source) -> pl.DataFrame:
 
 def _instances(view: View, args: Args, source: Source, name: str) -> pl.DataFrame:
     rows = source(view, args)
-    return rows.decoded(rows.frame).filter(pl.col("name") == name).drop("name")
+    found = rows.decoded(rows.frame)
+    exact = found.filter(pl.col("name") == name)
+    if source is not _kernels and not exact.height:  # ranges that are numbered: `step 5`, `step 6`
+        exact = found.filter(pl.col("name").str.replace_all(*_FOLD) == name)
+    return exact.drop("name")
 
 
-def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[Note]) -> str:
-    """The name asked for, or the one that takes longest of those that come more than once."""
+def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[Note], folds: bool = False) -> str:
+    """The name asked for, or the one that takes longest of those that come more than once.
+
+    Where it `folds`, texts that differ in their numbers only are one name, too.
+    """
     totals = pl.concat(per_source(profile, source, args, notes)).drop_nulls("name")
+    if folds:
+        totals = pl.concat([totals, _families(totals)])
     totals = totals.group_by("name").agg(pl.all().sum()).sort("total", "name", descending=[True, False])
     if totals.height == 0:
         raise CannotAnswer("nothing of the kind in this part of the capture", "widen --start and --end")
@@ -77,9 +90,17 @@ def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[Note]) ->
     return str(wanted)
 
 
+def _families(totals: pl.DataFrame) -> pl.DataFrame:
+    """Texts that differ in their numbers only, as one: `step #`."""
+    folded = totals.with_columns(pl.col("name").str.replace_all(*_FOLD).alias("family"))
+    families = folded.group_by("family").agg(pl.col("total", "n").sum(), pl.col("name").n_unique().alias("texts"))
+    several = families.filter(pl.col("texts") > 1, ~pl.col("family").is_in(totals["name"].implode()))
+    return several.select(pl.col("family").alias("name"), *totals.columns[1:])
+
+
 def _pace(profile: Profile, args: Args, source: Source) -> Outcome:
     notes: list[Note] = []
-    name = chosen(profile, partial(_totals, source=source), args, notes)
+    name = chosen(profile, partial(_totals, source=source), args, notes, folds=source is not _kernels)
     clock = offsets(profile, notes)
     frames = per_source(profile, partial(_instances, source=source, name=name), args, [])
     found = pl.concat(frames).sort("rank", "start_ns", "end_ns", maintain_order=True)

@@ -32,6 +32,19 @@ KNOWN: dict[str, dict[str, Param]] = {
     "imbalance": {"rank": _ONE_RANK, "factor": Param("float", 2.0, 1, 1000)},
     "slow-link": {"node": Param("int"), "ranks": Param("word"), "factor": Param("float", 4.0, 1, 1000)},
     "late-node": {"node": Param("int", required=True), "delay_us": Param("float", 5000.0)},
+    # Of the run, not of every step. Steps count from 0; `at` has them as 3+11+20.
+    "spike": {"rank": _RANK, "at": Param("word", required=True), "ms": Param("float", 60.0, 0, 1e6)},
+    "checkpoint": {
+        "every": Param("int", 3, 1, 10**6),
+        "ms": Param("float", 200.0, 0, 1e6),
+        "where": Param("word", "in"),
+    },
+    "evaluation": {
+        "every": Param("int", 3, 1, 10**6),
+        "passes": Param("int", 4, 1, 1000),
+        "where": Param("word", "in"),
+    },
+    "drift": {"rank": _RANK, "us": Param("float", 500.0, 0, 1e9)},
     "clock": {
         "node": Param("int", required=True),
         "offset_us": Param("float", 0.0, -1e12, 1e12),
@@ -39,6 +52,8 @@ KNOWN: dict[str, dict[str, Param]] = {
     },
 }
 _SERIALIZED = ("wait", "stream")
+#: In the range of the next step, or between the ranges of two steps.
+_WHERE = ("in", "between")
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,11 @@ class Fault:
         """Whether a fault of single ranks is on this one; without `rank` it is on all."""
         chosen: int | None = self.params.get("rank")
         return chosen is None or chosen == rank
+
+    def recurs(self, number: int) -> bool:
+        """Whether what recurs every so many steps comes with this one."""
+        every: int = self.params["every"]
+        return number % every == every - 1
 
     def pair(self) -> tuple[int, int] | None:
         """The two ranks of a slow link."""
@@ -95,6 +115,10 @@ def check(fault: Fault, world: int, nodes: int, ep: int) -> None:
         raise BadInput(f"{where}: how={fault.params['how']}", f"give {' or '.join(_SERIALIZED)}")
     if fault.name == "slow-link":
         _check_link(fault, world, nodes)
+    if fault.params.get("where", "in") not in _WHERE:
+        raise BadInput(f"{where}: where={fault.params['where']}", f"give {' or '.join(_WHERE)}")
+    if fault.name == "spike" and not all(n.isdigit() for n in fault.params["at"].split("+")):
+        raise BadInput(f"{where}: at={fault.params['at']}", "give numbers of steps, as in at=3+11")
 
 
 def _check_link(fault: Fault, world: int, nodes: int) -> None:

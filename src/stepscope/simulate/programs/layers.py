@@ -9,6 +9,7 @@ from stepscope.simulate.engine.network import Transfer
 from stepscope.simulate.engine.rank import Event, RankSim, Wait
 from stepscope.simulate.job import costs
 from stepscope.simulate.job.blocks import Block
+from stepscope.simulate.job.faults import Fault
 from stepscope.simulate.job.kernels import COMPUTE, COPIES, CP, DP, EP
 from stepscope.simulate.job.mesh import Mesh
 from stepscope.simulate.job.model import Model
@@ -26,6 +27,7 @@ class Faults:
     waits: bool = False  # every communication is waited for at once
     inline: bool = False  # ... by being on the compute stream
     skew: float = 1.0  # of this rank's expert load
+    of_the_run: list[Fault] = field(default_factory=list)  # of some steps
 
 
 @dataclass

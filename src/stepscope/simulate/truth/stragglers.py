@@ -32,6 +32,8 @@ _CAUSE = {
     "tiny-kernels": "host",
     "alloc": "host",
     "late-node": "host",
+    "spike": "host",
+    "drift": "host",
     "dataloader": "data",
     "slow-link": "network",
 }

@@ -9,6 +9,7 @@ from stepscope.simulate.engine.record import AUTOGRAD, MAIN
 from stepscope.simulate.job import costs
 from stepscope.simulate.job.kernels import COMPUTE, DP, SHARD
 from stepscope.simulate.programs.layers import Worker
+from stepscope.simulate.programs.run_faults import at_begin, at_end
 
 #: Layers whose gradients DDP reduces together.
 _BUCKET = 1
@@ -39,7 +40,7 @@ def ddp(w: Worker, number: int) -> Wait:
         sim.pop()
     if w.size("data") > 1:
         yield from sim.follow(COMPUTE, COMPUTE if w.faults.inline else DP)
-    yield from end(w)
+    yield from end(w, number)
 
 
 def fsdp(w: Worker, number: int) -> Wait:
@@ -69,7 +70,7 @@ def fsdp(w: Worker, number: int) -> Wait:
         sim.pop()
     if w.size("data") > 1:
         yield from sim.follow(COMPUTE, COMPUTE if w.faults.inline else SHARD)
-    yield from end(w)
+    yield from end(w, number)
 
 
 def _gather(w: Worker) -> Generator[None, None, Event | None]:
@@ -94,12 +95,14 @@ def begin(w: Worker, number: int) -> Wait:
     sim = w.sim
     sim.push(f"step {number}")
     sim.sleep(w.faults.delay_ns)
+    yield from at_begin(w, number)
     sim.host(costs.STEP_PYTHON)
     yield from w.within("data", w.data)
 
 
-def end(w: Worker) -> Wait:
+def end(w: Worker, number: int) -> Wait:
     """Update the weights, report, and close the step."""
     yield from w.within("optimizer", w.optimizer)
     yield from w.report_loss()
     w.sim.pop()
+    yield from at_end(w, number)

@@ -113,7 +113,7 @@ def _run(w: Worker, number: int, order: list[Chunk], split: bool) -> Wait:
             w.sim.pop()
     yield from pipe.commit()
     yield from w.reduce_gradients(len(layers))
-    yield from end(w)
+    yield from end(w, number)
 
 
 def _run_virtual(w: Worker, number: int, order: list[Chunk]) -> Wait:
@@ -139,7 +139,7 @@ def _run_virtual(w: Worker, number: int, order: list[Chunk]) -> Wait:
                 yield from pipe.send(r - 1, f"b{stage - 1}.{mb}")
     yield from pipe.finish()
     yield from w.reduce_gradients(sum(len(stages[i * p + r]) for i in range(s.vpp)))
-    yield from end(w)
+    yield from end(w, number)
 
 
 def _forward(w: Worker, mb: int, layers: list[int], first: bool, last: bool) -> Wait:
