@@ -164,7 +164,8 @@ def _pace(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows:
         sums = [side.samples("part", ["step"], design is RUNS, mean=True)[2] for side in (base, new)]
         found = mean_change(sums[0][:, None], sums[1][:, None], sums[0], sums[1], design, rows)
     else:
-        found = quantile_change(*(np.concatenate([run.step_ns for run in side.runs]) for side in (base, new)), _P99)
+        before_ns, after_ns = (np.concatenate([run.step_ns for run in side.runs]) for side in (base, new))
+        found = quantile_change(before_ns, after_ns, _P99)
     before = float(found.base[0])
     grown, low, high = (
         None if v is None or not before else 100.0 * float(v[0]) / before for v in (found.delta, found.low, found.high)

@@ -150,7 +150,7 @@ def _groups(lengths: F64, work: I64) -> list[I64]:
     found.sort(key=lambda g: (-len(g), float(np.median(lengths[g]))))
     groups: list[I64] = []
     for group in found:
-        same = [np.isin(work[group], work[g]).any() for g in groups]
+        same = [bool(np.isin(work[group], work[g]).any()) for g in groups]
         like = next((k for k, g in enumerate(groups) if _alike(lengths[g], lengths[group], same[k])), None)
         if like is None:
             groups.append(group)
