@@ -127,6 +127,11 @@ def compiled(profile: Profile, data: RankData) -> Compiled:
 def _compiled(data: RankData) -> Compiled:
     profile = data.profile
     found = pl.concat([_of_host(profile, data), _of_ranges(profile, data)])
+    if found.height == 0:  # of thousands of ranks, most questions ask for nothing
+        none = np.empty(0, np.int64)
+        nothing = Marks(none, none, none, none, none)
+        captured = _captures(data, found)
+        return Compiled(nothing, nothing, nothing, nothing, nothing, captured, _annotated(profile, data))
     text = found["text"]
     ids = text.str.extract_groups(REGION).struct.unnest()
     frame = found.with_columns(

@@ -22,7 +22,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import LONG_KERNEL, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
-from stepscope.intervals.arrays import F64, I64, numbered
+from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
@@ -38,7 +38,9 @@ _FAMILIES = ["gemm", "convolution"]
 
 def _slow_products(case: Case) -> dict[int, tuple[Host, I64]]:
     """By rank: products without tensor cores."""
-    return {r: (h, ops) for r, h in hosts(case).items() if len(ops := _products(case, h))}
+    computed = {r: _computed(case, h) for r, h in hosts(case).items()}
+    slow = _slow_names(case, computed)
+    return {r: (h, ops) for r, h in hosts(case).items() if len(ops := computed[r][slow[h.data.name[computed[r]]]])}
 
 
 def remedy(case: Case) -> Change:
@@ -120,14 +122,23 @@ def _times(host: Host, ops: I64) -> tuple[I64, I64]:
     return host.data.start[ops], host.data.end[ops]
 
 
-def _products(case: Case, host: Host) -> I64:
-    """Products of the step that are known not to use tensor cores."""
+def _computed(case: Case, host: Host) -> I64:
+    """Compute of the step, where the GPU may have tensor cores."""
     if has_tensor_cores(gpu_name(case, host.data.rank)) is False:
         return np.empty(0, np.int64)
-    data = host.data
-    ops: I64 = host.window.ops[data.role[host.window.ops] == COMPUTE]
-    ids, at = numbered(data.name[ops])
+    ops: I64 = host.window.ops[host.data.role[host.window.ops] == COMPUTE]
+    return ops
+
+
+def _slow_names(case: Case, computed: dict[int, I64]) -> Mask:
+    """Names of products that are known not to use tensor cores: thousands of ranks run kernels of the same names."""
+    slow = np.zeros(len(case.profile.names), dtype=bool)
+    used = slow.copy()
+    for rank, ops in computed.items():
+        used[case.data_of(rank).name[ops]] = True
+    ids = np.flatnonzero(used)
     names, rules = case.profile.names.gather(ids), case.profile.taxonomy
     products = rules.family(names).is_in(_FAMILIES)
-    slow = products & (rules.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_OTHER)  # noqa: E712
-    return ops[slow.to_numpy()[at]] if len(ops) else ops
+    known = products & (rules.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_OTHER)  # noqa: E712
+    slow[ids] = known.to_numpy()
+    return slow
