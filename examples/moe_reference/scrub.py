@@ -1,11 +1,12 @@
 """Take host names, paths and the environment out of traces, in place: what is left can be given away.
 
-    python scrub.py [--thin] TRACE.sqlite ... TRACE.pt.trace.json.gz ... manifest.json ...
+    python scrub.py [--thin | --light] TRACE.sqlite ... TRACE.pt.trace.json.gz ... manifest.json ...
 
 nsys exports hold the command and the whole environment of the capture, in the string table too. Only the standard
 library is used. Tables that only describe the machine are emptied, strings that no event refers to are blanked, and
 paths are cut; events stay as they are. `--thin` leaves out of a torch trace what can be told from the rest, or says
-nothing about the GPU: arrows, arguments that are computed from others, and operators that launch nothing.
+nothing about the GPU: arrows, arguments that are computed from others, and operators that launch nothing. `--light`
+keeps the operators, and the numbers that tie a backward pass to its forward.
 """
 
 from __future__ import annotations
@@ -97,20 +98,25 @@ def _clean(text: str, hosts: Iterable[str] = ()) -> str:
     return PATH.sub(lambda m: "/…/" + m[0].rsplit("/", 1)[-1], text)
 
 
-def scrub_kineto(path: Path, thin: bool) -> None:
+#: Of those, what tells which forward operator a backward one belongs to.
+AUTOGRAD = frozenset({"Sequence number", "Fwd thread id"})
+
+
+def scrub_kineto(path: Path, thin: bool, light: bool = False) -> None:
     with gzip.open(path, "rt") as file:
         trace = json.load(file)
     for key in ("traceName", "hostname", "host_name"):
         trace.pop(key, None)
-    if thin:
-        trace["traceEvents"] = _thinned(trace["traceEvents"])
+    if thin or light:
+        trace["traceEvents"] = _thinned(trace["traceEvents"], light)
     text = _clean(json.dumps(trace, separators=(",", ":"), ensure_ascii=False))
     with gzip.GzipFile(path, "wb", 9, mtime=0) as out:
         out.write(text.encode())
 
 
-def _thinned(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what is derived, and without operators that launch nothing."""
+def _thinned(events: list[dict[str, Any]], light: bool) -> list[dict[str, Any]]:
+    """Without what is derived, and without operators that launch nothing unless only lightly."""
+    left_out = DERIVED - AUTOGRAD if light else DERIVED
 
     def of(event: dict[str, Any], key: str) -> Any:
         return event.get("args", {}).get(key)
@@ -120,11 +126,11 @@ def _thinned(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     launching = {of(e, "External id") for e in calls if of(e, "correlation") in on_gpu}
     kept = []
     for event in events:
-        plain = event.get("cat") == "cpu_op" and PLAIN_OP.match(event["name"])
+        plain = not light and event.get("cat") == "cpu_op" and PLAIN_OP.match(event["name"])
         if event.get("ph") in ("s", "f") or (plain and of(event, "External id") not in launching):
             continue
         if "args" in event:
-            event = {**event, "args": {k: v for k, v in event["args"].items() if k not in DERIVED}}
+            event = {**event, "args": {k: v for k, v in event["args"].items() if k not in left_out}}
         kept.append(event)
     return kept
 
@@ -134,12 +140,12 @@ def scrub_text(path: Path) -> None:
 
 
 def main() -> int:
-    thin = "--thin" in sys.argv
-    for path in (Path(name) for name in sys.argv[1:] if name != "--thin"):
+    thin, light = "--thin" in sys.argv, "--light" in sys.argv
+    for path in (Path(name) for name in sys.argv[1:] if name not in ("--thin", "--light")):
         if not path.is_file():
             continue
         if path.name.endswith(".gz"):
-            scrub_kineto(path, thin)
+            scrub_kineto(path, thin, light)
         elif path.suffix == ".sqlite":
             scrub_sqlite(path)
         else:

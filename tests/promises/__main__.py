@@ -1,10 +1,12 @@
 """`make promises`: what `diagnose` promised for a fault, and what taking the fault away gave.
 
 python tests/promises [quick|full] [real|simulated] [--write] [--jobs N]
+python tests/promises --new
 
 `quick` takes a part of the simulated jobs and prints the page (about five minutes on two cores); `full` takes all and
 writes docs/promises.md and src/stepscope/findings/calibration.toml, as `--write` does with a part. All pairs go into
-.promises/pairs.json too. What needs ../shared is left out where it is not, and nothing is written then.
+.promises/pairs.json too. What needs ../shared is left out where it is not, and nothing is written then. `--new` prints
+what `diagnose` says today of programs that its detectors were not made for (new.toml), and writes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # workers share the cores
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from promises import calibrate, page, real, simulated
+from promises import calibrate, new, page, real, simulated
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".promises"
@@ -36,7 +38,12 @@ def main() -> int:
     parser.add_argument("which", nargs="?", default="all", choices=("all", "real", "simulated"))
     parser.add_argument("--write", action="store_true", help="write the page and the widths at any scale")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--new", action="store_true", help="print what is said of programs that no detector was made for"
+    )
     args = parser.parse_args()
+    if args.new:
+        return ask_new(args.jobs)
     began = time.monotonic()
     # Threads of Polars do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
@@ -66,6 +73,16 @@ def main() -> int:
     else:
         print(text)
     print(f"{len(pairs)} real pairs, {len(made)} simulated, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return 0
+
+
+def ask_new(jobs: int) -> int:
+    """Programs with faults, then the same without."""
+    spawn = multiprocessing.get_context("spawn")
+    with TemporaryDirectory() as name, ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
+        asked = [pool.submit(new.planted, row, tool, Path(name)) for row in new.table() for tool in new.TOOLS]
+        asked += [pool.submit(new.healthy, *twin, tool, Path(name)) for twin in new.twins() for tool in new.TOOLS]
+        print(new.text(future.result() for future in asked))
     return 0
 
 

@@ -1,0 +1,106 @@
+"""Programs that no detector was made for: what `diagnose` says of each today, beside what the fault costs (new.toml).
+
+`python tests/promises --new` prints it. Nothing here is asserted or published yet: rows move to pairs.toml, and so to
+docs/promises.md, when the detectors for them are there.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tarfile
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from promises.pair import Said, asked
+
+HERE = Path(__file__).parent
+DATA = HERE.parent / "data" / "pairs"
+TOOLS = ("nsys", "torch")
+#: "Within 25 %": what a promise may be off by.
+_CLOSE = 0.25
+
+
+def table() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = tomllib.loads((HERE / "new.toml").read_text("utf-8"))["pair"]
+    return [{"twin": "none", **row} for row in rows]
+
+
+def archive(program: str, fault: str, tool: str) -> Path:
+    return DATA / f"{program}-{fault}.{tool}.tar.xz"
+
+
+def twins() -> list[tuple[str, str]]:
+    """Programs without a fault, each once."""
+    return list(dict.fromkeys((row["program"], row["twin"]) for row in table()))
+
+
+def unpacked(program: str, fault: str, tool: str, folder: Path) -> Path:
+    into = folder / f"{program}-{fault}.{tool}"
+    if not into.exists():
+        with tarfile.open(archive(program, fault, tool)) as packed:
+            packed.extractall(into, filter="data")
+    return into
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `diagnose` says of one capture. `truth_ms` is None where nothing was planted."""
+
+    row: str
+    program: str
+    fault: str
+    tool: str
+    step_ms: float
+    truth_ms: float | None
+    ids: tuple[str, ...]
+    said: tuple[Said, ...]
+
+    @property
+    def faults(self) -> tuple[Said, ...]:
+        """That the profiler slows the step is no fault of the program's."""
+        return tuple(s for s in self.said if s.id != "profiler-distortion")
+
+    @property
+    def verdict(self) -> str:
+        """Whether one of the first two findings names the fault, and how far its promise is off."""
+        if self.truth_ms is None:
+            return ""
+        named = next((s for s in self.faults[:2] if s.id in self.ids), None)
+        if named is None:
+            return "not named"
+        off = named.ns / 1e6 / self.truth_ms - 1
+        return f"named, {off:+.0%}" + ("" if abs(off) <= _CLOSE else " (off)")
+
+
+def planted(row: dict[str, Any], tool: str, folder: Path) -> Answer:
+    said = asked(unpacked(row["program"], row["fault"], tool, folder)).said
+    with_ms, without_ms = statistics.fmean(row["with_ms"]), statistics.fmean(row["without_ms"])
+    return Answer(
+        row["row"], row["program"], row["fault"], tool, with_ms, with_ms - without_ms, tuple(row["ids"]), said
+    )
+
+
+def healthy(program: str, fault: str, tool: str, folder: Path) -> Answer:
+    told = asked(unpacked(program, fault, tool, folder))
+    return Answer("", program, fault, tool, told.step_ns / 1e6, None, (), told.said)
+
+
+def _shown(said: Said) -> str:
+    return f"{said.id} {said.ns / 1e6:.3g} ms ({said.confidence})"
+
+
+def text(answers: Iterable[Answer]) -> str:
+    """A table: those with a fault, then those without."""
+    lines = [
+        "| row | program | fault | tool | step, ms | costs, ms | first | second | verdict |",
+        "|---|---|---|---|---:|---:|---|---|---|",
+    ]
+    for a in answers:
+        first, second = (_shown(a.faults[n]) if len(a.faults) > n else "–" for n in (0, 1))
+        costs = "–" if a.truth_ms is None else f"{a.truth_ms:.3g}"
+        cells = (a.row, a.program, a.fault, a.tool, f"{a.step_ms:.4g}", costs, first, second, a.verdict)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

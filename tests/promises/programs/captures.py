@@ -1,0 +1,148 @@
+"""Captures programs with and without their faults by `stepscope capture run`, unmodified: nsys and torch.profiler.
+
+    python captures.py OUT --nsys NSYS [--until SECONDS] [--only | --skip PROGRAM:FAULT ...]
+
+Several start and export side by side (fewer than there are cores), but only one at a time trains (PAIRS_TURN). Leaves
+OUT/captures.tar, of a PROGRAM-FAULT.TOOL.tar.xz each, not scrubbed, and OUT/captures.log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import queue
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+#: PROGRAM:FAULT and how many steps are recorded; twins come before their faults.
+ORDER = {
+    # every step
+    "gpt:none": 9, "gpt:attention-by-hand": 3, "hf_trainer:none": 9, "hf_trainer:eager-attention": 3,
+    "cnn:none": 4, "cnn:float-no-tf32": 4, "hf_trainer:float": 3, "gpt:float-head": 3,
+    "gpt:checkpoint-blocks": 3, "hf_trainer:gradient-checkpointing": 3,
+    "cnn:nchw": 4, "lightning_cnn:none": 4, "lightning_cnn:nchw": 4, "unet:none": 3, "unet:permute-in-every-layer": 3,
+    "unet:norm-and-silu-by-hand": 3, "accelerated:none": 6, "accelerated:norms-and-swiglu-by-hand": 3,
+    "gpt:norm-and-gelu-by-hand": 3,
+    "gpt:optimizer-loop": 3, "hf_trainer:optimizer-loop": 3, "lightning_cnn:optimizer-loop": 4,
+    "gpt:smoothing-by-hand": 3, "hf_trainer:smoothing-fused": 3, "hf_trainer:label-smoothing": 3,
+    "gpt:casts-and-clones": 3, "accelerated:casts-around-norms": 3,
+    "gpt:vocabulary-50257": 3, "hf_trainer:gpt2-50304": 3, "hf_trainer:gpt2-50257": 3,
+    # the run
+    "gpt:save-every-3": 9, "hf_trainer:save-every-3": 9, "gpt:evaluate-every-3": 9, "hf_trainer:evaluate-every-3": 9,
+    "gpt:collect-every-4": 8, "hf_trainer:empty-cache-every-4": 8, "gan:none": 8, "gan:penalty-every-4": 8,
+    "lightning_policy:none": 8, "lightning_policy:rollout-every-4": 8,
+    "cnn:epochs": 8, "cnn:epochs-restart-workers": 8, "lightning_cnn:epochs": 8,
+    "lightning_cnn:epochs-restart-workers": 8,
+    "cnn:larger-warmed": 6, "cnn:larger-from-step-8": 6, "compiled:longer-dynamic": 6, "compiled:longer-from-step-8": 6,
+    "dlrm:none": 9, "dlrm:auroc-of-all": 9, "accelerated:perplexity-of-all": 9,
+    "gpt:load-weights": 0, "hf_trainer:load-weights": 0,
+    # every step, later
+    "dlrm:dense-embeddings": 3, "accelerated:mask-in-loss": 3, "gpt:second-forward": 3, "hf_trainer:second-forward": 3,
+    "compiled:none": 4, "compiled:break-in-every-layer": 4, "compiled:eager-and-small": 4,
+    "moe:none": 3, "moe:experts-one-by-one": 3, "accelerated:mixtral-grouped": 3, "accelerated:mixtral-one-by-one": 3,
+    "cnn:deterministic": 4, "lightning_cnn:deterministic": 4,
+    "lightning_cnn:frozen-first": 4, "lightning_cnn:frozen-with-gradients": 4,
+    "unet:checkpoint-levels": 3, "lightning_cnn:float": 4, "lightning_cnn:save-every-3": 9,
+    "lightning_cnn:validate-every-3": 9, "unet:odd-widths": 3,
+    "hf_trainer:compiled-dynamic": 6, "hf_trainer:compiled-longer-from-step-8": 6,
+}  # fmt: skip
+
+
+class Captures:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.work = Path(tempfile.mkdtemp())
+        self.began = time.monotonic()
+        self.packing = threading.Lock()
+        self.jobs: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        for name in given.only or ORDER:
+            steps = ORDER[name]
+            if name not in given.skip:
+                for tool in ("nsys", "torch") if steps else ("nsys",):  # a start is not torch.profiler's to see
+                    self.jobs.put((name, tool))
+
+    def say(self, text: str) -> None:
+        line = f"[{time.monotonic() - self.began:.0f} s] {text}"
+        print(line, flush=True)
+        with (self.given.out / "captures.log").open("a") as log:
+            log.write(line + "\n")
+
+    def work_off(self) -> None:
+        while time.monotonic() - self.began < self.given.until:
+            try:
+                name, tool = self.jobs.get_nowait()
+            except queue.Empty:
+                return
+            at = time.monotonic()
+            try:
+                told = self.one(name, tool)
+            except Exception as error:
+                told = f"{type(error).__name__}: {error}"
+            self.say(f"{name} {tool}: {told}, {time.monotonic() - at:.0f} s")
+
+    def one(self, name: str, tool: str) -> str:
+        program, _, fault = name.partition(":")
+        steps = ORDER[name]
+        folder = self.work / f"{program}-{fault}.{tool}"
+        how = ["--warmup", "5", "--steps", str(steps)] if steps else ["--trigger", "none"]
+        command = [
+            *shlex.split(self.given.stepscope), "capture", "run", "--backend", tool, "--nsys", self.given.nsys, *how,
+            "--grace", "20", "--no-verify", "--no-doctor", "--yes", "--quiet", "-o", str(folder), "--",
+            "python3", str(HERE / f"{program}.py"), "--fault", fault, "--steps", str(steps or 8),
+        ]  # fmt: skip
+        env = {**os.environ, "OMP_NUM_THREADS": "2", "PAIRS_SCRATCH": str(self.given.scratch)}
+        turn = self.given.turn or self.work / "turn"
+        if steps:
+            env["PAIRS_TURN"] = str(turn)
+        with tempfile.TemporaryFile("w+") as said, turn.open("a") as whole:
+            if not steps:  # all of it is recorded, the wait would be, too
+                fcntl.flock(whole, fcntl.LOCK_EX)
+            done = subprocess.run(command, env=env, stdout=said, stderr=subprocess.STDOUT, timeout=150, check=False)
+            if done.returncode:
+                said.seek(0)
+                return f"exit {done.returncode}: {said.read()[-600:]}"
+        for left in (*folder.glob("*.nsys-rep"), *folder.glob("*.qdstrm")):
+            left.unlink()
+        shutil.rmtree(folder / "steps", ignore_errors=True)
+        packed = self.work / f"{folder.name}.tar.xz"
+        subprocess.run(f"tar cf - -C {folder} . | xz -2 > {packed}", shell=True, check=True)
+        shutil.rmtree(folder)
+        with self.packing, tarfile.open(self.given.out / "captures.tar", "a") as all_of:  # there even if we are ended
+            all_of.add(packed, packed.name)
+        return f"{packed.stat().st_size >> 10} KiB"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--nsys", default="nsys")
+    parser.add_argument("--until", type=float, default=500)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--skip", nargs="*", default=[])
+    parser.add_argument("--stepscope", default="python3 -m stepscope")
+    parser.add_argument("--turn", type=Path, help="the lock, where others use it too")
+    parser.add_argument("--scratch", type=Path, default=Path("/tmp/pairs"))
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    captures = Captures(given)
+    threads = [threading.Thread(target=captures.work_off) for _ in range(given.workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    captures.say("done")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

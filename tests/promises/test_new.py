@@ -1,0 +1,76 @@
+"""The programs of `programs`, their captures and what they cost: that all belong together."""
+
+from __future__ import annotations
+
+import ast
+import lzma
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from promises import new
+from promises.pair import Said
+from stepscope import api
+
+PROGRAMS = Path(new.__file__).parent / "programs"
+OF_THE_RUN = [row for row in new.table() if row["row"].startswith("C")]
+
+
+def constant(file: str, name: str) -> Any:
+    """Of a program that cannot be imported here: it needs torch."""
+    for node in ast.parse((PROGRAMS / file).read_text("utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(name)
+
+
+def test_rows_are_faults_of_programs() -> None:
+    for row in new.table():
+        faults = constant(f"{row['program']}.py", "FAULTS")
+        assert faults[row["fault"]] == row["row"]
+        assert faults.get(row["twin"], "twin") == "twin"
+
+
+def test_each_fault_of_the_table_costs_something() -> None:
+    for row in new.table():
+        assert statistics.fmean(row["with_ms"]) > statistics.fmean(row["without_ms"]), (row["program"], row["fault"])
+
+
+def test_captures_and_rows_are_the_same() -> None:
+    of_rows = {(row["program"], row["fault"]) for row in new.table()} | set(new.twins())
+    named = {new.archive(*one, tool).name for one in of_rows for tool in new.TOOLS}
+    assert {path.name for path in new.DATA.glob("*.tar.xz")} == named
+
+
+def test_they_are_small_and_nothing_is_private() -> None:
+    for path in sorted(new.DATA.glob("*.tar.xz")):
+        assert path.stat().st_size < 1_000_000, path.name
+        raw = lzma.decompress(path.read_bytes())
+        for private in (b"/root/", b"/home/", b"/tmp/", b"/opt/", b"/work/", b".vm.", b"TOKEN", b"LS_COLORS"):
+            assert private not in raw, (path.name, private)
+
+
+@pytest.mark.parametrize("tool", new.TOOLS)
+@pytest.mark.parametrize("row", OF_THE_RUN, ids=lambda row: f"{row['program']}-{row['fault']}")
+def test_steps_are_as_many_as_were_asked_for(row: dict[str, Any], tool: str, tmp_path: Path) -> None:
+    """As the command line said, and the program's own optimizer counts them: a long one is one step."""
+    asked = constant("captures.py", "ORDER")[f"{row['program']}:{row['fault']}"]
+    profile = api.open(new.unpacked(row["program"], row["fault"], tool, tmp_path), cache=False)
+    assert profile.iterations().rows.height == asked
+
+
+def answer(truth: float | None, *said: Said) -> new.Answer:
+    return new.Answer("A1", "gpt", "by-hand", "nsys", 40.0, truth, ("attention",), said)
+
+
+def test_what_the_table_says() -> None:
+    near, far = (Said("attention", "0", ms * 1_000_000, "high") for ms in (18, 5))
+    other = Said("host-sync", "0", 30_000_000, "low")
+    slowed = Said("profiler-distortion", "0", 30_000_000, "high")
+    assert answer(20.0, slowed, other, near).verdict == "named, -10%"
+    assert answer(20.0, far).verdict == "named, -75% (off)"
+    assert answer(20.0, other, other, near).verdict == "not named"
+    assert answer(None, near).verdict == ""
+    assert "| host-sync 30 ms (low) | – | not named |" in new.text([answer(20.0, slowed, other)])
