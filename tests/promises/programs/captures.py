@@ -3,7 +3,8 @@
     python captures.py OUT --nsys NSYS [--until SECONDS] [--only | --skip PROGRAM:FAULT ...]
 
 Several start and export side by side (fewer than there are cores), but only one at a time trains (PAIRS_TURN). Leaves
-OUT/captures.tar, of a PROGRAM-FAULT.TOOL.tar.xz each, not scrubbed, and OUT/captures.log.
+OUT/captures.tar, a PROGRAM-FAULT.TOOL.tar.xz for each, not scrubbed, and OUT/captures.log. Those that tests/data/pairs
+has are left out unless they are named.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+DATA = HERE.parents[1] / "data" / "pairs"
 #: PROGRAM:FAULT and how many steps are recorded; twins come before their faults.
 ORDER = {
     # every step
@@ -66,8 +68,9 @@ class Captures:
         self.jobs: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         for name in given.only or ORDER:
             steps = ORDER[name]
-            if name not in given.skip:
-                for tool in ("nsys", "torch") if steps else ("nsys",):  # a start is not torch.profiler's to see
+            for tool in ("nsys", "torch") if steps else ("nsys",):  # a start is not torch.profiler's to see
+                there = (DATA / f"{name.replace(':', '-')}.{tool}.tar.xz").exists()
+                if name not in given.skip and (given.only or not there):
                     self.jobs.put((name, tool))
 
     def say(self, text: str) -> None:
