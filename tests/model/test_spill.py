@@ -15,7 +15,7 @@ from stepscope.model import spill
 @pytest.fixture
 def cramped(monkeypatch, tmp_path):
     """Whatever there is, there is no room for it."""
-    monkeypatch.setattr(budget, "roomy", lambda size: False)
+    monkeypatch.setattr(budget, "roomy", lambda more, held=0: False)
     monkeypatch.setattr(spill, "_SMALL", 0)
     monkeypatch.setattr(temporary, "on_disk", lambda: tmp_path)
     return tmp_path

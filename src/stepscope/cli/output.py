@@ -14,7 +14,7 @@ from stepscope.errors import BadInput
 from stepscope.files import whole
 from stepscope.model.result import Result
 from stepscope.model.visible import visible
-from stepscope.render import SUFFIXES, WITHOUT_NOTES, Format, render
+from stepscope.render import SUFFIXES, WITHOUT_NOTES, Format, render_blocks
 from stepscope.render.table import PIPED_WIDTH
 
 
@@ -54,20 +54,24 @@ class Target:
     def write(self, result: Result) -> None:
         """Render and deliver; notes that the format cannot hold go to stderr."""
         if self.file is None:
-            self.deliver(render(result, self.format, width=_width(), colour=colour()))
+            self._deliver(render_blocks(result, self.format, width=_width(), colour=colour()))
         else:
-            self.deliver(render(result, self.format))
+            self._deliver(render_blocks(result, self.format))
         if self.format in WITHOUT_NOTES:
             for note in result.notes:
                 print("note:", visible(note), file=sys.stderr)
 
     def deliver(self, data: bytes) -> None:
         """Write what is rendered already."""
-        if self.file is None:
+        self._deliver([data])
+
+    def _deliver(self, blocks: Iterable[bytes]) -> None:
+        if self.file is not None:
+            whole.write(self.file, blocks)
+            return
+        for block in blocks:
             progress.hide()
-            _to_stdout(data)
-        else:
-            whole.write(self.file, data)
+            _to_stdout(block)
 
 
 def writable(path: Path) -> Path:

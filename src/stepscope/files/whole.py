@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,10 +26,10 @@ _OF_NAME = 40
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write(path: Path, data: bytes, named: str = "-o {}") -> None:
+def write(path: Path, data: bytes | Iterable[bytes], named: str = "-o {}") -> None:
     """The bytes as a file at `path`; what was there stays until they are complete."""
     with building(path, named) as beside, beside.open("wb") as file:
-        file.write(data)
+        file.writelines([data] if isinstance(data, bytes) else data)
         file.flush()
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fsync(file.fileno())  # some file systems say only now that they are full

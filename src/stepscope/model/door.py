@@ -36,6 +36,7 @@ from stepscope.model.labels import no_axes
 from stepscope.model.note import Note
 from stepscope.model.schema import MOST_RANKS, PROCESSES, TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo, order_of
+from stepscope.model.spill import gathered
 from stepscope.model.stream_order import beyond, out_of_order, too_long
 from stepscope.model.units import about
 
@@ -122,7 +123,7 @@ class Door:
             one, other = admission.delivered, height
             raise BadInput(f"{self.path}: {table} has {one} rows in one part and {other} in the other", _AGAIN)
         if admission.rows is not None:
-            frame = frame[admission.rows]
+            frame = gathered(frame, admission.rows)
         return self._filled(frame, spec, chunk.names)
 
     # -- types -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+import polars as pl
+
 from stepscope.errors import CannotAnswer
+
+#: Bytes of an array that are worth to be given back.
+_LARGE = 1 << 20
+#: What has more parts than this holds single things, not arrays.
+_MANY = 64
+_UNKNOWN = object()
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -22,16 +31,36 @@ class Memo:
     def once(self, function: Callable[Concatenate[S, P], T], subject: S, *args: P.args, **options: P.kwargs) -> T:
         """`function(subject, …)`, computed when first asked for. What cannot be answered stays so."""
         key = (function, args, tuple(sorted(options.items())))
-        if key not in self._answers:
+        answer = self._answers.get(key, _UNKNOWN)
+        if answer is _UNKNOWN:
             try:
-                self._answers[key] = function(subject, *args, **options)
+                answer = function(subject, *args, **options)
             except CannotAnswer as why:
-                self._answers[key] = _Refused(why)
-        answer = self._answers[key]
+                answer = _Refused(why)
+            self._answers[key] = answer
         if isinstance(answer, _Refused):
             raise answer.why
         kept: T = answer
         return kept
+
+    def let_go(self) -> None:
+        """Forget answers that take much memory: they are computed again when they are asked for."""
+        self._answers = {key: answer for key, answer in self._answers.items() if not is_large(answer)}
+
+
+def is_large(value: Any, depth: int = 3) -> bool:
+    """Whether a value holds arrays or tables of some size."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes >= _LARGE
+    if isinstance(value, pl.DataFrame | pl.Series):
+        return value.estimated_size() >= _LARGE
+    if not depth:
+        return False
+    if isinstance(value, dict):
+        parts = list(value.values())
+    else:
+        parts = list(value) if isinstance(value, tuple | list) else list(getattr(value, "__dict__", {}).values())
+    return len(parts) <= _MANY and any(is_large(part, depth - 1) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from time import monotonic
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import polars as pl
 
 from stepscope import progress
 from stepscope.errors import BadInput
-from stepscope.intervals.arrays import NONE, Mask
+from stepscope.files import budget
+from stepscope.intervals.arrays import NONE, Mask, look_up
 from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
 from stepscope.model.columns import ROLE, Part
 from stepscope.model.label_rules import LabelRules
@@ -24,9 +27,13 @@ from stepscope.model.names import A, Names
 from stepscope.model.note import Note
 from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
+from stepscope.model.spill import gathered, joined, kept, kept_column
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+#: Between two looks at the memory, for ranks by the thousand.
+_LOOK_S = 0.02
 
 #: What is said of so many parts is joined before the next are read: thousands of small tables take more than a large
 #: one.
@@ -39,6 +46,13 @@ class Known:
 
     ranks: pl.DataFrame
     recorded: frozenset[str]  # tables that any source has
+
+
+class Renewable(Protocol):
+    """A rank whose arrays can be derived again."""
+
+    def let_go(self) -> None:
+        """Forget arrays."""
 
 
 class Profile:
@@ -61,6 +75,10 @@ class Profile:
         self._reading = RLock()
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
         self._in_one_part, self._of = False, None
+        #: Ranks that hold arrays, the one that derived some last, and when it was last seen whether they fit.
+        self._ranks_at_work: WeakSet[Renewable] = WeakSet()
+        self._latest: Renewable | None = None
+        self._looked_at = 0.0
         notes: list[Note] = []
         if known is None:
             table, notes = ranks.assign(self._sources)
@@ -208,6 +226,18 @@ class Profile:
         """The same for one rank. Views of a profile in one part share what is known of a rank."""
         return self._of.once_per_rank(function, rank) if self._of is not None else self.once(function, rank)
 
+    def at_work(self, rank: Renewable) -> None:
+        """A rank is about to derive arrays. Where memory is tight, the others let go of theirs."""
+        self._ranks_at_work.add(rank)
+        if rank is self._latest or (now := monotonic()) - self._looked_at < _LOOK_S:
+            return
+        self._latest, self._looked_at = rank, now
+        if budget.tight():
+            for other in list(self._ranks_at_work):
+                if other is not rank:
+                    other.let_go()
+            budget.give_back()
+
     def view(self, wanted: Iterable[int] | None = None, *, in_one_part: bool = False) -> Profile:
         """The same profile, with some of its ranks, or in one part.
 
@@ -293,7 +323,7 @@ class Profile:
                     frame = self._with_launch(self._with_role(frame))
                 elif part == "core" and name == "ranges":
                     frame = self._with_parent(frame)
-                self._tables[key] = frame
+                self._tables[key] = kept(frame)
             return self._tables[key]
 
     def _cut(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -309,15 +339,15 @@ class Profile:
             return self._gathered(name, part)
         frames = []
         for index, mine in progress.each(f"reading {name}, file", list(self.by_source().items())):
-            frames.append(self._ranked(self._renamed(self._sources[index].read(name, part), name), mine))
+            frames.append(kept(self._ranked(self._renamed(self._sources[index].read(name, part), name), mine)))
         if not frames:
             raise BadInput("the profile has no ranks", "give a trace with GPU or host activity")
         if len(frames) > 1:
             self.check()
-        frame = pl.concat(frames) if len(frames) > 1 else frames[0]
+        frame = joined(frames) if len(frames) > 1 else frames[0]
         rank = frame["rank"].to_numpy()
         if np.any(rank[1:] < rank[:-1]):
-            frame = frame[np.argsort(rank, kind="stable")]
+            frame = gathered(frame, np.argsort(rank, kind="stable"))
         return frame
 
     def _gathered(self, name: str, part: Part) -> pl.DataFrame:
@@ -333,8 +363,8 @@ class Profile:
         # One entry more than there are processes: those that are no rank are clipped to it, and it says so.
         rank_of = np.full(int(mine["proc"].to_numpy().max()) + 2, -1, dtype=np.int32)
         rank_of[mine["proc"].to_numpy()] = mine["rank"].to_numpy()
-        rank = rank_of.take(frame["proc"].to_numpy(), mode="clip")
-        frame = frame.drop("proc").insert_column(0, pl.Series("rank", rank))
+        rank = look_up(rank_of, frame["proc"].to_numpy())
+        frame = frame.drop("proc").insert_column(0, kept_column(pl.Series("rank", rank)))
         return frame if (rank >= 0).all() else frame.filter(pl.col("rank") >= 0)
 
     def _renamed(self, chunk: Chunk, table: str) -> pl.DataFrame:
@@ -342,7 +372,8 @@ class Profile:
         columns = [c for c in TABLES[table].name_ids() if c in chunk.frame.columns]
         if ids is None or not columns:
             return chunk.frame
-        return chunk.frame.with_columns(pl.Series(c, _take(ids, chunk.frame[c]), dtype=pl.UInt32) for c in columns)
+        taken = (pl.Series(c, _take(ids, chunk.frame[c]), dtype=pl.UInt32) for c in columns)
+        return chunk.frame.with_columns(map(kept_column, taken))
 
     # -- derived columns -----------------------------------------------------------------------------------------
 
@@ -413,6 +444,6 @@ class Profile:
 def _take(ids: np.ndarray[tuple[int], np.dtype[np.uint32]], column: pl.Series) -> pl.Series:
     """`ids[column]`, nulls kept."""
     if column.null_count() == 0:
-        return pl.Series(ids[column.to_numpy()])
-    taken = pl.Series(ids[column.fill_null(0).to_numpy()]) if len(ids) else column
+        return pl.Series(look_up(ids, column.to_numpy()))
+    taken = pl.Series(look_up(ids, column.fill_null(0).to_numpy())) if len(ids) else column
     return pl.select(pl.when(column.is_not_null()).then(taken)).to_series()

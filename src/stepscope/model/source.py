@@ -10,9 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
+from stepscope.files import budget
 from stepscope.model.columns import Part
 from stepscope.model.note import Note
 from stepscope.model.schema import PROCESSES, TABLES
+from stepscope.model.spill import gathered
+
+#: What finding the order of all rows at once takes, per row.
+_SORTING_BYTES = 48
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def canonical(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     order, then whether a stable (radix) sort by process suffices.
     """
     order = order_of(frame, table)
-    return frame if order is None else frame[order]
+    return frame if order is None else gathered(frame, order)
 
 
 def order_of(frame: pl.DataFrame, table: str) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
@@ -109,7 +114,21 @@ def order_of(frame: pl.DataFrame, table: str) -> np.ndarray[tuple[int], np.dtype
     keys = [_key(frame[k]) for k in ("proc", *TABLES[table].keys)]
     if _ascending(keys):
         return None
+    if not budget.roomy(_SORTING_BYTES * frame.height):
+        return _order_by_process(keys)
     return np.argsort(_short(keys[0]), kind="stable") if _ascending(keys[1:]) else _order(keys)
+
+
+def _order_by_process(keys: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """The same order, found a process at a time: it takes little more memory than the order itself."""
+    order = np.empty(len(keys[0]), dtype=np.uint32 if len(keys[0]) < 1 << 32 else np.int64)
+    at = 0
+    for process in pl.Series(keys[0]).unique().sort().to_list():
+        rows = np.flatnonzero(keys[0] == process)
+        own = [key[rows] for key in keys[1:]]
+        order[at : at + len(rows)] = rows if _ascending(own) else rows[np.lexsort(own[::-1])]
+        at += len(rows)
+    return order
 
 
 def _key(column: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -148,9 +167,12 @@ def conform(frame: pl.DataFrame, table: str, part: Part, quality: Quality | None
     A value that does not fit its column becomes null, too; `quality` notes how many.
     """
     wanted = TABLES[table].part(part)
-    shaped = frame.select(
+    # Column by column: Polars would copy all of them where one has other chunks.
+    shaped = pl.DataFrame(
         [
-            (pl.col(name).cast(dtype, strict=False) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name))
+            frame[name].cast(dtype, strict=False)
+            if name in frame.columns
+            else pl.Series(name, [None], dtype).new_from_index(0, frame.height)
             for name, dtype in wanted.items()
         ]
     )

@@ -7,9 +7,12 @@ records that say otherwise, the one that goes on too long has a wrong end.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 
+from stepscope.files import budget
 from stepscope.intervals.arrays import I64, Mask
 
 #: Older traces round to whole microseconds, and clocks of copies and kernels differ by some more.
@@ -21,12 +24,32 @@ _LEAST_TAIL_NS, _MOST_TAIL_NS = 10**8, 10**9
 #: Without any record of the host, an op is too long only beside many others that together are a tenth of it.
 _MANY, _TIMES = 100, 10
 
+#: What looking at all rows at once takes, per row.
+_BYTES = 64
+
 
 def out_of_order(ops: pl.DataFrame, context: pl.Series | None = None) -> Mask | None:
     """Ops that go on after two later launches of their stream are over, or long after one; None where none do.
 
     Rows are in order of process and start. `context` tells apart streams of several contexts with one id.
     """
+    if budget.roomy(_BYTES * ops.height):
+        return _out_of_order(ops, context)
+    process = ops["proc"].to_numpy()
+    bounds = [0, *(np.flatnonzero(process[1:] != process[:-1]) + 1).tolist(), ops.height]
+    masks: dict[int, Mask] = {}
+    for lo, hi in pairwise(bounds):
+        found = _out_of_order(ops[lo:hi], None if context is None else context[lo:hi])
+        masks |= {} if found is None else {lo: found}
+    if not masks:
+        return None
+    mask = np.zeros(ops.height, dtype=bool)
+    for lo, found in masks.items():
+        mask[lo : lo + len(found)] = found
+    return mask
+
+
+def _out_of_order(ops: pl.DataFrame, context: pl.Series | None) -> Mask | None:
     known = _on_a_stream(ops)
     rows = np.arange(ops.height) if known.all() else np.flatnonzero(known)
     if len(rows) < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, get_args
 
 from stepscope.errors import BadInput
@@ -59,6 +60,16 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
     from stepscope.render import flat
 
     return flat.to_csv(result) if format == "csv" else flat.to_parquet(result)
+
+
+def render_blocks(result: Result, format: Format, *, width: int = 100, colour: bool = False) -> Iterator[bytes]:
+    """The same in parts, where the format has them."""
+    if format == "json":
+        from stepscope.render.json import blocks
+
+        yield from blocks(result)
+    else:
+        yield render(result, format, width=width, colour=colour)
 
 
 def narrowed(result: Result) -> Result:

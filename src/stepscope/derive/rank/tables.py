@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import polars as pl
 
 from stepscope.intervals.arrays import I64
-from stepscope.model.memo import Memo
+from stepscope.model.memo import Memo, is_large
 from stepscope.model.profile import Profile
 
 P = ParamSpec("P")
@@ -28,8 +28,16 @@ class RankTables:
         self.setup: str | None = row["setup"]
         self.world_size: int | None = row["world_size"]
 
+    def let_go(self) -> None:
+        """Forget arrays: they are derived again when they are asked for."""
+        stays = ("profile", "_memo")
+        for name in [name for name, value in self.__dict__.items() if name not in stays and is_large(value)]:
+            self.__dict__.pop(name, None)
+        self._memo.let_go()
+
     def once(self: Self, function: Callable[Concatenate[Self, P], T], *args: P.args, **options: P.kwargs) -> T:
         """`function(data, …)`, computed when first asked for and kept with the rank."""
+        self.profile.at_work(self)
         return self._memo.once(function, self, *args, **options)
 
     def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
@@ -37,6 +45,7 @@ class RankTables:
         return self.profile.per_name(function)
 
     def _mine(self, table: str) -> pl.DataFrame:
+        self.profile.at_work(self)
         return self.profile.once(_by_rank, table)[self.rank]
 
     @cached_property

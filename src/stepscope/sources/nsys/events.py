@@ -13,6 +13,7 @@ from stepscope.errors import BadInput
 from stepscope.model.columns import Part
 from stepscope.model.note import Note
 from stepscope.model.source import Chunk, Quality, canonical, conform
+from stepscope.model.spill import kept
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME, Event
 from stepscope.sources.nsys.strings import Names, Strings
 from stepscope.sources.nsys.tables import Field, Only, Tables
@@ -147,4 +148,4 @@ def _key(field: Field) -> str:
 def chunk(export: Export, frame: pl.DataFrame, table: str, part: Part, names: Names) -> Chunk:
     """The finished part of a table."""
     export.note_reading()
-    return Chunk(canonical(conform(frame, table, part, export.quality), table), names.series())
+    return Chunk(canonical(kept(conform(frame, table, part, export.quality)), table), names.series())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import polars as pl
 
 from stepscope.intervals.arrays import I64
+from stepscope.model.spill import joined
 from stepscope.sources.nsys.pages import NotPlain, Pages, Rows
 
 #: Bytes of pages that one thread reads at a time: they are held raw (8 bytes a value) while they are converted.
@@ -78,7 +79,7 @@ class Paged:
             frame = read(ranges[0])
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                frame = pl.concat(_all(pool.map(read, ranges)))
+                frame = joined(pool.map(read, ranges))
         if order.verdict() == "disorder":
             raise NotPlain("rows out of order")
         return frame
@@ -105,12 +106,6 @@ def _frame(columns: Mapping[str, str], names: list[str], rows: Rows) -> pl.DataF
         column = pl.Series(alias, numbers)
         series.append(column if null is None else column.set(pl.Series(null), None))
     return pl.DataFrame(series)
-
-
-def _all(frames: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The frames; those without rows may lack types, and are left out where others have some."""
-    found = list(frames)
-    return [frame for frame in found if frame.height] or found[:1]
 
 
 __all__ = ["NotPlain", "Paged", "RowOrder", "Verdict"]

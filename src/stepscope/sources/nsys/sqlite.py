@@ -13,6 +13,7 @@ from typing import Any, cast
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.model.spill import joined
 from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder
 from stepscope.sources.nsys.soundness import Soundness
 from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, no_rows, plain
@@ -163,7 +164,7 @@ class SqliteTables:
             whole = read(ranges[0]) if ranges else shaped(pl.DataFrame())
         else:
             with ThreadPoolExecutor(_workers()) as pool:
-                whole = pl.concat(list(pool.map(read, ranges)))
+                whole = joined(pool.map(read, ranges))
         if order:
             self.soundness.check(order)
         for name in {name for name, _ in unread}:
