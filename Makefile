@@ -4,8 +4,8 @@ BIN := .venv/bin
 PACKAGE := .venv/.package
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# A module's tests stay in one process: what it sets up is set up once.
-PYTEST := $(BIN)/pytest -n auto --dist loadfile
+# A module's tests stay in one process: what it sets up is set up once. Programs that tests start find the package compiled.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist loadfile
 
 .PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
 

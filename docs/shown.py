@@ -22,7 +22,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,10 +63,17 @@ def pages() -> list[Path]:
     return sorted(with_blocks, key=lambda page: (page.parent, page.name != "index.md", page.name))
 
 
-def refreshed() -> Iterator[tuple[Path, str]]:
-    """Each page with blocks, and its text as it is when all of them are run."""
+def refreshed(among: Callable[[Path], bool] = lambda page: True) -> Iterator[tuple[Path, str]]:
+    """Each page with blocks, and its text as it is when all of them are run; or only those of which `among` is true.
+
+    The index of their folder is run with them, since they rest on it.
+    """
+    wanted = [page for page in pages() if among(page)]
+    beside = {page.parent / "index.md" for page in wanted}
     with tempfile.TemporaryDirectory(prefix="stepscope-docs-") as folder, _settings(Path(folder)):
         for page in pages():
+            if page not in wanted and page not in beside:
+                continue
             scratch = Path(folder) / "pages" / page.relative_to(DOCS).with_suffix("")
             _lay_out(scratch, scratch.parent / "index")
             yield page, _run_page(page, scratch)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from once import made_once
 
 PAGE = Path(__file__).parents[1] / "page"
 #: What npm says where the registry cannot be reached; anything else is a failure of ours.
@@ -21,18 +22,11 @@ def page_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             pytest.skip(f"no {tool} here")
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "page"
-    with (folder.parent / "page.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "installed").exists():
-            shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("node_modules"), dirs_exist_ok=True)
-            _install(folder)
-            (folder / "installed").touch()
-    return folder
+    return made_once(tmp_path_factory, "page", _install)
 
 
 def _install(folder: Path) -> None:
+    shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("node_modules"), dirs_exist_ok=True)
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400)
     if done.returncode == 0:

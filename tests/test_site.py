@@ -15,6 +15,7 @@ import click
 import pytest
 
 from commandlines import every_option, parse
+from marks import slow_unless
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -36,8 +37,20 @@ build_site, shown, measurements = module("build_site"), module("shown"), module(
 # -- what it shows -----------------------------------------------------------------------------------------------------
 
 
-def test_what_pages_show_is_what_their_commands_print():
-    stale = [page.name for page, text in shown.refreshed() if page.read_text("utf-8") != text]
+#: Pages whose commands take seconds each: a cluster, several nodes, exports.
+LONG = ("cluster.md", "multi-node.md", "share-a-trace.md")
+
+
+def part(page: Path) -> str:
+    """Pages of a folder run together: they share traces."""
+    return "longer" if page.name in LONG else page.relative_to(DOCS).parts[0]
+
+
+@pytest.mark.parametrize("name", slow_unless(lambda name: name == "howto", sorted({part(p) for p in shown.pages()})))
+def test_what_pages_show_is_what_their_commands_print(name):
+    ran = dict(shown.refreshed(lambda page: part(page) == name))
+    assert ran
+    stale = [page.name for page, text in ran.items() if page.read_text("utf-8") != text]
     assert not stale, "run `make docs`"
 
 

@@ -164,6 +164,7 @@ def pipeline(periods: np.ndarray) -> TwoStage:
     return TwoStage(pl.DataFrame(chunks))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "n"), [("with memory", 20), ("normal", 2), ("normal", 3), ("skewed", 20)])
 def test_chunks_of_like_pipelines_are_rarely_called_apart(kind, n):
     """The plain bootstrap claims a difference in 16 % with memory, in 37 % of two chunks a side (decision 0013)."""

@@ -130,6 +130,7 @@ def wide_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_analysis_answers_within_the_limit(wide_job: Path) -> None:
     """With all steps of all ranks, or with the error that says what the profile lacks."""
     made = server(Roots([wide_job]))

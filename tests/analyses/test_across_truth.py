@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobs import written
+from marks import slow_unless
 from stepscope import api
 from stepscope.simulate.job.costs import END_SPREAD
 from stepscope.simulate.job.scenario import Scenario
@@ -37,7 +38,7 @@ def by_key(rows):
     return found
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", slow_unless("interleaved".__eq__, JOBS))
 @pytest.mark.parametrize("form", ["nsys", "kineto"])
 def test_waits_and_transfers_are_the_truth(name, form):
     with written(JOBS[name], (form,)) as (job, folder):
@@ -87,6 +88,7 @@ CLOCKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLOCKED)
 def test_the_same_job_on_clocks_that_differ(name):
     """500 µs and drift: the same names, causes and path; every figure within the spread of a collective's ends."""
@@ -154,7 +156,7 @@ def late(scenario: Scenario) -> tuple[Job, dict[int, dict[str, Any]]]:
     return job, {row["rank"]: row for row in rows}
 
 
-@pytest.mark.parametrize("name", BLAME)
+@pytest.mark.parametrize("name", slow_unless(("fsdp", "interleaved", "ddp, a full queue").__contains__, BLAME))
 def test_blame_is_the_truth(name):
     """Who came last, and by how much, to the nanosecond; followed to its root, what the fault added is its rank's.
 

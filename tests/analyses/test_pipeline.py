@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from marks import slow_unless
 from stepscope import api
 from stepscope.derive.pipelines.schedules import Shape, ideal, pieces
 from stepscope.errors import BadInput, CannotAnswer
@@ -25,7 +26,11 @@ MESHES: dict[str, dict[str, int]] = {
 FAULTS = (None, "straggler:rank=1", "serialized:how=stream", "host-syncs")
 
 
-@pytest.fixture(scope="module", params=[(s, f) for s in MESHES for f in FAULTS], ids=lambda p: f"{p[0]}-{p[1]}")
+#: Every fault on one schedule, and every schedule without a fault, are quick.
+JOBS = slow_unless(lambda p: p[1] is None or p[0] == "zero-bubble", [(s, f) for s in MESHES for f in FAULTS])
+
+
+@pytest.fixture(scope="module", params=JOBS, ids=lambda p: f"{p[0]}-{p[1]}")
 def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     schedule, fault = request.param
     folder = tmp_path_factory.mktemp(schedule)

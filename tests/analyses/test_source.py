@@ -317,6 +317,7 @@ def median_step(events: list[Any], launches: dict[int, Any]) -> tuple[float, flo
     return cuts[k], cuts[k + 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", ["eager", "compiled"])
 def test_a_real_trace_against_plain_json(shared, trace):
     """Time by op and pass, and by line, of the median step: everything looked up in the JSON in the plainest way."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from jobs import Case, case, verdict, written
+from marks import slow_unless
 from stepscope import api
 from stepscope.simulate.job.scenario import Scenario
 
 BASE = {"layers": 4, "micro_batches": 4, "steps": 2, "seed": 11}
 
 
-@pytest.mark.parametrize("seed", [s for s in range(26) if s % 10 != 9])
+@pytest.mark.parametrize("seed", slow_unless((2, 5, 18, 22).__contains__, [s for s in range(26) if s % 10 != 9]))
 def test_the_guilty_and_only_they_are_named(seed):
     assert verdict(case(seed)) is None
 
 
-@pytest.mark.parametrize("schedule", ["dualpipev", "1f1b", "zero-bubble", "fsdp"])
+@pytest.mark.parametrize("schedule", slow_unless("fsdp".__eq__, ["dualpipev", "1f1b", "zero-bubble", "fsdp"]))
 def test_nobody_is_named_in_a_healthy_job(schedule):
     mesh = {"pp": 1, "dp": 8, "ep": 1} if schedule == "fsdp" else {"pp": 2, "dp": 2, "ep": 2}
     assert verdict(Case(Scenario(schedule=schedule, nodes=2, **mesh, **BASE), (), "none")) is None

@@ -18,6 +18,7 @@ import pytest
 
 import reference_captures
 import stepscope
+from marks import slow_unless
 from stepscope import api
 from stepscope.capture import size
 from stepscope.cli.main import run
@@ -65,7 +66,7 @@ def test_diagnoses_name_findings_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", slow_unless(("none", "straggler").__contains__, PLANTED))
 def test_good(reference_capture: Capture, capsys: pytest.CaptureFixture[str], name: str, backend: str) -> None:
     """Ranks under one nsys stopped together: all have their steps to the end, and every launch has its op."""
     assert run(["capture", "verify", str(reference_capture(name, backend)), "--format", "json"]) == 0

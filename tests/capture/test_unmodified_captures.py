@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from marks import slow_unless
 from stepscope import api
 from stepscope.cli.main import run
 
@@ -64,7 +65,7 @@ def test_steps_are_those_of_the_optimizer(capture: Callable[[str], Path], name: 
     assert counted == {"data": each, "forward": each, "backward": each, "optimizer": [steps] * ranks}
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", slow_unless(("accumulation.torch", "lightning.nsys").__contains__, CAPTURES))
 def test_they_verify_and_answer_per_step(
     capture: Callable[[str], Path], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fake import FakeSource, Row, call, comm, nvtx, op
+from marks import slow_unless
 from stepscope import api, questions
 from stepscope.cli.main import run
 from stepscope.model.profile import Profile
@@ -39,12 +40,16 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def asked(capsys: pytest.CaptureFixture[str], command: str, path: str, *options: str) -> tuple[int, set[str]]:
     """The exit status, and what kinds of window the answer has."""
     said = [text for option, value in SAID.get(command, {}).items() for text in (f"--{option}", str(value))]
-    status = run([command, path, *options, *said, "--format", "json", "--no-cache"])
+    status = run([command, path, *options, *said, "--format", "json"])
     out = capsys.readouterr().out
     return status, {w["kind"] for w in json.loads(out)["window"]} if out else set()
 
 
-@pytest.mark.parametrize("command", sorted(set(WINDOWED) - set(OF_TORCH)))
+#: Of commands that take their window in the same way, one; the others are slow.
+QUICK = ("window", "overlap", "breakdown", "iterations", "launches", "timeline")
+
+
+@pytest.mark.parametrize("command", slow_unless(QUICK.__contains__, sorted(set(WINDOWED) - set(OF_TORCH))))
 def test_step_and_chunk(command: str, jobs: dict[str, str], capsys: pytest.CaptureFixture[str]):
     assert asked(capsys, command, jobs["steps"], "--step") == (0, {"step"})
     assert asked(capsys, command, jobs["chunks"], "--chunk") == (0, {"chunk"})
@@ -64,7 +69,10 @@ def test_step_and_chunk_of_torch(command: str, tmp_path: Path, capsys: pytest.Ca
     assert asked(capsys, command, str(file), "--chunk") == (3, set())
 
 
-@pytest.mark.parametrize("command", sorted(set(WINDOWED) - set(OF_TORCH) - {"iterations", "collectives"}))
+@pytest.mark.parametrize(
+    "command",
+    slow_unless(QUICK.__contains__, sorted(set(WINDOWED) - set(OF_TORCH) - {"iterations", "collectives"})),
+)
 def test_defaults(command: str, jobs: dict[str, str], capsys: pytest.CaptureFixture[str]):
     of_chunks = "chunk" if command in ("window", "streams", "overlap", "exposed") else "capture"
     assert asked(capsys, command, jobs["steps"]) == (0, {"step"})

@@ -43,6 +43,7 @@ def ask(capfd, *arguments: str | Path) -> dict:
     return json.loads(capfd.readouterr().out)
 
 
+@pytest.mark.slow
 def test_repeated_runs_are_the_unit(traces, capfd):
     base, new = (sorted(traces.glob(f"{side}?")) for side in "ab")
     answer = ask(capfd, *base, "--to", *new)

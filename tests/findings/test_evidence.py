@@ -8,6 +8,7 @@ import json
 import lzma
 import shlex
 import tarfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import cited
 from fake import call, make, nvtx, op
 from faultcases import profile_of, scenario
+from marks import slow_unless
 from stepscope import api, questions
 from stepscope.api.options import window_spec
 from stepscope.cli.main import run
@@ -47,7 +49,13 @@ def unpacked(packed: Path, folder: Path) -> Path:
     return folder / packed.stem
 
 
-@pytest.mark.parametrize("trace", TRACES)
+def of_a_kind(trace: str) -> bool:
+    """Of captures that differ in their fault alone, a healthy one and one with a slow rank."""
+    folder, name = trace.split("/")[0], Path(trace).name
+    return folder not in ("moe_reference", "promises") or name.startswith(("straggler", "fp32"))
+
+
+@pytest.mark.parametrize("trace", slow_unless(of_a_kind, TRACES))
 def test_every_trace(trace: str, tmp_path: Path) -> None:
     profile = api.open(unpacked(DATA / trace, tmp_path), cache=False)
     try:
@@ -59,7 +67,11 @@ def test_every_trace(trace: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "trace", ["public/amd_merged_all.json.gz", "public/h100x2_before.sqlite", "h200/hf/hf4_straggler.sqlite"]
+    "trace",
+    slow_unless(
+        lambda trace: "h100x2" in trace,
+        ["public/amd_merged_all.json.gz", "public/h100x2_before.sqlite", "h200/hf/hf4_straggler.sqlite"],
+    ),
 )
 def test_traces_of_others(shared: Path, trace: str) -> None:
     wrong = [text for one in cited.every(api.open(shared / "traces" / trace, cache=False)) for text in one.wrong]
@@ -73,7 +85,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("finding", FAULTS)
+@pytest.mark.parametrize("finding", slow_unless(lambda finding: finding == "expert-imbalance", FAULTS))
 def test_ranks_that_are_compared(finding: str) -> None:
     """The trainers of `dualpipev` mark chunks, those of `1f1b` and `fsdp` steps. A peer is shown beside the rank."""
     schedule, fault = FAULTS[finding]
@@ -83,6 +95,12 @@ def test_ranks_that_are_compared(finding: str) -> None:
     assert not wrong, "\n".join(wrong)
     named = next(one.finding for one in found if one.finding.id == finding)
     assert len({place.rank for place in named.where[:2]}) == 2
+
+
+@pytest.fixture(scope="module")
+def straggling() -> Iterator[api.Profile]:
+    with profile_of(scenario("1f1b", "straggler:rank=2,factor=1.4")) as profile:
+        yield profile
 
 
 def test_uneven_stages() -> None:
@@ -96,28 +114,26 @@ def test_uneven_stages() -> None:
     ("asked", "repeated"),
     [
         ({"index": 0}, "--index 0"),
-        ({"index": -1}, "--index -1"),
-        ({"whole": True}, "--whole"),
+        pytest.param({"index": -1}, "--index -1", marks=pytest.mark.slow),
+        pytest.param({"whole": True}, "--whole", marks=pytest.mark.slow),
         ({"anchor": "^(step|no such) 1$"}, "--anchor '^(step|no such) 1$'"),
-        ({"start": 1_000_000, "end": 9_000_000}, "--start 1000000 --end 9000000"),
+        pytest.param({"start": 1_000_000, "end": 9_000_000}, "--start 1000000 --end 9000000", marks=pytest.mark.slow),
     ],
 )
-def test_the_window_that_was_asked_for(asked: dict[str, Any], repeated: str) -> None:
-    with profile_of(scenario("1f1b", "straggler:rank=2,factor=1.4")) as profile:
-        found = list(cited.every(profile, window_spec(**asked)))
+def test_the_window_that_was_asked_for(asked: dict[str, Any], repeated: str, straggling: api.Profile) -> None:
+    found = list(cited.every(straggling, window_spec(**asked)))
     assert found
     assert all(repeated in one.line for one in found)
     assert not [text for one in found for text in one.wrong]
 
 
-def test_ranks_that_were_asked_for() -> None:
+def test_ranks_that_were_asked_for(straggling: api.Profile) -> None:
     """Of two ranks the median step may be another than of all: the command names them too."""
-    with profile_of(scenario("1f1b", "straggler:rank=2,factor=1.4")) as profile:
-        rows = api.analyse(profile, "diagnose", rank="2-3", least=0.0).rows.to_dicts()
-        assert rows
-        for row in rows:
-            assert "--rank 2" in row["command"] or "--rank 3" in row["command"], row["command"]
-            cited.run(profile, row["command"])
+    rows = api.analyse(straggling, "diagnose", rank="2-3", least=0.0).rows.to_dicts()
+    assert rows
+    for row in rows:
+        assert "--rank 2" in row["command"] or "--rank 3" in row["command"], row["command"]
+        cited.run(straggling, row["command"])
 
 
 def test_every_front_end_cites_files_rules_window_and_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

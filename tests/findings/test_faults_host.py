@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faultcases import WITHIN, Told, diagnosed, scenario
+from marks import slow_unless
 from stepscope.model.ranks import ranks_text
 
 SCHEDULES = ("1f1b", "fsdp", "dualpipev")
@@ -32,9 +33,20 @@ def wrong(told: Told, finding: str, schedule: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize(("fault", "finding", "how"), CASES, ids=[f"{fault}:{how}" for fault, _, how in CASES])
-def test_the_fault_is_the_first_finding(schedule: str, fault: str, finding: str, how: str) -> None:
+def one_of_each(case: tuple[str, str, str], schedule: str) -> bool:
+    """Of the nine of a fault one: strengths and schedules take turns from fault to fault."""
+    fault, _, how = case
+    turn = list(FAULTS).index(fault) % 3
+    return (FAULTS[fault][1].index(how), SCHEDULES.index(schedule)) == (turn, (turn + 1) % 3)
+
+
+@pytest.mark.parametrize(
+    ("case", "schedule"),
+    slow_unless(one_of_each, CASES, SCHEDULES),
+    ids=lambda v: v if isinstance(v, str) else f"{v[0]}:{v[2]}",
+)
+def test_the_fault_is_the_first_finding(case: tuple[str, str, str], schedule: str) -> None:
+    fault, finding, how = case
     told = diagnosed(scenario(schedule, f"{fault}:{how}"))
     assert told.truth_ns >= 0.03 * told.result.summary["step_ns"], f"too weak to test: {told}"
     assert wrong(told, finding, schedule) is None

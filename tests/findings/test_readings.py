@@ -15,6 +15,8 @@ from types import ModuleType
 
 import pytest
 
+from marks import slow_unless
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,6 +31,27 @@ def _load() -> ModuleType:
 
 book = _load()
 READINGS = book.readings()
+
+
+#: A trace of each profiler and of each vendor, with and without steps, of one rank and of several; the others are slow.
+REPRESENTATIVE = {
+    "h200/moe4/overlapped.sqlite",
+    "h200/train/eager.pt.trace.json.gz",
+    "h200/train/slow_dataloader.sqlite",
+    "h200/hf/jax_graphs.sqlite",
+    "public/a100_cuda_graphs.sqlite",
+    "public/a100_saxpy_mpi.rank0.nsys-rep",
+    "public/h100x2_after.sqlite",
+    "public/invalid_json.json.gz",
+    "public/mi300x_4ranks_merged_nccl.json.gz",
+    "public/puzzler_cudagraph.json.gz",
+    "public/titan_no_kernel_table.sqlite",
+    "public/world128.rank0.json.gz, public/world128.rank1.json.gz",
+}
+
+
+def representative(name: str) -> bool:
+    return name in REPRESENTATIVE
 
 
 @cache
@@ -46,6 +69,7 @@ def table() -> dict[str, list[str]]:
 
 def test_every_reading_is_in_the_table() -> None:
     assert list(table()) == [r.name for r in READINGS]
+    assert set(table()) >= REPRESENTATIVE
 
 
 def test_agreement_is_said_plainly() -> None:
@@ -62,7 +86,7 @@ def test_every_trace_has_a_reading(shared: Path) -> None:
     assert all(reading.paths() for reading in READINGS)
 
 
-@pytest.mark.parametrize("name", [r.name for r in READINGS])
+@pytest.mark.parametrize("name", slow_unless(representative, [r.name for r in READINGS]))
 def test_the_table_says_what_diagnose_says(name: str, shared: Path) -> None:
     now = conclusion(name)
     first, _, share = table()[name][3].partition(", ")
@@ -73,7 +97,7 @@ def test_the_table_says_what_diagnose_says(name: str, shared: Path) -> None:
     assert now.first == judged, f"it said {judged} when it was read: read it again (docs/readings.toml)"
 
 
-@pytest.mark.parametrize("name", [r.name for r in READINGS])
+@pytest.mark.parametrize("name", slow_unless(representative, [r.name for r in READINGS]))
 def test_no_all_clear_while_time_is_lost(name: str, shared: Path) -> None:
     now = conclusion(name)
     if now.lost > 5:

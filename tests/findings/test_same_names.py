@@ -9,6 +9,7 @@ import pytest
 
 from faultcases import MESHES, scenario
 from jobs import written
+from marks import slow_unless
 from samenames import LINKS, disagreements, real
 from stepscope import api
 
@@ -26,21 +27,22 @@ SLOW = (("1f1b", "node=1", 1.4), ("1f1b", "node=1", 1.5), ("fsdp", "ranks=0-1", 
 PLANTED = ("none", "straggler", "imbalance", "slow-link", "late-node", "slow-host")
 
 
-@pytest.mark.parametrize("schedule", MESHES)
+@pytest.mark.parametrize("schedule", slow_unless(("fsdp", "ddp").__contains__, MESHES))
 @pytest.mark.parametrize("nth", (0, 1))
 def test_on_simulated_faults(schedule: str, nth: int) -> None:
     with written(scenario(schedule, FAULTS[schedule][nth])) as (_, folder):
         assert disagreements(api.open(folder, cache=False)) == []
 
 
-@pytest.mark.parametrize(("schedule", "where", "factor"), SLOW)
-def test_on_slow_links(schedule: str, where: str, factor: float) -> None:
+@pytest.mark.parametrize("link", slow_unless(lambda link: link[0] == "fsdp", SLOW))
+def test_on_slow_links(link: tuple[str, str, float]) -> None:
+    schedule, where, factor = link
     job = scenario(schedule, f"slow-link:{where},factor={factor}", seed=7, **LINKS[schedule])
     with written(job) as (_, folder):
         assert disagreements(api.open(folder, cache=False)) == []
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", slow_unless("slow-link".__eq__, PLANTED))
 @pytest.mark.parametrize("backend", ("nsys", "torch"))
 def test_on_captures(reference_capture: Callable[[str, str], Path], name: str, backend: str) -> None:
     assert disagreements(api.open(reference_capture(name, backend), cache=False)) == []
@@ -54,6 +56,7 @@ def test_nobody_is_named_in_a_healthy_capture(reference_capture: Callable[[str, 
         assert (result.summary["stragglers"], result.summary["slow_links"]) == ([], [])
 
 
+@pytest.mark.slow
 def test_on_real_traces(shared: Path) -> None:
     few = ("hf4_straggler", "hf4_straggler/torch", "moe4/torch", "moe4mps/cut_off", "h100x2_before.sqlite")
     chosen = {name: paths for name, paths in real(shared / "traces") if name in few}

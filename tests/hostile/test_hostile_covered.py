@@ -79,6 +79,7 @@ def test_every_input_has_a_test(shared: Path) -> None:
     assert len(found) > 60
 
 
+@pytest.mark.slow
 def test_the_inputs_themselves(shared: Path, tmp_path: Path) -> None:
     """Two commands of each, in turn; the bomb takes its time."""
     failures = []

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import stepscope.api as api
+from marks import slow_unless
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.run import simulate_to
@@ -37,7 +38,7 @@ JOBS = {
 }
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=list(JOBS))
+@pytest.fixture(scope="module", params=slow_unless("dualpipev, every axis".__ne__, JOBS), ids=list(JOBS))
 def scenario(request: pytest.FixtureRequest) -> Scenario:
     return JOBS[request.param]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fake import FakeSource, Log, call, comm, make, nvtx, op
@@ -145,6 +145,7 @@ def test_the_enclosing_range_is_that_of_the_origins(job):
 intervals = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=12)
 
 
+@settings(max_examples=25)  # each is a query of its own
 @given(intervals)
 def test_the_union_is_what_counting_instants_gives(spans):
     instants = {t for start, length in spans for t in range(start, start + length)}
@@ -153,6 +154,7 @@ def test_the_union_is_what_counting_instants_gives(spans):
     assert (found or 0) == len(instants) and (found is None) == (not spans)
 
 
+@settings(max_examples=25)
 @given(*[st.integers(0, 12)] * 4)
 def test_the_overlap_is_what_counting_instants_gives(a, n, b, m):
     common = len(set(range(a, a + n)) & set(range(b, b + m)))

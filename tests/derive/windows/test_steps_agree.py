@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from fake import Row, call, make, nvtx, op
+from marks import slow_unless
 from stepscope import api
 from stepscope.analyses.critical_path import critical_path
 from stepscope.analyses.iterations import iterations
@@ -152,7 +153,25 @@ def test_no_trace_is_left_out(shared: Path) -> None:
     assert {p.relative_to(DATA).as_posix() for p in profiles} == set(COMMITTED)
 
 
-@pytest.mark.parametrize("trace", SHARED)
+#: Those whose steps are unlike the steps of the others: of chunks, of other words, of several files, none.
+UNLIKE = {
+    "h200/hf/hf1_healthy.sqlite",
+    "h200/hf/jax_graphs.sqlite",
+    "h200/moe4/overlapped.sqlite",
+    "h200/payloads/overlapped.sqlite",
+    "h200/train/eager.sqlite",
+    "h200/train/eager.pt.trace.json.gz",
+    "public/a100_cuda_graphs.sqlite",
+    "public/aiprof_baseline_nvtx.sqlite",
+    "public/luatil_04.json.gz",
+    "public/mi300x_4ranks_merged_nccl.json.gz",
+    "public/t4_power_iteration.sqlite",
+    "public/toke_ann*.json.gz",
+    "public/world128.rank*.json.gz",
+}
+
+
+@pytest.mark.parametrize("trace", slow_unless(UNLIKE.__contains__, SHARED))
 def test_shared_traces(trace: str, shared: Path) -> None:
     agreed(api.open(str(shared / "traces" / trace)), SHARED[trace])
 
@@ -167,7 +186,7 @@ def test_committed_traces(trace: str, tmp_path: Path) -> None:
     agreed(api.open(file), COMMITTED[trace])
 
 
-@pytest.mark.parametrize("name", sorted(REFERENCE))
+@pytest.mark.parametrize("name", slow_unless(("none", "dataloader").__contains__, sorted(REFERENCE)))
 @pytest.mark.parametrize("backend", ["nsys", "torch"])
 def test_reference_captures(name: str, backend: str, reference_capture: Callable[[str, str], Path]) -> None:
     """One step of several chunks, or three where data loading is slow. torch.profiler's step encloses the trainer's."""

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from marks import slow_unless
 from stepscope.errors import BadInput
 from stepscope.sources.kineto import looks_like_kineto, open_kineto
 from stepscope.sources.kineto.source import KinetoSource
@@ -59,8 +60,15 @@ def opened(path: Path) -> KinetoSource:
     return open_kineto(path)
 
 
+def small(name: str) -> bool:
+    """A plain reading of a large one takes seconds."""
+    return name == "none" or (SHARED / name).stat().st_size < 1_000_000
+
+
 @pytest.fixture(
-    params=TRACES, ids=lambda name: Path(name).name.removesuffix(".gz").removesuffix(".json"), scope="module"
+    params=slow_unless(small, TRACES),
+    ids=lambda name: Path(name).name.removesuffix(".gz").removesuffix(".json"),
+    scope="module",
 )
 def path(request: pytest.FixtureRequest, shared: Path) -> Path:
     return shared / "traces" / request.param

@@ -117,6 +117,7 @@ def test_the_depth_of_a_bomb_costs_no_memory(tmp_path):
 
 
 @needs_proc
+@pytest.mark.slow
 def test_a_large_snapshot_is_streamed(tmp_path):
     """A hundred megabytes of events need a fraction of that: some 70 bytes an event, where the file has 330."""
     frames = [{"name": f"f{i}", "filename": "model.py", "line": i} for i in range(50)]
