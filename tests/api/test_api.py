@@ -13,7 +13,8 @@ from stepscope.model.note import Note
 
 @pytest.fixture
 def profile(monkeypatch: pytest.MonkeyPatch) -> api.Profile:
-    monkeypatch.setattr(opening, "open_sources", lambda *_, **__: [three_steps()])
+    monkeypatch.setattr(opening, "find_profiles", lambda *_: [])
+    monkeypatch.setattr(opening.Workers, "open", lambda *_: ([three_steps()], None))
     return stepscope.open("x.sqlite")
 
 

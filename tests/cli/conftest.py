@@ -26,7 +26,8 @@ class Ran:
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[FakeSource]:
     """What `stepscope.open` finds, whatever paths are given."""
     found = [three_steps()]
-    monkeypatch.setattr(opening, "open_sources", lambda *_, **__: found)
+    monkeypatch.setattr(opening, "find_profiles", lambda *_: [])
+    monkeypatch.setattr(opening.Workers, "open", lambda *_: (found, None))
     return found
 
 

@@ -82,7 +82,7 @@ def failing(error: BaseException):
 )
 def test_failures_are_one_line(stepscope, monkeypatch, error, status, says):
     monkeypatch.delenv("STEPSCOPE_DEBUG", raising=False)
-    monkeypatch.setattr(opening, "open_sources", failing(error))
+    monkeypatch.setattr(opening, "find_profiles", failing(error))
     ran = stepscope("info", "x")
     assert (ran.status, ran.out) == (status, "")
     assert one_line(ran.err)
@@ -91,7 +91,7 @@ def test_failures_are_one_line(stepscope, monkeypatch, error, status, says):
 
 def test_traceback_only_on_request(stepscope, monkeypatch):
     monkeypatch.setenv("STEPSCOPE_DEBUG", "1")
-    monkeypatch.setattr(opening, "open_sources", failing(ZeroDivisionError()))
+    monkeypatch.setattr(opening, "find_profiles", failing(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
         stepscope("info", "x")
 

@@ -19,7 +19,7 @@ Completer = Callable[[click.Parameter, click.Context, str], list[CompletionItem]
 #: Click's variable for shell completion.
 COMPLETE = "_STEPSCOPE_COMPLETE"
 #: How a parameter that names a file or a folder is shown in the help.
-_FILES = ("PROFILE", "BASE", "NEW", "FILE", "PATH", "SNAPSHOT")
+_FILES = ("PROFILE", "BASE", "NEW", "FILE", "PATH", "SNAPSHOT", "SIZE|SNAPSHOT")
 _FOLDERS = ("DIR",)
 
 
