@@ -12,10 +12,10 @@ what a job pays, and `mean_change` has its interval. No length is negative, so t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.intervals.arrays import F64, I64
 
@@ -42,8 +42,7 @@ _WHOLE_PERIODS, _UNEXPLAINED = 4, 0.1
 _MOST_MEMORY = 0.9
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """What both sides have, column by column, and the interval of the difference; no interval where none can be had."""
 
     base: F64
@@ -56,8 +55,7 @@ class Change:
         return self.new - self.base
 
 
-@dataclass(frozen=True)
-class Design:
+class Design(Struct, frozen=True):
     """What samples are. Steps (or chunks) of one run, in order, may depend on each other; paired ones are the same work
     on both sides."""
 

@@ -14,12 +14,12 @@ program: `--by library` has them, and what they launched.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from stepscope.derive.accounting.flame import write_flame
 from stepscope.derive.accounting.forest import Forest, Gpu, forest, launched

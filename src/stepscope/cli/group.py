@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shlex
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -63,6 +65,10 @@ class Commands(Suggesting):
         return [name for _, names in grouped() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        with _uncollected():
+            return self._command(cmd_name)
+
+    def _command(self, cmd_name: str) -> click.Command | None:
         if cmd_name in own_commands():
             command = import_module(f"stepscope.cli.commands.{cmd_name.replace('-', '_')}").command
             assert isinstance(command, click.Command)
@@ -97,6 +103,18 @@ class Commands(Suggesting):
         with formatter.indentation():
             formatter.write_text("Agents: read the skills first (`stepscope skill list`). They are in")
             formatter.write(f"  {SKILLS}\n")  # never wrapped: a path is to be copied
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Modules are not garbage, and every collection would look at all of them: it waits until they are loaded."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def grouped() -> Iterator[tuple[str, list[str]]]:

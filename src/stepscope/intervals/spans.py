@@ -6,15 +6,13 @@ difference of two such measures. Of two sets, the spans of one look up which of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.intervals.arrays import I64, Mask
 
 
-@dataclass(frozen=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Sorted, disjoint, non-touching, non-empty spans [start, end)."""
 
     start: I64

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.calls import GROUPS, SIDES

@@ -8,11 +8,11 @@ on its stream ends, or when the event that it waits for is there, whichever is l
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TypeVar
 
 import numpy as np
 import pytest
+from msgspec.structs import fields
 
 from fake import Row, call, make, nvtx, op, record, wait
 from stepscope.derive.graph.critical_path import walk

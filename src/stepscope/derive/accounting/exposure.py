@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.streams import in_order_with_compute
@@ -13,8 +12,7 @@ from stepscope.intervals import Spans, covered
 from stepscope.intervals.arrays import I64, Mask
 
 
-@dataclass(frozen=True)
-class CommOps:
+class CommOps(Struct, frozen=True):
     """Communication ops of one window; times are cut at its edges where the window was given in GPU time."""
 
     ops: I64  # rows within the rank's ops

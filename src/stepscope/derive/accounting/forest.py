@@ -6,10 +6,9 @@ the ranges inside it (semantics §3); its own ("self") ops are those that no dee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.accounting.places import Places, places_of
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
@@ -21,8 +20,7 @@ from stepscope.model.subtrees import Subtrees
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """GPU work of each range: number of ops, summed durations per role, first start, last end."""
 
     ops: I64
@@ -38,8 +36,7 @@ class Gpu:
         return np.where(self.ops > 0, self.last - self.first, 0)
 
 
-@dataclass(frozen=True)
-class Forest:
+class Forest(Struct, frozen=True):
     """Own ranges of a rank (rows of its range table), their parents and depths among themselves, and their texts."""
 
     rows: I64

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from stepscope.derive.rank.data import COMM, COPY, RankData
 from stepscope.intervals import Spans, gaps, join, subtract, union
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """Four disjoint sets of instants whose lengths sum to the window, and the communication hidden under compute."""
 
     start: int

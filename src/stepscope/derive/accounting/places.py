@@ -7,10 +7,9 @@ many places that their paths would have more than `ALL` characters together, als
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.intervals.arrays import I64, NONE
 
@@ -21,8 +20,7 @@ MOST = 4096
 ALL, LEAST = 64_000_000, 256
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """Parents come before their children."""
 
     parent: I64  # NONE at the top

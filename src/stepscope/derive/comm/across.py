@@ -7,12 +7,12 @@ those tables alone. A profile keeps them, so that all questions of one process s
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from stepscope import progress
 from stepscope.derive.comm.clock_fit import Clocks, align
@@ -33,8 +33,7 @@ _MOST_SETS = 8
 Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
 
 
-@dataclass
-class Across:
+class Across(Struct, dict=True):
     """Matched communication of all ranks. Arrays are per side; sides are sorted by (meeting, rank)."""
 
     matched: Matched
@@ -116,8 +115,7 @@ def across(profile: Profile, how: str = "auto", facts: Facts | None = None) -> A
     return met
 
 
-@dataclass(frozen=True)
-class _Met:
+class _Met(Struct, frozen=True):
     """What was matched, on the clocks of the files."""
 
     matched: Matched

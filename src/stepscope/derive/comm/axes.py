@@ -6,11 +6,11 @@ The one place that reads axes out of names, and that says which purpose belongs 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.model.labels import axis_sizes, label_groups, setups
@@ -36,8 +36,7 @@ _PATTERNS = {axis: re.compile(rf"(^|[^a-z])({'|'.join(words)})([^a-z]|$)") for a
 _DATA_AXES = {"dp", "cp", "ep"}
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """An axis, and how it is known: `labels`, `name`, `ranges` or `communication`."""
 
     name: str

@@ -10,10 +10,9 @@ Files of one host thus share a clock again, also where they do not name the host
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.kinds import SEND_RECV, TOGETHER
 from stepscope.derive.comm.many_clocks import FEW, Equations
@@ -33,8 +32,7 @@ _ROUNDS, _TINY_NS = 25, 50.0
 _MOST = 2e8
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """Per source: offset (ns) and drift against the first source of its component, and how well that fits."""
 
     origin: int
@@ -81,8 +79,7 @@ def align(meetings: pl.DataFrame, sides: pl.DataFrame, sources: int, origin: int
     return Clocks(origin, offset, fit.drift, component, p50, p95, n, overall, same)
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     """Per source: offset at the middle of the capture, where it is known best, and drift; with standard errors."""
 
     middle: float

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.calls import groups_of, sides_of
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
@@ -29,8 +29,7 @@ def collected(profile: Profile) -> Collected:
     return profile.once(_collection).ranks(profile)
 
 
-@dataclass(frozen=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """Communication of ranks, as small tables; and what there is to say of ranks whose capture ended early."""
 
     sides: pl.DataFrame

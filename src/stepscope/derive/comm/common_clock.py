@@ -6,9 +6,8 @@ ranks asks here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from stepscope.derive.comm.across import Across, across
 from stepscope.derive.comm.clock_fit import Clocks
@@ -18,8 +17,7 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 
 
-@dataclass(frozen=True)
-class CommonClock:
+class CommonClock(Struct, frozen=True):
     """What brings a rank's own times to those of the first file, as `clocks` tells."""
 
     clocks: Clocks | None = None
@@ -47,8 +45,7 @@ class CommonClock:
         return int(self.at(rank, np.array([own], dtype=np.int64))[0])
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """The common clock over a rank's own, as answers give both: at `own` it is `common`; `rate` own ns pass in one ns.
 
     Where the clocks run alike the rate is 1, and nothing is rounded.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from math import prod
 
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.model.labels import Setup, axis_sizes, label_groups, setups
@@ -17,8 +17,7 @@ from stepscope.model.ranks import some_ranks
 _HASH = re.compile("0x[0-9a-f]{1,16}")
 
 
-@dataclass(frozen=True)
-class Communicator:
+class Communicator(Struct, frozen=True):
     """A communicator over all ranks of the profile. `members` are global ranks in communicator order, where known."""
 
     id: str

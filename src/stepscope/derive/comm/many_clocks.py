@@ -7,10 +7,10 @@ entries, and to multiply by it takes one pass over the ends of collectives, so c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.intervals.arrays import F64, I64, Mask
 
@@ -22,8 +22,7 @@ FEW = 64
 _TOLERANCE, _MOST_ROUNDS = 1e-8, 200
 
 
-@dataclass(frozen=True)
-class Equations:
+class Equations(Struct, frozen=True, dict=True):
     """Least squares for offsets and slopes of clocks, the common ends of collectives eliminated.
 
     Every end has its collective `of`, its `clock`, a `weight` and a place `x` in time; `ridge` holds slopes near 0.

@@ -6,10 +6,9 @@ stream, and only where counts and names agree on all ranks. What cannot be match
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.derive.comm.communicators import Communicator, communicators
@@ -22,8 +21,7 @@ from stepscope.model.ranks import ranks_text, some_ranks
 _UNKNOWN = "unknown"
 
 
-@dataclass
-class Matched:
+class Matched(Struct):
     """`meetings`, one row each; `sides`, sorted by (meeting, rank), whose `meeting` is the row of theirs."""
 
     meetings: pl.DataFrame

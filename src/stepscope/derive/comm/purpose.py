@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
@@ -55,8 +54,7 @@ def _by_range(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     return pl.select(pl.when(pl.Series(at != NONE) & (purposes != _NO_PURPOSE)).then(purposes)).to_series()
 
 
-@dataclass(frozen=True)
-class _Purposes:
+class _Purposes(Struct, frozen=True):
     """What communication in a range of each name is for, by these rules; `_NO_PURPOSE` of a stage that has none."""
 
     rules: tuple[Purpose, ...]

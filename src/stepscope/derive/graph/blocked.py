@@ -7,9 +7,8 @@ last known dependency of the op has ended it is `stream` or `event`. After that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.graph.dependencies import Dependencies
 from stepscope.derive.host.idle_causes import CAUSES, TAIL, UNLINKED, Calls
@@ -21,8 +20,7 @@ REASONS = (*CAUSES, "stream", "event", "unknown")
 STREAM, EVENT, UNKNOWN = range(len(CAUSES), len(REASONS))
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """Pieces of waiting time, each with one reason: the op waited with, and the op it waited for (NONE if no op)."""
 
     start: I64

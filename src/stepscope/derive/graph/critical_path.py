@@ -7,11 +7,10 @@ arrival at each communication; only the stretches that it visits are then spelle
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct, field
 
 from stepscope.derive.comm.across import Across, across
 from stepscope.derive.comm.collecting import collected, facts_of
@@ -61,8 +60,7 @@ _SEEN: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(Struct, frozen=True):
     """The `links`, the `steps` and the `seen` of one rank: facts that are derived where the rank is read."""
 
     spec: WindowSpec
@@ -108,8 +106,7 @@ def _links(part: Profile, data: RankData, spec: WindowSpec) -> dict[str, pl.Data
     }
 
 
-@dataclass
-class Path:
+class Path(Struct):
     """The path, latest piece first: boundaries are on the common clock, `up[i]` to `down[i]`."""
 
     begin: int

@@ -10,10 +10,9 @@ the order of streams, of other ops beside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.graph.told import Told, told
 from stepscope.derive.rank.data import RankData
@@ -23,8 +22,7 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 _OP, _RECORD, _WAIT = range(3)
 
 
-@dataclass(frozen=True)
-class Dependencies:
+class Dependencies(Struct, frozen=True):
     """Per op of the rank: the op that ends last before it on its stream, and behind the events that it waited for.
 
     Of a node of a graph whose dependencies are told: the node that ended last among those it depends on, as `stream`

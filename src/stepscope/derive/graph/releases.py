@@ -11,11 +11,10 @@ started). `next_state` leads from an op's start to the state that it waited for,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct, field
 
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
@@ -27,8 +26,7 @@ BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
 _NEVER = np.iinfo(np.int64).min // 4
 
 
-@dataclass(frozen=True)
-class Latency:
+class Latency(Struct, frozen=True):
     """How long it usually takes from what an op waited for to its start."""
 
     launch: int
@@ -37,8 +35,7 @@ class Latency:
     any_event: int
 
 
-@dataclass(frozen=True)
-class Releases:
+class Releases(Struct, frozen=True):
     """Per op of a rank. `wait` is the host's last wait before the launch, NONE where there is none."""
 
     why: npt.NDArray[np.int8]

@@ -9,19 +9,18 @@ Places are ranks of ops by their end, as in `dependencies`: the op that ends las
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Struct, frozen=True, dict=True):
     """Pairs of rows of ops, and which ops are nodes of graphs whose dependencies are told."""
 
     op: I64

@@ -7,10 +7,9 @@ on, the op was queued.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
@@ -34,8 +33,7 @@ _CAUSE = {
 _CAUSE_OF_FAMILY = np.array([_CAUSE.get(family, API) for family in Family], np.int64)
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """Stretches of idle time, each with one cause, in time order. Rows of `NONE` mean nothing."""
 
     start: I64

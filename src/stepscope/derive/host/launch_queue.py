@@ -7,10 +7,9 @@ launch that finds its stream's queue full waits until one of that stream's has s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, intersect, union
@@ -22,8 +21,7 @@ from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 LIMIT = 1022
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """Launches by stream: when the call began and ended, and when the first op of it started."""
 
     stream: I64
@@ -34,8 +32,7 @@ class Entries:
     op: I64  # the first to start
 
 
-@dataclass(frozen=True)
-class Depth:
+class Depth(Struct, frozen=True):
     """Pending launches between `edges[i]` and `edges[i+1]`."""
 
     edges: I64

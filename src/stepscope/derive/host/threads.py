@@ -6,10 +6,9 @@ known by samples: its time is shared among them in proportion, so that parts sti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.host.idle_causes import HOST, QUEUE, TAIL, UNLINKED, Pieces
 from stepscope.derive.rank.data import RankData
@@ -29,8 +28,7 @@ _UNRESOLVED = r"^0x[0-9a-fA-F]+$"
 _COLUMNS = {"piece": pl.Int64, "state": pl.Int64, "doing": pl.String, "samples": pl.Int64, "ns": pl.Int64}
 
 
-@dataclass(frozen=True)
-class _Atoms:
+class _Atoms(Struct, frozen=True):
     """Parts of the pieces of one thread in each of which nothing changes."""
 
     piece: I64

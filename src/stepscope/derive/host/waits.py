@@ -6,10 +6,9 @@ op that was done by then held nobody up. Which launches a full queue held up, `l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.host.launch_queue import held_up
 from stepscope.derive.rank.cuda_calls import WAITING, Family, families
@@ -22,8 +21,7 @@ _ONE = (Family.STREAM_SYNC, Family.EVENT_SYNC)
 _ALL = (Family.DEVICE_SYNC, Family.FREE)
 
 
-@dataclass(frozen=True)
-class HostWaits:
+class HostWaits(Struct, frozen=True):
     """Calls that waited, by row; `op` is what for: its end, or (`start`) its start."""
 
     call: I64

@@ -8,9 +8,8 @@ report lacks these, by the bytes used per sector and by the hardware's count of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.kernel.measured import Kernels, first, ratio
 from stepscope.derive.kernel.thresholds import EXCESS
@@ -21,8 +20,7 @@ _BYTES_PER_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.r
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Struct, frozen=True):
     """Shares in per cent, by kernel, NaN where the report does not tell."""
 
     #: sectors of global memory that a better pattern would save

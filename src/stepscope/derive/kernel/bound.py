@@ -7,10 +7,10 @@ the limit: the kernel waits (latency), or it is over before the multiprocessors 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.kernel.measured import Kernels, measured_kernels, ratio
 from stepscope.derive.kernel.thresholds import BALANCED, BUSY, HIGH, STARTED
@@ -42,8 +42,7 @@ _MEMORY_UNITS = {
 _SUMS = r"(?:lts|l1tex)__throughput\."
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """Why a kernel takes as long as it does."""
 
     by: BoundBy | None

@@ -16,10 +16,9 @@ The first that holds counts. Nothing is guessed: an ambiguous op has no roof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
 from stepscope.derive.kernel.thresholds import GAP, OTHER_WORK, SAME_FLOPS, SAME_LENGTH, SAME_TIME
@@ -38,8 +37,7 @@ _CONTEXTS = (3, 2, 1)
 _FEW = 0.05
 
 
-@dataclass(frozen=True)
-class Matches:
+class Matches(Struct, frozen=True):
     """By op of one rank: the measured kernel that stands for it (row of `Kernels`, NONE for none), and how it is known
     (null where its kind was not measured)."""
 

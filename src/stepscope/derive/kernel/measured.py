@@ -7,10 +7,10 @@ durations: metrics of either are metrics of the kernel.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, I64
@@ -27,8 +27,7 @@ MOST_OF_PEAK = 110.0
 _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(Struct, frozen=True):
     """Measured kernels: `frame` has what they are (a row each), `metrics` by name what was measured, NaN where not."""
 
     frame: pl.DataFrame

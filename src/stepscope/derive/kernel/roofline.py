@@ -7,9 +7,9 @@ at the roof; pipes and levels work side by side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stepscope.derive.kernel.measured import MOST_OF_PEAK, Kernels, first, measured_kernels, ratio
 from stepscope.derive.kernel.roofs import DRAM_SHARE, Roof, bandwidth_roof, compute_roof
@@ -21,8 +21,7 @@ from stepscope.model.profile import Profile
 _LEAST_PART = 1e-4
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(Struct, frozen=True):
     """Arrays by kernel."""
 
     kernels: Kernels

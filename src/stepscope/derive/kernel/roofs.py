@@ -9,9 +9,9 @@ roof for a product that does not. What a report does not say comes from the tabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.kernel.measured import Kernels, first, ratio
 from stepscope.derive.kernel.work import TENSOR_OPS, Level, Pipe, Work
@@ -38,8 +38,7 @@ _BANDWIDTH: dict[Level, tuple[tuple[str, str], ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Roof:
+class Roof(Struct, frozen=True):
     """A peak per second by kernel, and of which kernels it is the table's, not the report's."""
 
     per_second: F64

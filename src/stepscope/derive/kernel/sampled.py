@@ -7,10 +7,9 @@ is a kernel's only where that kernel, and nothing else, ran through all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.kernel.thresholds import ENOUGH_SAMPLES, FILLED
 from stepscope.derive.rank.data import RankData
@@ -45,8 +44,7 @@ def megahertz(clock: float) -> float:
     return clock / _MEGA if clock > _MEGA else clock
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """One metric of one device: `value` holds from `start` to `end`."""
 
     start: I64
@@ -91,8 +89,7 @@ def _by_rank(profile: Profile) -> dict[int, pl.DataFrame]:
     return dict(profile.by_rank("counters"))
 
 
-@dataclass(frozen=True)
-class Activities:
+class Activities(Struct, frozen=True):
     """The percentages of `ACTIVITY` that were sampled on one rank's device, all at the same times."""
 
     start: I64

@@ -6,11 +6,11 @@ launches fall into groups of clearly different lengths needs as many as show eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.kernel.thresholds import GAP
 from stepscope.derive.rank.data import COMPUTE, ranks_of
@@ -25,8 +25,7 @@ _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 _MOST_WORKS = 4
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """One kind: what it is called, how often it runs in the step, and for how long."""
 
     name: str
@@ -40,8 +39,7 @@ class Suspect:
     share_pct: float
 
 
-@dataclass(frozen=True)
-class Suspects:
+class Suspects(Struct, frozen=True):
     """The kinds to measure, of one rank and window; and how many kinds share their functions' names."""
 
     rank: int

@@ -8,10 +8,10 @@ count is the rate times the cycles of that kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.kernel.measured import Kernels, first, ratio
 from stepscope.intervals.arrays import F64
@@ -38,8 +38,7 @@ _PAIRS = {"h": 2}
 _COUNTERS = ((True, True), (True, False), (False, True), (False, False))
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """Operations of one precision on one pipe, by kernel: NaN where the report does not tell."""
 
     precision: str

@@ -9,18 +9,16 @@ kernel of several transfers that all began with its own arrival is one communica
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.ending import ending_sides
 from stepscope.intervals.arrays import I64
 
 
-@dataclass(frozen=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """By rank (rows of `ranks`): lateness of its own, before passing on, and how often it came last."""
 
     ranks: I64

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.peers.thresholds import ALIKE, ALL_BUT, BEYOND_CHANCE, RECORDED_WHOLE, WORTH_A_NAME
@@ -35,8 +35,7 @@ KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One rank: a row per kernel name with `n`, `ns`, and `like_n`, `like_ns` of its peers."""
 
     rank: int

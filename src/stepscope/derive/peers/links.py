@@ -11,10 +11,10 @@ The rule applies to any stretch of time: `stragglers` asks it of the capture, `d
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
@@ -26,8 +26,7 @@ from stepscope.model.note import Note
 SIMILAR = ["kind", "bytes", "size", "hosts"]
 
 
-@dataclass(frozen=True)
-class SlowLinks:
+class SlowLinks(Struct, frozen=True):
     """Slow links, their transfers, and who is at fault as far as the trace can tell."""
 
     #: per link and operation: link, kind, ranks, slower (times as long), over_ns (in all), meeting (the first)

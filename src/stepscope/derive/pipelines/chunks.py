@@ -8,11 +8,12 @@ forward pass, `drain` until the end of the last chunk, and `after` (gradients, o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.schedules import pieces
@@ -48,8 +49,7 @@ CHUNKS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-@dataclass
-class Work:
+class Work(Struct):
     """One rank's step."""
 
     rank: int

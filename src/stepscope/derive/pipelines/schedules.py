@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
+from msgspec import Struct
 
 from stepscope.errors import BadInput
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipev"]
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """What a range says it does: `f`, `b` or `w` of a micro-batch, in one of the rank's virtual stages."""
 
     kind: str
@@ -53,8 +52,7 @@ def _number(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """The pipeline's shape, and the words that say where each figure comes from."""
 
     schedule: str | None

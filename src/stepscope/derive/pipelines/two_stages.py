@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import polars as pl
+from msgspec import Struct, field
 
 from stepscope.derive.pipelines.stage_ranges import depths, names_stages, stage_rows
 from stepscope.model.note import Note
@@ -27,8 +26,7 @@ COLUMNS = (
 )
 
 
-@dataclass
-class TwoStage:
+class TwoStage(Struct):
     """The chunks, `COLUMNS` in order of k, and what was noted."""
 
     chunks: pl.DataFrame

@@ -7,10 +7,9 @@ may have moved on from one line to another; then the line lies between the two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.intervals.arrays import I64, NONE
 
@@ -18,8 +17,7 @@ from stepscope.intervals.arrays import I64, NONE
 NO_CHAIN = 0
 
 
-@dataclass(frozen=True)
-class Looks:
+class Looks(Struct, frozen=True):
     """When and on which thread Python stacks were taken: at CUDA calls, or by sampling. Sorted by thread and time."""
 
     tid: I64

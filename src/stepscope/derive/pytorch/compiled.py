@@ -10,12 +10,12 @@ everything and the GPU runs nothing, on purpose, and once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import captures
@@ -39,8 +39,7 @@ INDUCTOR = r"^triton_(poi|red|per|for|tem|mm|bmm|flex|split_scan|unk|convolution
 _TORCH_NVTX = r", (seq|op_id) = \d+|^(aten|autograd)::"
 
 
-@dataclass(frozen=True)
-class Marks:
+class Marks(Struct, frozen=True, dict=True):
     """Host spans of one kind: thread, start, end, and (of regions) frame and compile ids, NONE where unnamed."""
 
     tid: I64
@@ -78,8 +77,7 @@ def both(a: Spans, b: Spans) -> Spans:
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
 
 
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(Struct, frozen=True, dict=True):
     """Regions (runs of compiled frames), graphs (runs of compiled graphs), and compilation, of one rank."""
 
     regions: Marks

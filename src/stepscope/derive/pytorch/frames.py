@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from stepscope.intervals.arrays import I64, Mask
 
@@ -40,8 +40,7 @@ PHASES = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZE, OTHER = range(len(PHASES))
 
 
-@dataclass(frozen=True)
-class Callers:
+class Callers(Struct, frozen=True):
     """For each op asked about, who launched it; null where the trace does not say."""
 
     frame: pl.Series  # the innermost frame of the user's code (of any code, with `full`): `file(line): function`

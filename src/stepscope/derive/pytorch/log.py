@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from stepscope.errors import BadInput
 from stepscope.model.note import Note
@@ -67,8 +67,7 @@ def log_beside(folder: Path | None, given: Path | None = None) -> Path | None:
     return found[0] if found else None
 
 
-@dataclass
-class Event:
+class Event(Struct):
     """One message, filled in as its lines come."""
 
     kind: str

@@ -10,10 +10,9 @@ that record gradients have a sequence number of their own, those of a backward n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import NONE, Mask
@@ -29,8 +28,7 @@ _NVTX = (
 )
 
 
-@dataclass(frozen=True)
-class TorchOps:
+class TorchOps(Struct, frozen=True):
     """Ops nested per thread. Texts of `names`, `shapes`, `types` and `values` are null where they were not recorded."""
 
     frame: pl.DataFrame

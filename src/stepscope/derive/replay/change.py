@@ -6,11 +6,11 @@ Small and picklable: it travels to wherever a rank is read. By-rank entries inde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from operator import mul
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct, field
 
 from stepscope.intervals import Spans, join
 from stepscope.intervals.arrays import F64, I64
@@ -20,8 +20,7 @@ V = TypeVar("V")
 _NOTHING: I64 = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """Nothing, by default. Factors divide time; `inf` makes it vanish."""
 
     #: the host's own time between calls is divided by this: per rank, and for all other ranks

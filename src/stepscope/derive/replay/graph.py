@@ -9,10 +9,11 @@ not in the trace, so that a replay is a lower bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stepscope.derive.graph.releases import BY_ORDER, Releases, releases
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
@@ -38,8 +39,7 @@ class Step(NamedTuple):
 BEFORE = -2
 
 
-@dataclass
-class Runs:
+class Runs(Struct):
     """Runs of one rank, by start; then its waits. Times are the rank's own; indices are within the rank."""
 
     rank: int

@@ -11,9 +11,9 @@ Hundreds of ranks have millions of nodes: they are arrays, of which a block at a
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.graph.critical_path import Path
@@ -26,8 +26,7 @@ _BLOCK = 1 << 16
 _NEVER = float("-inf")
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(Struct, frozen=True):
     """A step, replayed: its length, and how long before its end each rank's host was through with it."""
 
     length: int

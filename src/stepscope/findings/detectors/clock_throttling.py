@@ -6,9 +6,8 @@ give back is the step replayed with kernels as much faster as the clock could be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.kernel.sampled import CLOCK, megahertz, sampled
 from stepscope.derive.rank.data import COMPUTE, RankData
@@ -28,8 +27,7 @@ from stepscope.model.units import about
 ID = "clock-throttling"
 
 
-@dataclass(frozen=True)
-class _Throttled:
+class _Throttled(Struct, frozen=True):
     """Kernels of one rank that ran at a lower clock, at which share of the highest, and that clock."""
 
     data: RankData

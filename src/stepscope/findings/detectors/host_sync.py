@@ -8,12 +8,12 @@ its own: a wait is blamed only for what it costs without them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.host.idle_causes import SYNC
 from stepscope.derive.rank.cuda_calls import Family, families
@@ -68,8 +68,7 @@ _KINDS = (
 )
 
 
-@dataclass(frozen=True)
-class _Syncs:
+class _Syncs(Struct, frozen=True):
     """Synchronizing calls of one rank's step: rows, kind, the copy op that each waits for (NONE) and its call."""
 
     host: Host
@@ -87,8 +86,7 @@ class _Syncs:
         return copies
 
 
-@dataclass(frozen=True)
-class _Costly:
+class _Costly(Struct, frozen=True):
     """Waits of one kind that cost something, by rank: all waits of the rank, and the calls of this kind."""
 
     kind: int

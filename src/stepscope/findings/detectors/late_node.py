@@ -9,12 +9,12 @@ slowly throughout (`launch-bound`) are other faults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.peers.lateness import DATA
 from stepscope.derive.rank.data import COMM, RankData
@@ -35,8 +35,7 @@ from stepscope.model.units import about
 ID = "late-node"
 
 
-@dataclass(frozen=True)
-class _Late:
+class _Late(Struct, frozen=True):
     """Ranks that are late together, by how much (of the window), and when."""
 
     ranks: tuple[int, ...]

@@ -9,10 +9,10 @@ has a finding of its own, by that.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.kinds import kinds
@@ -81,8 +81,7 @@ _IDLE = {
 }
 
 
-@dataclass(frozen=True)
-class _Left:
+class _Left(Struct, frozen=True, dict=True):
     """What no finding covers on one rank; what more there is to say of it, where it is worth a finding."""
 
     data: RankData

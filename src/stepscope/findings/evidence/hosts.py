@@ -6,11 +6,11 @@ Detectors of host faults share this: one cause must not be reported twice, so al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
@@ -33,8 +33,7 @@ from stepscope.model.profile import Profile
 _APART = (Family.EVENT_RECORD, Family.STREAM_WAIT, Family.GRAPH_LAUNCH, Family.CAPTURE)
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True, dict=True):
     """One rank's host during its step, from `begin` to `end` of its own clock; and its GPU, which may lag behind."""
 
     profile: Profile

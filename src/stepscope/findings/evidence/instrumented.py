@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
@@ -13,8 +12,7 @@ from stepscope.intervals import Spans
 from stepscope.model.range_names import TORCH_OP
 
 
-@dataclass(frozen=True)
-class Instrumented:
+class Instrumented(Struct, frozen=True):
     """A rank whose profile records so much of its host that it is slow: what, how often per launch, and the pace."""
 
     host: Host

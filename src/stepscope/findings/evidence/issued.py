@@ -7,11 +7,10 @@ reduces gradients, which nothing but the optimizer needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.axes import gradient_groups
 from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
@@ -29,8 +28,7 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
 
 
-@dataclass(frozen=True)
-class Serialized:
+class Serialized(Struct, frozen=True):
     """Of one rank: ops waited for too early with the rows of those waits in `syncs`, and ops on the compute stream."""
 
     waits: I64

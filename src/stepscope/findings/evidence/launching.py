@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -23,8 +22,7 @@ from stepscope.findings.thresholds import (
 from stepscope.intervals.arrays import I64
 
 
-@dataclass(frozen=True)
-class Usual:
+class Usual(Struct, frozen=True):
     """Host time that a launch should take: its call, and from one launch to the next."""
 
     call_ns: float
@@ -58,8 +56,7 @@ def _fastest(lengths: list[I64]) -> float:
     return fastest[(len(fastest) - 1) // 4] if fastest else 0.0
 
 
-@dataclass(frozen=True)
-class Slow:
+class Slow(Struct, frozen=True):
     """Ranks that launch slowly, with how many times too slowly."""
 
     beside: dict[int, float]  # than their peers

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.rank.cuda_calls import Family
 from stepscope.derive.rank.data import COMPUTE
@@ -14,8 +13,7 @@ from stepscope.findings.thresholds import MEASURED_COMPUTE, MEASURED_RANGES, MEA
 from stepscope.intervals.arrays import I64, NONE
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """The synchronizations of one rank that a measurement makes, and what each of them follows."""
 
     host: Host

@@ -6,11 +6,11 @@ A collective on a stream that also computes is in order with that compute, and i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.accounting.exposure import comm_ops
 from stepscope.derive.comm.kinds import OPERATIONS, kinds
@@ -38,8 +38,7 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """What one rank has of one kind."""
 
     ops: I64

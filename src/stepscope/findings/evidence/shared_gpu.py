@@ -6,9 +6,9 @@ Hiding the wait gives time back only where the GPU would else do nothing: the re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.rank.data import ranks_of
@@ -20,8 +20,7 @@ from stepscope.intervals.arrays import F64, I64
 from stepscope.model.ranks import sharing
 
 
-@dataclass(frozen=True)
-class Hideable:
+class Hideable(Struct, frozen=True):
     """How much of communication could be hidden on GPUs that are shared: 1 where none is."""
 
     share: float

@@ -6,7 +6,7 @@ ranks alike, that it is as long as steps were without the profiler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -15,8 +15,7 @@ from stepscope.findings.evidence.launching import quicker
 from stepscope.findings.thresholds import ALIKE_STEPS, SLOWED_STEP, WORST_PROFILER
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Length of a step without the profiler, how many times as slowly hosts launch under it, and what undoes that."""
 
     step_ns: float
