@@ -27,7 +27,8 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
         del window["index"]
     target = output.Target("md", path)
     with progress.shown():
-        opening = {k: given[k] for k in ("nsys", "taxonomy", "labels", "jobs", "cluster")}
+        # A page asks so much of every rank that this process reads all of them: workers would open files for nothing.
+        opening = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
         cache = not given["no_cache"]
         opened = api.open(*profile, cache=cache, **opening)
         target.spare([*map(Path, profile), *opened.paths])
