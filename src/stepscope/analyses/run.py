@@ -38,7 +38,7 @@ _SPLIT = (
     Col("compute_ns", "a compute kernel runs"),
     Col("comm_exposed_ns", "else, communication runs"),
     Col("copy_exposed_ns", "else, a copy or memset runs"),
-    Col("idle_ns", "nothing runs on the GPU"),
+    Col("idle_ns", "nothing runs on the GPU; these four are null where the GPU was not recorded"),
 )
 COLUMNS = (
     *_WHO,
@@ -168,7 +168,7 @@ def _figures(r: RankRun, start: I64, end: I64) -> dict[str, Any]:
         "p99_ns": round(p99),
         "max_ns": int(length.max()),
         "std_ns": round(float(length.std(ddof=1))) if len(length) > 1 else None,
-        **{f"{name}_ns": int(ns.sum()) for name, ns in r.parts(start, end).items()},
+        **{f"{name}_ns": None if ns is None else int(ns.sum()) for name, ns in r.parts(start, end).items()},
     }
 
 
@@ -191,7 +191,7 @@ def _steps(whole: Run, r: RankRun) -> list[dict[str, Any]]:
                 "start_ns": int(r.until[k]),
                 "step_ns": int(r.step_ns[k]),
                 "between_ns": int(r.between_ns[k]),
-                **{f"{name}_ns": int(ns[k]) for name, ns in parts.items()},
+                **{f"{name}_ns": None if ns is None else int(ns[k]) for name, ns in parts.items()},
                 "usual_ns": None if like.usual_ns is None else round(like.usual_ns),
             }
         )

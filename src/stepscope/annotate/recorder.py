@@ -146,7 +146,8 @@ class Recorder:
         if failed:  # no meeting with ranks that may be gone; the capture is left unfinished, and so called bad
             return self._emit
         if timed:
-            self.log({"step": number, "ordinal": self._seen, "ns": took, "profiled": self.on})
+            when = {"began_ns": self._began, "rank": self.rank}
+            self.log({"step": number, "ordinal": self._seen, "ns": took, "profiled": self.on, **when})
         self._timed = timed
         self._seen += 1
         self._profiled += self.on

@@ -12,8 +12,8 @@ from stepscope.capture.run import COMPILER_LOGS, LOG
 from stepscope.errors import BadInput
 from stepscope.files.whole import building
 
-#: What a run leaves in folders beside its profiles, a file per rank: torch.compile's logs, and `annotate.items`.
-_PER_RANK = (COMPILER_LOGS, "items")
+#: What a run leaves in folders beside its profiles, a file per rank: torch.compile's logs, `annotate.items`, its steps.
+_PER_RANK = (COMPILER_LOGS, "items", "steps")
 
 
 def gather(captures: Mapping[str, Sequence[Path]], out: Path) -> dict[str, list[Path]]:

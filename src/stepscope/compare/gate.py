@@ -20,7 +20,8 @@ from stepscope.compare.changing import matched, step_change
 from stepscope.compare.compare import compare
 from stepscope.compare.quantile import fewest, quantile_change
 from stepscope.compare.resolution import FLOOR
-from stepscope.compare.run import PARTS
+from stepscope.compare.run import PARTS as ALL_PARTS
+from stepscope.compare.run import UNSPLIT
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant_of
@@ -47,6 +48,8 @@ _KEYED = ("stage", "family", "rank", "kernel")
 #: The pace: limits of it are shares of itself.
 _PACE = ("mean", "p99")
 _P99 = 0.99
+#: Parts that can be limited.
+PARTS = ALL_PARTS[:UNSPLIT]
 
 
 @dataclass(frozen=True)

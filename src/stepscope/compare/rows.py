@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepscope.compare.run import PARTS, By
+from stepscope.compare.run import PARTS, UNSPLIT, By
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput
@@ -27,7 +27,8 @@ def rows_of(by: By, base: Side, new: Side, step: Step, design: Design) -> list[d
         keys.sort(key=int)
     (a, a_n, a_total), (b, b_n, b_total) = (side.samples(table, keys, design is RUNS) for side in (base, new))
     if by == "part":  # the parts are the keys
-        a, b, keys = a.transpose(0, 2, 1), b.transpose(0, 2, 1), list(PARTS)
+        kept = _parts(a, b)
+        a, b, keys = a.transpose(0, 2, 1)[:, kept], b.transpose(0, 2, 1)[:, kept], [PARTS[k] for k in kept]
         a_n = b_n = np.zeros((1, len(keys)))
     lengths = [side.sum(axis=2) for side in (a, b)]
     count = a.shape[2]
@@ -58,14 +59,20 @@ def rows_of(by: By, base: Side, new: Side, step: Step, design: Design) -> list[d
     return table_rows
 
 
+def _parts(base: F64, new: F64) -> list[int]:
+    """The parts that steps were split into; where only the host was recorded, they are whole."""
+    host = base[..., UNSPLIT].any() or new[..., UNSPLIT].any()
+    return [k for k in range(len(PARTS)) if (k == UNSPLIT) == host]
+
+
 def _means(by: By, table: str, base: Side, new: Side, design: Design) -> Change:
     """The change of the mean step's rows."""
     keys = list(dict.fromkeys([*base.keys(table), *new.keys(table)]))
     if by == "rank":
         keys.sort(key=int)
     (a, _, a_total), (b, _, b_total) = (side.samples(table, keys, design is RUNS, mean=True) for side in (base, new))
-    axis = 1 if by == "part" else 2
-    a, b = a.sum(axis=axis), b.sum(axis=axis)
+    kept = _parts(a, b)
+    a, b = (side.sum(axis=1)[:, kept] if by == "part" else side.sum(axis=2) for side in (a, b))
     return mean_change(a, b, a_total, b_total, design, a.shape[1])
 
 
@@ -116,7 +123,10 @@ def _row(
         "verdict": came or _word(before, after, low, high),
     }
     if by in ("stage", "rank"):
-        row |= {f"{p.partition('_')[0]}_diff_ns": int(exact[1][i, k] - exact[0][i, k]) for k, p in enumerate(PARTS)}
+        row |= {
+            f"{p.partition('_')[0]}_diff_ns": int(exact[1][i, k] - exact[0][i, k])
+            for k, p in enumerate(PARTS[:UNSPLIT])
+        }
     if by in LONG:
         row |= {"base_n": n[0], "new_n": n[1]}
     if by == "kernel":

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from stepscope.compare.steps import Kind, StepSpec, steps_of
+from stepscope.compare.steps import Kind, StepSpec, host_steps, steps_of
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import COMM, NO_STAGE, RankData, ranks_of
@@ -30,7 +30,9 @@ from stepscope.model.taxonomy import COMMUNICATION
 
 By = Literal["part", "stage", "rank", "family", "kernel"]
 
-PARTS = ("compute", "comm_exposed", "copy_exposed", "idle")
+PARTS = ("compute", "comm_exposed", "copy_exposed", "idle", "unsplit")
+#: Time of steps of which only the host's side was recorded; every other step is split into the parts before it.
+UNSPLIT = PARTS.index("unsplit")
 IDLE = "(idle)"
 _IDLE = PARTS.index("idle")
 
@@ -89,12 +91,10 @@ class _Rank:
 
 def measure(profile: Profile, spec: StepSpec) -> Run:
     """The run that `profile` holds."""
-    if not profile.has("ops"):
-        raise no_gpu_activity()
-    parts = profile.map(_measure_part, spec)
+    parts = profile.map(_measure_part if profile.has("ops") else _measure_host, spec)
     ranks = sorted((r for part in parts for r in part), key=lambda r: r.rank)
     if not ranks:
-        raise _without_steps(spec)
+        raise _without_steps(spec) if profile.has("ops") else no_gpu_activity()
     notes = [note for r in ranks for note in r.notes]
     notes += notes_on_left_out([r.samples for r in ranks if r.samples is not None])
     if absent := sorted(set(profile.rank_ids()) - {r.rank for r in ranks}):
@@ -149,6 +149,24 @@ def _measure_part(part: Profile, spec: StepSpec) -> list[_Rank]:
             split = _named(part, _split(data, steps.start, steps.end))
             where = (steps.kind, steps.label, steps.start, steps.end)
             ranks.append(_Rank(data.rank, data.pid, *where, split, _graphs(data), contradictions(data), steps.samples))
+    return ranks
+
+
+def _measure_host(part: Profile, spec: StepSpec) -> list[_Rank]:
+    """Steps of a profile without GPU records: how long each takes on the host, and nothing more."""
+    ranks = []
+    for data in ranks_of(part):
+        steps = host_steps(data, spec)
+        if steps is not None:
+            count = len(steps.label)
+            split = pl.DataFrame(
+                {"step": np.arange(count), "part": np.full(count, UNSPLIT), "ns": steps.end - steps.start}
+            ).with_columns(
+                pl.lit(NO_STAGE).alias("stage"), pl.lit(IDLE).alias("kernel"), pl.lit(IDLE).alias("family"), n=pl.lit(0)
+            )
+            where = (steps.kind, steps.label, steps.start, steps.end)
+            note = Note("steps-on-host", "no GPU activity was recorded: steps are compared by their time on the host")
+            ranks.append(_Rank(data.rank, data.pid, *where, split, None, [note], steps.samples))
     return ranks
 
 
@@ -265,12 +283,13 @@ def _table(split: pl.DataFrame, by: str, steps: int, share: int) -> Table:
 
 def _window(r: _Rank, rows: list[int]) -> dict[str, object]:
     """The stretch that the steps of a rank cover, as results show windows."""
+    where = "cpu" if (r.split["part"] == UNSPLIT).all() else "gpu"
     label = r.label[rows[0]] if len(rows) == 1 else f"{r.label[rows[0]]} … {r.label[rows[-1]]}"
     return {
         "rank": r.rank,
         "pid": r.pid,
         "label": label,
         "steps": len(rows),
-        "gpu_start_ns": int(r.start[rows[0]]),
-        "gpu_end_ns": int(r.end[rows[-1]]),
+        f"{where}_start_ns": int(r.start[rows[0]]),
+        f"{where}_end_ns": int(r.end[rows[-1]]),
     }

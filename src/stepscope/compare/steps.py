@@ -71,6 +71,20 @@ def steps_of(data: RankData, spec: StepSpec) -> Steps | None:
     return Steps(kind, [w.label for w in busy], start, end, sampled)
 
 
+def host_steps(data: RankData, spec: StepSpec) -> Steps | None:
+    """The rank's steps on the host, where nothing of the GPU was recorded; None where nothing marks them."""
+    steps = None if spec.whole or spec.unit == "chunk" else periods(data)
+    if spec.anchor is not None and (given := matching(data, spec.anchor)) is not None:
+        steps = periods_of(data, recurring(given) or given)
+    if steps is None:
+        return None
+    sampled = samples_of(data, steps)
+    rows = [k for k in np.flatnonzero(sampled.counted).tolist() if k >= spec.warmup and sampled.lengths[k]]
+    if not rows:
+        return None
+    return Steps("step", [steps.anchors.label[k] for k in rows], steps.cpu[:-1][rows], steps.cpu[1:][rows], sampled)
+
+
 def _measured(data: RankData, spec: StepSpec) -> tuple[Kind, list[Window], Samples | None]:
     """What is compared, its instances, and which of them count."""
     if spec.unit == "chunk":

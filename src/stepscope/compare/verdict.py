@@ -96,7 +96,8 @@ def statement(
     changed = [d for d in differ if d.variable]
     besides = f"; {_changed(changed)}" if changed else ""
     if said in ("faster", "slower"):
-        what = f"the {_what(step)} is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}), {_mostly(step, parts)}"
+        mostly = f", {_mostly(step, parts)}" if len(parts) > 1 else ""
+        what = f"the {_what(step)} is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}){mostly}"
     elif said == "no difference":
         what = f"no difference: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n})"
     elif low is None:

@@ -12,6 +12,7 @@ from stepscope.sources.ncu import looks_like_ncu_csv
 from stepscope.sources.pftrace import looks_like_pftrace
 from stepscope.sources.pipelinelog import looks_like_log
 from stepscope.sources.snapshot import looks_like_snapshot
+from stepscope.sources.steplog import looks_like_steplog
 
 Kind = Literal[
     "nsys-sqlite",
@@ -26,11 +27,12 @@ Kind = Literal[
     "ncu-csv",
     "snapshot",
     "pipeline-log",
+    "step-log",
 ]
 
 KINDS = (
     "an nsys SQLite export, an nsys parquet directory, a .nsys-rep, a torch.profiler JSON(.gz) or .pftrace, "
-    "a .ncu-rep, what `ncu --csv` prints, or a snapshot of torch.cuda.memory._dump_snapshot"
+    "a .ncu-rep, what `ncu --csv` prints, a snapshot of torch.cuda.memory._dump_snapshot, or a log of steps"
 )
 
 #: Names by which people and profilers call profiles. A file of such a name that is none is an error, never ignored.
@@ -74,6 +76,8 @@ def kind_of(path: Path) -> Kind | None:
         return "ncu-csv"
     if looks_like_snapshot(_inflate(head) if head.startswith(_GZIP) else head):
         return "snapshot"
+    if looks_like_steplog(head):
+        return "step-log"
     if path.suffix.lower() in _LOG_NAMES or looks_like_log(head):
         return "pipeline-log"
     if looks_like_pftrace(unpacked := _inflate(head) if head.startswith(_GZIP) else head):

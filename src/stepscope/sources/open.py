@@ -214,8 +214,8 @@ def _without_snapshots(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]
 
 
 def _without_logs(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
-    """Without the logs of items that lie beside profiles, whose ranges tell the same. Else all."""
-    return [(path, kind) for path, kind in found if kind != "pipeline-log"] or found
+    """Without the logs of items or steps that lie beside profiles, whose ranges tell the same. Else all."""
+    return [(path, kind) for path, kind in found if kind not in ("pipeline-log", "step-log")] or found
 
 
 def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
@@ -266,6 +266,10 @@ def _opener(path: Path, kind: Kind, nsys: str | None) -> Callable[[], Reader]:
             from stepscope.sources.pipelinelog import open_pipelinelog
 
             return open_pipelinelog(path)
+        if kind == "step-log":
+            from stepscope.sources.steplog import open_steplog
+
+            return open_steplog(path)
         if kind in ("ncu-rep", "ncu-csv"):
             from stepscope.sources.ncu import open_ncu_csv, open_ncu_report
 

@@ -68,8 +68,10 @@ class RankRun:
     def _first(self) -> int:
         return int(self.edges[0]) if len(self.edges) else startup_end(self.data, self.begin, self.end)
 
-    def parts(self, start: I64, end: I64) -> dict[str, I64]:
-        """What each stretch of GPU time consists of; nothing but idle where the rank has no GPU work."""
+    def parts(self, start: I64, end: I64) -> dict[str, I64 | None]:
+        """What each stretch of GPU time consists of; None where nothing of the GPU was recorded."""
+        if not self.data.profile.has("ops"):
+            return dict.fromkeys(PARTS)
         whole = self.data.once(_partition, self.begin, self.end)
         return {name: covered(start, end, getattr(whole, name)) for name in PARTS}
 

@@ -53,13 +53,16 @@ def contents(data: RankData, spans: Spans) -> Contents:
     """What the stretches consist of, the longest first: what, in which range (of the host's own time), and how long."""
     if not len(spans):
         return []
-    whole = partition(data, int(spans.start[0]), int(spans.end[-1]))
-    found: Contents = [
-        ("compute", None, intersect(whole.compute, spans).length()),
-        ("communication", None, intersect(whole.comm_exposed, spans).length()),
-        *_copies(data, intersect(whole.copy_exposed, spans)),
-        *_idle(data, intersect(whole.idle, spans)),
-    ]
+    if data.profile.has("ops"):
+        whole = partition(data, int(spans.start[0]), int(spans.end[-1]))
+        found: Contents = [
+            ("compute", None, intersect(whole.compute, spans).length()),
+            ("communication", None, intersect(whole.comm_exposed, spans).length()),
+            *_copies(data, intersect(whole.copy_exposed, spans)),
+            *_idle(data, intersect(whole.idle, spans)),
+        ]
+    else:
+        found = _by_calls(data, spans)
     sums: dict[tuple[str, str | None], int] = {}
     for what, where, ns in found:
         sums[what, where] = sums.get((what, where), 0) + ns

@@ -38,7 +38,7 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
         notes += _without_anchor(chosen, spec)
     spans = [w for c in chosen for w in c.windows(spec)]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
-    if idle:
+    if idle and profile.has("ops"):
         notes.append(
             Note(
                 "no-gpu-work-in-window",
