@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A module's tests stay in one process: what it sets up is set up once. Programs that tests start find the package compiled.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist loadfile
 
-.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
+.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-check bench-rows bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
 
 # stepscope alone is what `make demo` needs; everything else adds the tools of a developer to the same environment.
 package: $(PACKAGE)
@@ -64,8 +64,18 @@ torch-env: setup
 demo: package
 	$(BIN)/stepscope demo
 
-# ARGS="trace.sqlite …" measures those traces; see `make bench ARGS=--help`.
+# The goals of docs/performance.md, each as a ratio measured in one run, written there; the same of an earlier commit.
+# It takes some minutes; ARGS=--print writes nothing. Needs nsys and `make bench-tools` for what it compares with.
 bench: setup
+	$(BIN)/python bench/performance.py $(ARGS)
+
+# Did a change make something slower? Ratios beside those of bench/baseline.json; ARGS=--save writes them there.
+bench-check: setup
+	$(BIN)/python bench/check.py $(ARGS)
+
+# Time and memory of more than has a goal, beside other tools; 512 ranks after everything else.
+# ARGS="trace.sqlite …" measures those traces; see `make bench-rows ARGS=--help`.
+bench-rows: setup
 	$(BIN)/python bench/bench.py $(ARGS)
 
 # The tools that the benchmark compares with, each in an environment of its own.
@@ -75,7 +85,7 @@ bench-tools:
 	  .bench/venvs/$${tool%%==*}/bin/python -m pip install --quiet --disable-pip-version-check $$tool || exit 1; \
 	done
 
-# Time and memory of questions across ranks: `make bench` has 64 and 512 of them, this 128 and 256 too.
+# Time and memory of questions across ranks: `make bench-rows` has 64 and 512 of them, this 128 and 256 too.
 bench-across: setup
 	$(BIN)/python bench/across.py $(ARGS)
 

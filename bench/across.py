@@ -1,6 +1,6 @@
 """Questions across many ranks: time and memory as ranks grow. Nothing here passes or fails.
 
-    make bench                               64 and 512 ranks of about 20,000 kernels, after everything else
+    make bench-rows                          64 and 512 ranks of about 20,000 kernels, after everything else
     make bench-across                        64, 128, 256 and 512 ranks
     make bench-across ARGS="64 128"          these numbers of ranks instead
 
@@ -33,7 +33,7 @@ QUESTIONS = (
     ("critical-path",),
     ("critical-path", "--what-if", "even-rank"),
 )
-#: What `make bench` measures; the growth between the two shows whether time is linear in ranks.
+#: What `make bench-rows` measures; the growth between the two shows whether time is linear in ranks.
 FEW, MANY = 64, 512
 
 

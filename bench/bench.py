@@ -1,9 +1,9 @@
-"""`make bench`: how long opening takes, as ratios measured in one run; then questions across 64 and 512 ranks.
+"""`make bench-rows`: how long opening takes, as ratios measured in one run; then questions across 64 and 512 ranks.
 
-    make bench                               a million kernels, a million torch events, 512 ranks (2.5 GB of disk)
-    make bench ARGS="--ten"                  and ten million kernels
-    make bench ARGS="--no-across"            without the 512 ranks
-    make bench ARGS="trace.sqlite"           any trace instead
+    make bench-rows                          a million kernels, a million torch events, 512 ranks (2.5 GB of disk)
+    make bench-rows ARGS="--ten"             and ten million kernels
+    make bench-rows ARGS="--no-across"       without the 512 ranks
+    make bench-rows ARGS="trace.sqlite"      any trace instead
 
 Every measurement is a fresh process, the median of several, with the files in the page cache. Absolute times are the
 machine's; the ratios are the software's. Nothing here passes or fails.

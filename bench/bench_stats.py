@@ -1,4 +1,4 @@
-"""Six reports together, ours beside the real nsys: what `make bench` shows for `stats`.
+"""Six reports together, ours beside the real nsys: what `make bench-rows` shows for `stats`.
 
 `rows()` gives rows for a section on an nsys export; `python bench/bench_stats.py TRACE` runs them alone.
 """
@@ -21,7 +21,7 @@ SIX = "cuda_gpu_kern_sum,cuda_api_sum,nvtx_sum,nvtx_gpu_proj_sum,nvtx_kern_sum,c
 def rows() -> tuple[Row, ...]:
     """The base is the real tool: its ratio to ours is what issue 4 wants above 20."""
     return (
-        Row("`nsys stats`, whole process", _nsys),
+        Row("`nsys stats`, whole process", nsys),
         Row("`stepscope stats`, no cache, whole process", _stepscope("--no-cache"), "≤ 0.05"),
         Row("`stepscope stats`, cold, whole process", _stepscope(fresh=True)),
         Row("`stepscope stats`, warm, whole process", _stepscope(), "≤ 0.05"),
@@ -29,7 +29,7 @@ def rows() -> tuple[Row, ...]:
     )
 
 
-def _nsys(context: Context) -> Sample:
+def nsys(context: Context) -> Sample:
     program = shutil.which("nsys")
     if program is None:
         raise Skipped("nsys is not on the PATH (../shared/tools/install-nsys installs one)")

@@ -1,4 +1,4 @@
-"""One measurement: a small program in a fresh process, several times; the median time, the highest peak of memory."""
+"""One measurement: a small program in a fresh process, several times; their median or best time, the highest peak."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ class Sample:
 Once = tuple[float, float, float | None]
 
 
+#: Which of several runs counts: their median, or (`min`) the best, which a busy machine distorts least.
+Pick = Callable[[Sequence[float]], float]
+
+
 class Failed(Exception):
     """The program did not run to its end; the text is the last line it said."""
 
@@ -53,6 +57,7 @@ def python(
     interpreter: str = sys.executable,
     env: dict[str, str] | None = None,
     before: Callable[[], None] | None = None,
+    pick: Pick = statistics.median,
 ) -> Sample:
     """Time `body` after `setup` (imports) in a fresh interpreter; `before` prepares each run, untimed."""
     program = f"{setup}\nimport time as _time\n_start, _used = _time.perf_counter(), _time.process_time()\n{body}\n"
@@ -62,7 +67,7 @@ def python(
         seconds, cpu, peak = json.loads(_run([interpreter, "-c", program], env).rpartition("\n@")[2])
         return seconds, cpu, peak
 
-    return _several(once, runs, before)
+    return _several(once, runs, before, pick)
 
 
 def command(
@@ -71,6 +76,7 @@ def command(
     runs: int = 3,
     env: dict[str, str] | None = None,
     before: Callable[[], None] | None = None,
+    pick: Pick = statistics.median,
 ) -> Sample:
     """Time a whole process, start and imports included."""
 
@@ -79,7 +85,7 @@ def command(
         _run(argv, env)
         return time.perf_counter() - start, _children() - used, None
 
-    return _several(once, runs, before)
+    return _several(once, runs, before, pick)
 
 
 def warm_page_cache(path: Path) -> None:
@@ -91,7 +97,7 @@ def warm_page_cache(path: Path) -> None:
                     pass
 
 
-def _several(once: Callable[[], Once], runs: int, before: Callable[[], None] | None) -> Sample:
+def _several(once: Callable[[], Once], runs: int, before: Callable[[], None] | None, pick: Pick) -> Sample:
     found = []
     for _ in range(runs):
         if before:
@@ -99,9 +105,8 @@ def _several(once: Callable[[], Once], runs: int, before: Callable[[], None] | N
         found.append(once())
     seconds = [s for s, _, _ in found]
     peaks = [p for _, _, p in found if p is not None]
-    middle = statistics.median(seconds)
-    spread = (max(seconds) - min(seconds)) / middle
-    return Sample(middle, statistics.median(c for _, c, _ in found), max(peaks, default=None), runs, spread)
+    spread = (max(seconds) - min(seconds)) / statistics.median(seconds)
+    return Sample(pick(seconds), pick([c for _, c, _ in found]), max(peaks, default=None), runs, spread)
 
 
 def _children() -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -75,7 +76,7 @@ class Section:
     about: str = field(default="")
 
 
-def floor(context: Context) -> Sample:
+def floor(context: Context, pick: measure.Pick = statistics.median) -> Sample:
     """SQLite's own scan, one thread, nothing kept."""
     queries = []
     with closing(sqlite3.connect(f"file:{context.path}?mode=ro", uri=True)) as db:
@@ -86,7 +87,7 @@ def floor(context: Context) -> Sample:
                 queries.append(f"SELECT {wanted} FROM {table}")
     setup = f"import sqlite3\ndb = sqlite3.connect('file:' + {str(context.path)!r} + '?mode=ro', uri=True)"
     body = f"for query in {queries!r}:\n    db.execute(query).fetchall()"
-    return measure.python(setup, body, runs=context.runs)
+    return measure.python(setup, body, runs=context.runs, pick=pick)
 
 
 def cold(context: Context) -> Sample:

@@ -17,6 +17,8 @@ _KERNELS = 1_000_000
 #: Kernels of one rank whose torch.profiler trace has about a million events.
 _KINETO_KERNELS = 240_000
 
+_ONE_RANK = ("--schedule", "ddp", "--pp", "1", "--ep", "1")
+
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 
@@ -31,6 +33,39 @@ def million() -> Path:
         (folder / "node0.sqlite").rename(target)
 
     return _made("million.sqlite", make)
+
+
+def million_of_one() -> Path:
+    """The same of one rank: a million kernels, with 2.3 million calls."""
+
+    def make(folder: Path, target: Path) -> None:
+        _simulate(folder, *_ONE_RANK, "--kernels", str(_KERNELS), "--write", "nsys")
+        with closing(_fast(folder / "node0.sqlite")) as db:
+            _add_calls(db)
+        (folder / "node0.sqlite").rename(target)
+
+    return _made("million-of-one.sqlite", make)
+
+
+def small() -> Path:
+    """An nsys export of 20,000 kernels on 8 ranks: what a process is asked about before it is timed."""
+
+    def make(folder: Path, target: Path) -> None:
+        _simulate(folder, "--kernels", "20000", "--write", "nsys")
+        (folder / "node0.sqlite").rename(target)
+
+    return _made("small.sqlite", make)
+
+
+def small_kineto() -> Path:
+    """The same as a torch.profiler trace of one rank."""
+
+    def make(folder: Path, target: Path) -> None:
+        _simulate(folder, *_ONE_RANK, "--kernels", "5000", "--write", "kineto")
+        target.parent.mkdir(exist_ok=True)
+        (folder / "rank0.pt.trace.json.gz").rename(target)
+
+    return _made("small-kineto/rank0.pt.trace.json.gz", make)
 
 
 def two_million() -> Path:
@@ -65,19 +100,7 @@ def kineto() -> Path:
     """A torch.profiler trace of a million events, as plain JSON."""
 
     def make(folder: Path, target: Path) -> None:
-        options = [
-            "--schedule",
-            "ddp",
-            "--pp",
-            "1",
-            "--ep",
-            "1",
-            "--kernels",
-            str(_KINETO_KERNELS),
-            "--write",
-            "kineto",
-        ]
-        _simulate(folder, *options)
+        _simulate(folder, *_ONE_RANK, "--kernels", str(_KINETO_KERNELS), "--write", "kineto")
         with gzip.open(folder / "rank0.pt.trace.json.gz") as packed, (folder / "plain").open("wb") as plain:
             shutil.copyfileobj(packed, plain, 1 << 20)
         target.parent.mkdir(exist_ok=True)
