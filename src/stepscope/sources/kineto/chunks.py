@@ -13,7 +13,7 @@ from typing import Any
 
 from stepscope.errors import BadInput
 from stepscope.sources.kineto.bytestream import Stream
-from stepscope.sources.kineto.decoding import Malformed, Trailing, Truncated, decode_any, decode_events
+from stepscope.sources.kineto.decoding import EventDecoder, Malformed, Trailing, Truncated, decode_any
 from stepscope.sources.kineto.events import Event
 from stepscope.sources.kineto.repair import repaired
 
@@ -36,6 +36,7 @@ class EventChunks:
         self.metadata: dict[str, Any] = {}
         self.mended = False
         self.unclosed = False
+        self._decoder = EventDecoder()
         self._stream = stream
         self._size = chunk_bytes
         self._buffer = b""
@@ -78,14 +79,14 @@ class EventChunks:
         """The events, and the text that gave them: mended where it had to be."""
         self._text = text
         try:
-            return decode_events(text), text
+            return self._decoder.decode(text), text
         except Malformed as flaw:
             self._text = repaired(text)
             if self._text == text:
                 raise self._bad(flaw.reason, flaw.position - 1, _BROKEN) from flaw
             self.mended = True
             try:
-                return decode_events(self._text), self._text
+                return self._decoder.decode(self._text), self._text
             except Malformed as still:
                 raise self._bad(still.reason, flaw.position - 1, _BROKEN) from still
 

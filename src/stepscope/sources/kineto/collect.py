@@ -9,9 +9,10 @@ from operator import attrgetter
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from stepscope.intervals.arrays import F64, I64, Mask
-from stepscope.sources.kineto import comms, gpu, host, samples
+from stepscope.sources.kineto import comms, gpu, host, samples, tagged
 from stepscope.sources.kineto.categories import Kind, Kinds
 from stepscope.sources.kineto.decoding import decode_times
 from stepscope.sources.kineto.events import Event
@@ -50,7 +51,7 @@ class Collector:
         """Take the events of one JSON array."""
         if not events:
             return
-        kinds = np.fromiter(map(self._kinds.__getitem__, map(_phase_and_category, events)), np.uint8, len(events))
+        kinds = self._kinds_of(events)
         kept = kinds != Kind.IGNORED  # flows are half of a trace: nothing is looked up of them
         if not kept.all():
             events, kinds = list(compress(events, kept.tolist())), kinds[kept]
@@ -73,6 +74,13 @@ class Collector:
             if kind is not Kind.IGNORED:
                 chosen = kinds == kind
                 self._take(kind, Rows(list(compress(events, chosen.tolist())), start[chosen], end[chosen]), text)
+
+    def _kinds_of(self, events: list[Event]) -> NDArray[np.uint8]:
+        if isinstance(events[0], Event):
+            found = map(self._kinds.__getitem__, map(_phase_and_category, events))
+        else:
+            found = map(tagged.KINDS.__getitem__, map(type, events))
+        return np.fromiter(found, np.uint8, len(events))
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """All rows by table, in file order within each kind of event; tables without rows are left out."""

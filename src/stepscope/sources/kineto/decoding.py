@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Raw
 
+from stepscope.sources.kineto import tagged
 from stepscope.sources.kineto.events import Args, Event, Sample, Times
 
 
@@ -40,6 +41,27 @@ _TIMES = msgspec.json.Decoder(list[Times])
 _DECIMALS = msgspec.json.Decoder(list[Any], float_hook=Decimal)
 _SAMPLES = msgspec.json.Decoder(list[Sample])
 _POSITION = re.compile(r"^JSON is malformed: (.*) \(byte (\d+)\)$")
+
+
+class EventDecoder:
+    """Decodes chunk after chunk of one file, by category as long as its chunks allow it."""
+
+    #: A file whose chunks did not allow it so often, one after the other, is not tried again: it is of another kind.
+    _PATIENCE = 3
+
+    def __init__(self) -> None:
+        self._misses = 0
+
+    def decode(self, text: bytes) -> list[Event]:
+        """As `decode_events`; events may be of the types of `tagged.KINDS` instead, all of a chunk or none."""
+        if self._misses < self._PATIENCE:
+            try:
+                events: list[Event] = tagged.DECODER.decode(text)
+                self._misses = 0
+                return events
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the general decoder tells what it is
+                self._misses += 1
+        return decode_events(text)
 
 
 def decode_events(text: bytes) -> list[Event]:

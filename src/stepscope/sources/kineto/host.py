@@ -19,12 +19,11 @@ NCCL_DOMAIN = "NCCL"
 def calls(rows: Rows, names: Names) -> pl.DataFrame:
     rows.take("rank", "external", "correlation")
     raw = rows.names()
-    plain = {name: api_name(name) for name in set(raw)}
     return pl.DataFrame(
         {
             **rows.base(),
             "tid": rows.tid(),
-            "name": names.ids([plain[n] for n in raw]),
+            "name": names.ids_of(api_name, raw),
             "raw_name": names.ids(raw),
             "correlation": rows.arg("correlation"),
             "external_id": rows.arg("external"),

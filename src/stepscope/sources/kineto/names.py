@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import polars as pl
@@ -20,9 +20,17 @@ class Names:
 
     def __init__(self) -> None:
         self._ids = _Ids()
+        self._derived: dict[Callable[[str], str], dict[str, int]] = {}
 
     def ids(self, texts: Sequence[str]) -> NDArray[np.uint32]:
         return np.fromiter(map(self._ids.__getitem__, texts), np.uint32, len(texts))
+
+    def ids_of(self, function: Callable[[str], str], texts: Sequence[str]) -> NDArray[np.uint32]:
+        """Ids of `function` of each text, which is called once per distinct text of the file."""
+        known = self._derived.setdefault(function, {})
+        for text in [t for t in dict.fromkeys(texts) if t not in known]:
+            known[text] = self._ids[function(text)]
+        return np.fromiter(map(known.__getitem__, texts), np.uint32, len(texts))
 
     def optional(self, texts: Iterable[str | None]) -> pl.Series:
         """Ids with null for None."""
