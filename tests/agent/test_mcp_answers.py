@@ -162,6 +162,7 @@ def test_the_estimate_of_tokens_is_on_the_safe_side() -> None:
     assert tokens("x" * 2 * MOST_TOKENS) == MOST_TOKENS
 
 
+@pytest.mark.slow
 def test_findings_have_calls_that_give_their_figures(made: Server, traces: Path) -> None:
     """As tests/findings/test_evidence.py does with the command line that stands beside the call."""
     for trace in (TRACE, "payloads.sqlite", "train.sqlite"):

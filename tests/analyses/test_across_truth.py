@@ -119,6 +119,7 @@ def test_the_same_job_on_clocks_that_differ(name):
     assert other.summary["step"]["step_ns"] == pytest.approx(path.summary["step"]["step_ns"], abs=END_SPREAD)
 
 
+@pytest.mark.slow
 def test_offsets_of_a_second_over_many_hosts():
     faults = tuple(f"clock:node={n},offset_us={(-1) ** n * 990_000 / (n + 1)},drift_ppm={5 * n}" for n in range(8))
     scenario = Scenario(schedule="1f1b", pp=4, ep=1, dp=4, nodes=8, layers=4, micro_batches=8, steps=3, faults=faults)
@@ -179,6 +180,7 @@ def test_blame_is_the_truth(name):
     assert max(ns for rank, ns in rise.items() if rank != guilty) < OTHERS * added
 
 
+@pytest.mark.slow
 def test_blame_through_kernels_of_several_transfers():
     """Transfers of one kernel, microseconds apart: which ended last is not in a trace, and little depends on it."""
     scenario = Scenario(

@@ -167,6 +167,7 @@ def test_a_capture_that_never_ends_lasts_to_the_end_of_the_trace():
     assert [a.tolist() for a in captures(next(iter(ranks_of(profile))))] == [[1, 2, 2], [5, 7, 8], [60, 22, 22]]
 
 
+@pytest.mark.slow
 def test_flux_captures_a_graph(shared: Path):
     """hipStreamBeginCapture at 669.311 ms, hipStreamEndCapture at 1,207.732: read off the file."""
     profile = api.open(shared / "traces/public/tl_xdit_flux_capture.json.gz", cache=False)

@@ -168,7 +168,7 @@ def _brute(tables: dict[str, list[dict[str, Any]]]) -> list[tuple[int | None, in
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_programs())
 def test_dependencies_equal_brute_force(tables: dict[str, list[dict[str, Any]]]):
     if not tables["ops"]:
@@ -183,7 +183,7 @@ def test_dependencies_equal_brute_force(tables: dict[str, list[dict[str, Any]]])
             assert (None if mine < 0 else int(data.end[mine])) == end
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_programs())
 def test_every_streams_parts_sum_to_the_window(tables: dict[str, list[dict[str, Any]]]):
     if not tables["ops"]:
@@ -226,6 +226,7 @@ def test_what_serializes_overlapped_and_serialized(shared: Path):
     assert held < 0.6 * rows["overlapped"].rows["total_ns"].sum()
 
 
+@pytest.mark.slow
 def test_parts_sum_on_every_real_trace(shared: Path):
     for path in sorted(shared.glob("traces/**/*.sqlite")):
         profile = api.open(path, cache=False)

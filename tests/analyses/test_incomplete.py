@@ -90,6 +90,7 @@ def test_a_rank_that_died_or_came_late(job, tmp_path, dead):
     assert partial and {r["ranks"] for r in partial} <= {"4-7", "0-7"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dead", [True, False])
 def test_nobody_is_blamed_for_working_while_another_was_not_recorded(job, tmp_path, dead):
     """Rank 5 has half of the capture: its peers computed more, which makes none of them a straggler; the path sums."""

@@ -111,7 +111,7 @@ _spans = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(_spans, min_size=1, max_size=8))
 def test_depth_equals_brute_force(items: list[tuple[int, int, int, int, int]]):
     calls = [call(s, s + n, i) for i, (s, n, *_) in enumerate(items, 1)]

@@ -106,7 +106,7 @@ def _bare(ops: list[dict[str, Any]], lo: int, hi: int) -> list[int]:
     return [t for t in range(lo, hi) if not any(o["start_ns"] <= t < o["end_ns"] for o in compute)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
 def test_streams_figures_equal_brute_force(tables: Tables, given_time: bool, start: int, length: int):
     ops = tables["ops"]
@@ -133,7 +133,7 @@ def test_streams_figures_equal_brute_force(tables: Tables, given_time: bool, sta
     assert {r["stream"]: r["exposed_wall_ns"] for r in rows} == {s: len(wall[s]) for s in want}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(profiles())
 def test_single_ops_equal_brute_force(tables: Tables):
     ops = tables["ops"]

@@ -39,7 +39,7 @@ def _window(tables: Tables) -> tuple[int, int]:
     return min(o["start_ns"] for o in tables["ops"]), max(o["end_ns"] for o in tables["ops"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
 def test_the_partition_equals_brute_force(tables: Tables, given_time: bool, start: int, length: int):
     lo, hi = (start, start + length) if given_time else _window(tables)
@@ -50,7 +50,7 @@ def test_the_partition_equals_brute_force(tables: Tables, given_time: bool, star
     assert row["window_ns"] == hi - lo
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
 def test_idle_causes_equal_brute_force(tables: Tables, given_time: bool, start: int, length: int):
     lo, hi = (start, start + length) if given_time else _window(tables)
@@ -64,7 +64,7 @@ def test_idle_causes_equal_brute_force(tables: Tables, given_time: bool, start: 
     assert totals == dict(Counter(want.values()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(profiles())
 def test_the_trees_top_level_sums_to_the_window(tables: Tables):
     lo, hi = _window(tables)
@@ -172,6 +172,7 @@ def _traces(shared: Path) -> list[Path]:
     return [*sorted(shared.glob("traces/**/*.sqlite")), *own, *kineto]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["median", "all"])
 def test_partitions_and_causes_sum_exactly_on_every_real_trace(shared: Path, index: str):
     asked = 0

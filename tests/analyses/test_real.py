@@ -24,6 +24,7 @@ def counts(rows: pl.DataFrame) -> dict[tuple[str, str], int]:
     return {(op, ranks): n for op, ranks, n in rows.group_by("op", "ranks").len().iter_rows()}
 
 
+@pytest.mark.slow
 def test_payloads_from_sqlite_and_parquet_give_the_same(shared):
     folder = shared / "traces/h200/payloads"
     for command in ("collectives", "stragglers", "mesh", "clocks"):
@@ -42,6 +43,7 @@ def test_payloads_match_exactly(shared):
     assert sizes == {"all_to_all": 2 * 1_048_576, "all_reduce": 67_108_864, "send_recv": 67_108_864}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", ["moe4", "moe4mps"])
 def test_labels_and_metadata_agree(shared, trace):
     """Two runs of one program: nsys without payloads, matched by labels, and torch.profiler."""

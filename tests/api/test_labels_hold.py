@@ -82,7 +82,11 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), ASKED, ids=str)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [pytest.param(*a, marks=() if a[0] in ("window", "overlap", "streams") else pytest.mark.slow) for a in ASKED],
+    ids=str,
+)
 def test_every_question(traces: tuple[Path, Path, Path], name: str, options: dict[str, Any]):
     plain, renamed, rules = traces
     wanted = api.analyse(api.open(plain, cache=False), name, **options)

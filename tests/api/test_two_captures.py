@@ -142,6 +142,7 @@ def test_what_nsys_prints_is_the_same(merged: Path, words: list[str], capsys: py
     assert of_both == of_nsys
 
 
+@pytest.mark.slow
 def test_other_commands_take_the_folder(merged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nsys (2 files) and torch.profiler (4 files) recorded this job" in _printed(["report", str(merged)], capsys)
     assert "recorded this job" in " ".join(_printed(["recipe", "cuda_gpu_kern_sum", str(merged)], capsys).split())

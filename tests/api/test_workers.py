@@ -66,6 +66,7 @@ def cluster(tmp_path_factory):
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_dask_cluster_of_several_workers(job, alone, cluster, tmp_path):
     """Named by the file that its scheduler writes; the next test gives an address."""
@@ -75,6 +76,7 @@ def test_a_dask_cluster_of_several_workers(job, alone, cluster, tmp_path):
         assert same(api.analyse(profile, command, **more), alone[command]), command
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_worker_that_dies_costs_no_answer(cluster, monkeypatch):
     """Of 64 ranks: a worker is killed while it reads, and others have read theirs."""

@@ -40,6 +40,7 @@ def said(base, new) -> str:
     return compare(base, new).summary["verdict"]
 
 
+@pytest.mark.slow
 def test_no_change_is_rarely_called_one(runs):
     base, _, _ = runs
     verdicts = Counter(said(base[i], base[(i + k) % BASES]) for k in (1, 2, 3, 5, 7) for i in range(BASES))

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from exports import h200, job
+from marks import slow_unless
 from stepscope import api
 from stepscope.cli.main import run
 
@@ -20,7 +21,7 @@ def _label(profile: api.Profile, index: int) -> str:
     return label
 
 
-@pytest.mark.parametrize("ending", [".pftrace", ".json", ".parquet"])
+@pytest.mark.parametrize("ending", slow_unless(".parquet".__eq__, [".pftrace", ".json", ".parquet"]))
 def test_a_step_of_a_cut_is_the_step_of_the_whole(ending, tmp_path):
     whole = api.open(job(tmp_path / "job", steps=4), cache=False)
     whole.export(tmp_path / f"whole{ending}", findings=False)

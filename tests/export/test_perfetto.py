@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from exports import Message, double, h200, inner, job, messages, parsed
 from fake import call, make, nvtx, op
+from marks import slow_unless
 from stepscope import api
 from stepscope.api import parse_ranks
 from stepscope.export import wire
@@ -98,7 +99,7 @@ def _written(profile: Profile, folder: Path, **options: Any) -> Read:
     return Read(folder / "out.pftrace")
 
 
-@pytest.mark.parametrize("name", ["moe4", "eager"])
+@pytest.mark.parametrize("name", slow_unless("eager".__eq__, ["moe4", "eager"]))
 def test_every_row_is_a_slice_of_its_rank_and_track(name, tmp_path):
     profile = api.open(h200(name, tmp_path), cache=False)
     read = _written(profile, tmp_path)
@@ -138,6 +139,7 @@ def test_a_call_and_what_it_launched_share_a_flow(tmp_path):
     assert flows["calls", 7] == flows["ops", 60] == flows["ops", 70] != []
 
 
+@pytest.mark.slow
 def test_the_ranks_of_a_communication_share_a_flow(tmp_path):
     profile = api.open(job(tmp_path / "job"), cache=False)
     read = _written(profile, tmp_path)
@@ -183,6 +185,7 @@ def test_times_below_zero_are_shifted(tmp_path):
     assert again.ops.select("start_ns", "end_ns").rows() == [(-500, -400), (-300, 100)]
 
 
+@pytest.mark.slow
 def test_findings_have_a_track_of_their_own(tmp_path):
     folder = job(tmp_path / "job")
     profile = api.open(folder, cache=False)

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from exports import H200, h200, job
+from marks import slow_unless
 from stepscope import api, questions
 from stepscope.errors import CannotAnswer, StepscopeError
 from stepscope.model.exported import TITLES
@@ -66,20 +67,23 @@ def _same_answers(one: api.Profile, other: api.Profile) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("name", sorted(H200))
+@pytest.mark.parametrize("name", slow_unless("eager".__eq__, sorted(H200)))
 def test_tables_of_real_captures_come_back(name, ending, tmp_path):
     profile = api.open(h200(name, tmp_path), cache=False)
     profile.export(tmp_path / f"out{ending}", findings=False)
     _same_tables(profile, api.open(tmp_path / f"out{ending}", cache=False))
 
 
+@pytest.mark.slow
 def test_answers_of_a_real_capture_come_back(tmp_path):
     profile = api.open(h200("payloads", tmp_path), cache=False)
     profile.export(tmp_path / "out.pftrace", findings=False)
     _same_answers(profile, api.open(tmp_path / "out.pftrace", cache=False))
 
 
-@pytest.mark.parametrize(("written", "ending"), [("nsys", ".pftrace"), ("kineto", ".json.gz")])
+@pytest.mark.parametrize(
+    ("written", "ending"), [pytest.param("nsys", ".pftrace", marks=pytest.mark.slow), ("kineto", ".json.gz")]
+)
 def test_answers_of_a_job_come_back(written, ending, tmp_path):
     folder = job(tmp_path / "job", written)
     profile = api.open(folder, cache=False) if written == "nsys" else _one_rank(folder)

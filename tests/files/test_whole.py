@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from marks import slow_unless
 from stepscope.cli.main import run
 from stepscope.errors import BadInput
 from stepscope.files import whole
@@ -73,7 +74,9 @@ def no_larger(bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "name", slow_unless(lambda name: name not in ("report", "perfetto", "compare", "junit", "chrome"), WRITERS)
+)
 def test_a_write_that_fails_leaves_nothing(
     name: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

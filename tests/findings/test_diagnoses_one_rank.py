@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_unless
 from stepscope import api
 from stepscope.errors import CannotAnswer
 
@@ -32,7 +33,7 @@ FIRST: dict[str, tuple[str | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("trace", FIRST)
+@pytest.mark.parametrize("trace", slow_unless(lambda trace: trace.endswith(".sqlite") and "moe4" not in trace, FIRST))
 def test_the_first_finding(trace: str, shared: Path) -> None:
     result = api.analyse(api.open(str(shared / "traces" / trace)), "diagnose")
     finding, says = FIRST[trace]

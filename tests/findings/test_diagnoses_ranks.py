@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_unless
 from stepscope import api
 
 #: trace -> the first findings, and what the first must say
@@ -24,7 +25,9 @@ FIRST: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("trace", FIRST)
+@pytest.mark.parametrize(
+    "trace", slow_unless(("h200/moe4/overlapped.sqlite", "public/h100x2_after.sqlite").__contains__, FIRST)
+)
 def test_the_first_findings_of_ranks(trace: str, shared: Path) -> None:
     result = api.analyse(api.open(str(shared / "traces" / trace)), "diagnose")
     ids, says = FIRST[trace]

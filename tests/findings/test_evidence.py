@@ -136,6 +136,7 @@ def test_ranks_that_were_asked_for(straggling: api.Profile) -> None:
         cited.run(straggling, row["command"])
 
 
+@pytest.mark.slow
 def test_every_front_end_cites_files_rules_window_and_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same command line in the table, JSON, Markdown, both reports and Python; and it runs as it stands."""
     rules = tmp_path / "my labels.toml"  # a name that a shell would break

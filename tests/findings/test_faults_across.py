@@ -71,6 +71,7 @@ def test_one_rank_that_serializes_is_named_alone() -> None:
     close(diagnosed(scenario("dualpipev", "serialized:rank=6,how=wait", **shape)), "serialized-communication")
 
 
+@pytest.mark.slow
 def test_a_wrong_clock_is_no_finding() -> None:
     told, healthy = (diagnosed(scenario("1f1b", f)) for f in ("clock:node=1,offset_us=5000,drift_ppm=20", None))
     assert [r["id"] for r in told.result.rows.to_dicts()] == [r["id"] for r in healthy.result.rows.to_dicts()]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_unless
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.simulate.job.scenario import Scenario
@@ -23,7 +24,7 @@ JOBS: dict[str, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("kind", ["nsys", "kineto"])
-@pytest.mark.parametrize("schedule", JOBS)
+@pytest.mark.parametrize("schedule", slow_unless("ddp".__eq__, JOBS))
 def test_a_stall_of_the_input_is_seen_in_one_step(schedule: str, kind: str, tmp_path: Path, capsys):
     files = []
     for name, faults in (("healthy", ()), ("stalled", (f"dataloader:stall_ms={STALL_NS / 1e6}",))):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_unless
 from stepscope import api
 from stepscope.compare.run import measure
 from stepscope.compare.steps import StepSpec
@@ -49,7 +50,9 @@ def test_committed_traces(trace: str, tmp_path: Path):
     _agreed(api.open(file, cache=False))
 
 
-@pytest.mark.parametrize("trace", SHARED)
+@pytest.mark.parametrize(
+    "trace", slow_unless(("public/luatil_04.json.gz", "h200/hf/hf1_healthy.sqlite").__contains__, SHARED)
+)
 def test_shared_traces(trace: str, shared: Path):
     _agreed(api.open(shared / "traces" / trace, cache=False))
 

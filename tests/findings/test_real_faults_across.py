@@ -35,7 +35,10 @@ def healthy_ns(reference_capture: Callable[[str, str], Path]) -> int:
     return int(told(reference_capture, "none", "nsys").summary["unprofiled_step_ns"])
 
 
-@pytest.mark.parametrize("name, backend", CASES)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [pytest.param(*case, marks=() if case == ("slow-link", "nsys") else pytest.mark.slow) for case in CASES],
+)
 def test_the_planted_fault_comes_first(
     reference_capture: Callable[[str, str], Path], healthy_ns: int, name: str, backend: str
 ) -> None:

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import reference_captures
+from marks import slow_unless
 from stepscope import api
 from stepscope.model.ranks import ranks_text
 
@@ -16,7 +17,9 @@ PLANTED = reference_captures.planted()
 
 
 @pytest.mark.parametrize("backend", ["nsys", "torch"])
-@pytest.mark.parametrize("name", ["slow-host", "dataloader", "host-syncs", "alloc", "tiny-kernels"])
+@pytest.mark.parametrize(
+    "name", slow_unless("host-syncs".__eq__, ["slow-host", "dataloader", "host-syncs", "alloc", "tiny-kernels"])
+)
 def test_the_planted_fault_of_the_host_comes_first(
     reference_capture: Callable[[str, str], Path], name: str, backend: str
 ) -> None:

@@ -256,6 +256,7 @@ def test_short_kernels_are_not_judged_by_their_blocks(monkeypatch: pytest.Monkey
         assert ("low-occupancy" in findings(ops, calls, end=900)) is judged
 
 
+@pytest.mark.slow
 def test_a_large_ideal_bubble_is_noted() -> None:
     # One of m + 1 on two stages: 11 % with eight micro-batches, 9 % with ten.
     for micro_batches, noted in ((8, True), (10, False)):

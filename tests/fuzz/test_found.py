@@ -145,6 +145,7 @@ def test_tables_of_an_export_have_their_types(exported: Path, change: Any) -> No
         file.write_bytes(before)
 
 
+@pytest.mark.slow
 def test_a_message_within_a_packet_that_is_none(tmp_path: Path) -> None:
     """Every byte of a small trace, one after the other: what lies within messages is decoded late."""
     data = gzip.decompress((_DATA / "pftrace" / "gpu.pftrace").read_bytes())

@@ -19,6 +19,7 @@ from ask_mutant import Outcome, ask_profile
 from make_mutant import KINDS, Factory, answers_of
 from mutate_values import CELLS
 
+from marks import slow_unless
 from stepscope import api, questions
 from stepscope.api.options import choices
 
@@ -45,6 +46,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[good_inputs.Inp
         yield good_inputs.make(folder / "good")
 
 
+@pytest.mark.slow
 def test_inputs_of_every_kind_by_number(inputs: good_inputs.Inputs, tmp_path: Path) -> None:
     """The good inputs answer as they should, or `answers_of` fails; then the damaged ones."""
     answers = answers_of(inputs, least=4)
@@ -61,7 +63,7 @@ def test_the_command_line_names_every_kind() -> None:
     assert set(mutants.KINDS) == set(KINDS)
 
 
-@pytest.mark.parametrize("table", _TABLES)
+@pytest.mark.parametrize("table", slow_unless("StringIds".__eq__, _TABLES))
 def test_values_of_every_type_in_every_column(table: str, inputs: good_inputs.Inputs, tmp_path: Path) -> None:
     """Every value in turn, over the rows of a table; one column after the other."""
     base = inputs.one("sqlite", "mesh").paths[0]

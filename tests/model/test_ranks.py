@@ -253,6 +253,7 @@ def test_the_heading_says_how_many_of_the_ranks_are_there(ranks: int, world: int
     assert source_line(Result(pl.DataFrame(), ranks=ranks, world=world)) == line
 
 
+@pytest.mark.slow
 def test_real_files_of_two_jobs_are_refused(shared: Path) -> None:
     files = [shared / f"traces/public/hta_diff_{which}.json.gz" for which in ("control", "test")]
     with pytest.raises(BadInput, match=r"control\.json\.gz is of a job of 8 ranks, .*test\.json\.gz of one of 2"):

@@ -71,6 +71,7 @@ def test_damage_is_rebuilt(damage: object, part: str, reopen: Open, cache_dir: P
     assert_same(everything(reopen()), whole)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found(reopen: Open, cache_dir: Path, log: Log) -> None:
     whole = everything(reopen())
     (victim,) = [p for p in entries(cache_dir) if p.name.endswith(".ops.core.tbl")]

@@ -160,6 +160,7 @@ for _ in range(15):
 """
 
 
+@pytest.mark.slow
 def test_processes_at_once(trace: Path, cache_dir: Path) -> None:
     other = trace.with_name("other.txt")
     other.write_text("1 2 foreign\n")

@@ -68,6 +68,7 @@ def _rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(*(r[c] for c in columns), r["start_ns"] - first) for r in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", JOBS)
 def test_the_path_with_told_dependencies_is_the_truth(schedule, tmp_path):
     profile, truth = _written(tmp_path / "told", schedule, told=True)

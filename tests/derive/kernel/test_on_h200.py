@@ -60,6 +60,7 @@ def test_what_they_do_is_counted(tmp_path: Path) -> None:
     assert by_name["strided_read"]["dram_bytes"] == pytest.approx((32 + 4) * 2**23, rel=0.05)
 
 
+@pytest.mark.slow
 def test_report_and_page_give_the_same_answer(tmp_path: Path) -> None:
     """ncu printed the page from this very report; it prints six decimals."""
     pytest.importorskip("ncu_report")

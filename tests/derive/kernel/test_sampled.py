@@ -153,6 +153,7 @@ def test_recipes_on_real_samples(rich):
         assert (row["n"], row["min"], row["max"]) == (count, low, high) and row["avg"] == pytest.approx(mean, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_clock_that_falls_in_real_samples(rich, tmp_path):
     """Healthy as it is; with the clock of every sample of one step halved, the kernels of that step are throttled."""
     healthy = stepscope.open(rich, cache=False).diagnose(only=("clock-throttling",), least=0)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import stepscope
+from marks import slow_unless
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.recorded import recorded
 from stepscope.errors import GateFailed
@@ -54,7 +55,9 @@ def lost_of(profile: stepscope.Profile) -> int:
     return sum(recorded(d).lost + recorded(d).lost_at_end for d in ranks_of(profile))
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble", "dualpipev", "fsdp", "ddp"])
+@pytest.mark.parametrize(
+    "schedule", slow_unless("zero-bubble".__eq__, ["1f1b", "zero-bubble", "dualpipev", "fsdp", "ddp"])
+)
 def test_a_sound_capture_does_not(schedule: str, tmp_path: Path) -> None:
     pp, dp = (1, 2) if schedule in ("fsdp", "ddp") else (2, 1)
     scenario = Scenario(schedule=schedule, steps=2, layers=8, pp=pp, dp=dp, ep=1, micro_batches=4)

@@ -107,6 +107,7 @@ def test_gzip_and_other_devices(tmp_path):
     assert api.open(path, cache=False).table("allocations")["device"].to_list() == [1] * 5
 
 
+@pytest.mark.slow
 def test_many_events_with_and_without_stacks(tmp_path):
     """More than a batch, more than the bound on what is kept, and stacks that are equal but not the same object."""
     events = [event("alloc", 512 * i, 8, i, [dict(f) for f in FRAMES] if i % 8 == 1 else []) for i in range(300_000)]
