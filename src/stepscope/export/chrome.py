@@ -19,6 +19,8 @@ from stepscope.export.events import OWN, Layer
 from stepscope.export.timeline import Timeline
 from stepscope.model.exported import MARK
 
+#: Lines that are made together.
+_AT_ONCE = 1 << 17
 #: Speed of gzip: higher levels gain little.
 _LEVEL = 1
 
@@ -43,8 +45,7 @@ def blocks(timeline: Timeline) -> Iterator[bytes]:
             yield (",\n" + ",\n".join(lines.to_list())).encode()
             done += events.height
             progress.report("writing events", done, timeline.count)
-    arrows = _arrows(timeline, first)
-    if len(arrows):
+    for arrows in _arrows(timeline, first):
         yield (",\n" + ",\n".join(arrows.to_list())).encode()
     yield b"\n]}\n"
 
@@ -113,20 +114,22 @@ def _micros(ns: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
     return ns // 1000, pl.lit("."), (ns % 1000).cast(pl.String).str.zfill(3)
 
 
-def _arrows(timeline: Timeline, first: int) -> pl.Series:
-    """Arrows of a flow from its first event over the others to its last."""
+def _arrows(timeline: Timeline, first: int) -> Iterator[pl.Series]:
+    """Arrows of a flow from its first event over the others to its last, some lines at a time."""
     ends = []
     for layer in timeline.layers:
         for flow in (c for c in FLOWS if c in layer.events.columns):
             at = layer.events.select(pl.col(flow).alias("id"), "start", "track").drop_nulls("id")
             ends.append(at.with_columns(pl.lit(_process(timeline, layer)).alias("pid")))
     if not ends:
-        return pl.Series("line", [], dtype=pl.String)
+        return
     flows = pl.concat(ends).sort("id", "start", maintain_order=True).filter(pl.len().over("id") > 1)
     place, last = pl.int_range(pl.len()).over("id"), pl.len().over("id") - 1
     phase = pl.when(place == 0).then(pl.lit("s")).when(place == last).then(pl.lit("f")).otherwise(pl.lit("t"))
+    placed = flows.with_columns(phase.cast(pl.Enum(["s", "f", "t"])).alias("phase"))
     parts = [
-        pl.lit('{"ph":"'), phase, pl.lit('","bp":"e","cat":"flow","name":"flow","id":'), "id", pl.lit(',"pid":'), "pid",
+        pl.lit('{"ph":"'), pl.col("phase").cast(pl.String), pl.lit('","bp":"e","cat":"flow","name":"flow","id":'), "id",
+        pl.lit(',"pid":'), "pid",
         pl.lit(',"tid":'), "track", pl.lit(',"ts":'), *_micros(pl.col("start") - first), pl.lit("}"),
     ]  # fmt: skip
-    return flows.select(pl.concat_str(parts).alias("line")).to_series()
+    yield from (some.select(pl.concat_str(parts).alias("line")).to_series() for some in placed.iter_slices(_AT_ONCE))
