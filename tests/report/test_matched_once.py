@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepscope import api
-from stepscope.derive.comm import across, collecting
+from stepscope.derive.comm import across, calls
 from stepscope.report import Asker, gather
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
@@ -18,7 +18,7 @@ def test_a_report_matches_and_aligns_once(tmp_path: Path, monkeypatch: pytest.Mo
     scenario = Scenario(schedule="1f1b", pp=2, dp=2, nodes=2, layers=2, micro_batches=2, steps=2)
     simulate_to(scenario, tmp_path, ("nsys",))
     runs: Counter[str] = Counter()
-    for module, name in ((across, "match"), (across, "align"), (collecting, "sides_of")):
+    for module, name in ((across, "match"), (across, "align"), (calls, "_sides_of")):
         original = getattr(module, name)
 
         def counted(*args, _name=name, _original=original):
@@ -30,7 +30,7 @@ def test_a_report_matches_and_aligns_once(tmp_path: Path, monkeypatch: pytest.Mo
     asker = Asker(lambda name, **options: api.analyse(profile, name, **options), (str(tmp_path),))
     report = gather(asker, "stepscope report", drawn=True)
     assert report.findings is not None and not [m for m in report.missing if "Collectives" in m.title]
-    assert runs == {"match": 1, "align": 1, "sides_of": profile.ranks.height}
+    assert runs == {"match": 1, "align": 1, "_sides_of": profile.ranks.height}
 
 
 def test_views_share_what_is_known_of_a_rank(tmp_path: Path) -> None:
