@@ -101,6 +101,7 @@ def _settings(folder: Path) -> Iterator[None]:
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(ROOT / "src"),
         "STEPSCOPE_CACHE_DIR": str(folder / "cache"),
+        "DASK_TEMPORARY_DIRECTORY": str(folder / "dask"),
         "LC_ALL": "C.UTF-8",
         "COLUMNS": None,
         "XDG_CONFIG_HOME": None,

@@ -16,8 +16,10 @@ GIB = 1 << 30
 @pytest.fixture(autouse=True)
 def _default_afterwards(monkeypatch):
     monkeypatch.delenv(budget.ENV, raising=False)
+    budget._default.cache_clear()  # what this machine has, where a test before asked for it
     yield
     budget.keep(None)
+    budget._default.cache_clear()  # and what that of a test has
 
 
 @pytest.mark.parametrize(
