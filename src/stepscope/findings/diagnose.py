@@ -20,6 +20,7 @@ from stepscope.findings.calibration import calibrated
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
 from stepscope.findings.evidence.other_steps import other_steps_notes
+from stepscope.findings.evidence.run_notes import run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.registry import detectors
@@ -146,6 +147,7 @@ def _notes(case: Case) -> list[Note]:
     except CannotAnswer as why:
         notes = [Note("no-replay", f"nothing could be replayed: {why}", severity="warning")]
     notes += other_steps_notes(case)
+    notes += run_notes(case)
     for detector in detectors():
         try:
             notes += detector.notes(case)

@@ -30,6 +30,18 @@ STEPS_DIFFER = Threshold(
     "steps of steady jobs differ by a few per cent; where steps alternate, or some save a checkpoint, by far more",
     ("tests/findings/test_other_steps.py",),
 )
+RUN_LOSES = Threshold(
+    2.0,
+    "% of the mean step",
+    "as for findings: what a run loses outside its usual step is said from there on",
+    ("tests/findings/test_run_notes.py",),
+)
+STARTS_UP = Threshold(
+    10.0,
+    "% of the capture",
+    "weights that are uploaded, memory and code before the first kernels make figures of a capture those of start-up",
+    ("public/a100_lm2.7b_nvtx.sqlite", "tests/findings/test_run_notes.py"),
+)
 LOOKED_AT = Threshold(
     0.5,
     "% of the step",

@@ -1,0 +1,96 @@
+"""The run around the step that was looked at: spikes, other kinds of steps, drift, what lies between steps, start-up.
+
+Findings are about one step. What a run loses outside of it is said with what it costs per step, over all steps.
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.run.account import RankRun
+from stepscope.derive.run.contents import contents, named
+from stepscope.derive.run.job import Run, run_of
+from stepscope.findings.case import Case
+from stepscope.findings.thresholds import RUN_LOSES, STARTS_UP
+from stepscope.intervals import Spans, intersect
+from stepscope.model.note import Note
+from stepscope.model.range_names import short_range
+from stepscope.model.statement import percent, several
+from stepscope.model.units import about
+
+#: What programs do before their first steps.
+_LOADS = ("allocating memory", "loading code", "compiling", "copies to the device")
+
+
+def run_notes(case: Case) -> list[Note]:
+    """What the run has beyond the step, where it costs a share of the mean step; start-up within a capture."""
+    if case.kind == "step":
+        return _beside_the_step(run_of(case.profile))
+    return _startup(case, run_of(case.profile)) if case.kind == "capture" else []
+
+
+def _beside_the_step(run: Run) -> list[Note]:
+    if run.kinds is None or len(run.label) < 2:
+        return []
+    between = sum(r.between.length() for r in run.ranks) / max(len(run.ranks), 1)
+    steps = len(run.label)
+    mean = float(run.lengths.mean()) + between / steps
+    said = [text for text, ns in (*_steps(run), _between(run, between)) if ns >= RUN_LOSES.share * mean * steps]
+    if not said:
+        return []
+    text = f"the run, beyond the step that was looked at: {'; '.join(said)}. `stepscope run` has the account"
+    return [Note("run-beyond-the-step", text, severity="warning")]
+
+
+def _steps(run: Run) -> list[tuple[str, float]]:
+    """What steps of other kinds, spikes and drift cost over the run, in words."""
+    kinds, steps = run.kinds, len(run.label)
+    assert kinds is not None, "only asked of steps"
+    usual = kinds.kinds[0].usual_ns
+    told = []
+    for kind in kinds.kinds[1:]:
+        more = (kind.usual_ns - usual) * len(kind.steps)
+        every = f"every {kind.every} steps" if kind.every else f"{len(kind.steps)} of {steps} steps"
+        text = f"{every} one takes {about(kind.usual_ns)} instead of {about(usual)} ({about(more / steps)} a step)"
+        told.append((text if kind.every else text.replace("one takes", "take"), more))
+    if count := int(kinds.spike.sum()):
+        more = float(kinds.excess[kinds.spike].sum())
+        text = f"{several(count, 'step')} of {steps} {'is a spike' if count == 1 else 'are spikes'}, "
+        told.append((f"{text}{about(more / count)} longer than usual ({about(more / steps)} a step)", more))
+    if kinds.drift is not None:
+        way = "grows" if kinds.drift.change_ns > 0 else "shrinks"
+        text = f"the step {way} by {about(abs(kinds.drift.change_ns))} over the run"
+        told.append((text, abs(kinds.drift.change_ns) * steps / 2))
+    return told
+
+
+def _between(run: Run, between: float) -> tuple[str, float]:
+    first = next((r for r in run.ranks if len(r.between)), None)
+    if first is None:
+        return "", -1.0
+    text = named(first.data, first.between_on_host)
+    what = f" (`{short_range(text)}`)" if text else ""
+    count, steps = len(first.between), len(run.label)
+    return f"{several(count, 'stretch', 'stretches')} between steps{what}, {about(between / steps)} a step", between
+
+
+def _startup(case: Case, run: Run) -> list[Note]:
+    """Start-up within a capture without steps: its share of the window, and what it is."""
+    found: list[tuple[RankRun, Spans]] = []
+    for r in run.ranks:
+        window = case.windows.get(r.data.rank)
+        if window is not None and window.gpu_start_ns is not None and window.gpu_end_ns is not None:
+            found.append((r, intersect(r.startup, Spans.of(window.gpu_start_ns, window.gpu_end_ns))))
+    inside = sum(spans.length() for _, spans in found)
+    whole = sum(case.windows[r.data.rank].gpu_ns for r, _ in found)
+    if not whole or inside < STARTS_UP.share * whole:
+        return []
+    rank, spans = max(found, key=lambda item: item[1].length())
+    parts = contents(rank.data, spans)
+    loads = sum(ns for what, _, ns in parts if what in _LOADS)
+    if (
+        rank.data.is_kernel.any() and loads < STARTS_UP.share * spans.length()
+    ):  # a gap like others, for all that is known
+        return []
+    made = ", ".join(f"{what} {about(ns)}" for what, _, ns in parts[:2])
+    share = percent(inside, whole)
+    text = f"{share} of this capture is start-up, before its kernels run ({made}): no step loses it"
+    return [Note("capture-starts-up", text, severity="warning")]
