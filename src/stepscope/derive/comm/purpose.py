@@ -66,7 +66,7 @@ class _Purposes(Struct, frozen=True):
             pl.col(_RANGE).str.extract_all(pattern).list.last().alias(f"{_STAGE}{pattern}") for pattern in called
         )
         staged = pl.any_horizontal(pl.col(f"{_STAGE}{pattern}").is_not_null() for pattern in called)
-        purpose = pl.when(staged).then(pl.lit(_NO_PURPOSE))
+        purpose: pl.Expr = pl.when(staged).then(pl.lit(_NO_PURPOSE))
         for rule in reversed(self.rules):
             where, pattern = (_RANGE, rule.range) if rule.range else (f"{_STAGE}{rule.stages}", rule.stage or "")
             purpose = pl.when(pl.col(where).str.contains(pattern)).then(pl.lit(rule.purpose)).otherwise(purpose)

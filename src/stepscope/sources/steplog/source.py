@@ -72,7 +72,7 @@ def _steps(lines: list[str], rank: int) -> tuple[list[dict[str, Any]], int]:
                 "rank": own if _whole(own) else rank,
                 "step": str(record["step"])[:100],
                 "ns": int(record["ns"]),
-                "began": int(began) if _whole(began) else None,
+                "began": int(began) if began is not None and _whole(began) else None,
             }
         )
     return steps, lost
