@@ -112,7 +112,7 @@ def test_notebooks_show_units_window_statement_and_ranks(profiles):
     assert re.search(r">\d+\.\d%</td>", shown) and re.search(r">\d+\.\d+ ms</td>", shown)
     assert "<b>Profile</b> of 2 ranks: node0.sqlite" in profiles["a"]._repr_html_()
     assert profiles["a"]._repr_html_().count("NVIDIA H200") == 2
-    assert "base: step 0" in profiles["a"].compare(profiles["b"])._repr_html_()
+    assert "base: step 1" in profiles["a"].compare(profiles["b"])._repr_html_()
 
 
 def test_what_is_shown_is_escaped(profiles):
