@@ -82,6 +82,7 @@ def test_tools_and_the_five_questions(traces: Path, tmp_path: Path) -> None:
     talk(stdio(traces), session)
 
 
+@pytest.mark.slow
 def test_a_trace_as_it_was_recorded(shared: Path, tmp_path: Path) -> None:
     name = "payloads/overlapped.sqlite"
     path = shared / "traces" / "h200" / name
@@ -94,6 +95,7 @@ def test_a_trace_as_it_was_recorded(shared: Path, tmp_path: Path) -> None:
     assert said == [commanded(path, question, tmp_path) for question in QUESTIONS]
 
 
+@pytest.mark.slow
 def test_fifty_calls_in_a_row(traces: Path) -> None:
     """Every answer is within the limit (`call` looks), the server stays, and nothing is written beside the traces."""
     before = sorted(traces.rglob("*"))

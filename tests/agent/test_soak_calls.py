@@ -12,6 +12,7 @@ from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc")
 def test_calls_of_all_sorts_leave_nothing(tmp_path: Path) -> None:
     simulate_to(Scenario(pp=2, ep=1, layers=4, micro_batches=4, steps=2), tmp_path / "job", ("nsys",))

@@ -114,6 +114,7 @@ def test_clocks_do_not_change_the_answer(offset, tmp_path):
         assert any("residual" in n for n in result.notes)
 
 
+@pytest.mark.slow
 def test_kineto_without_events_still_sums(tmp_path):
     profile, truth = simulated(tmp_path, "*.json.gz", schedule="1f1b", **MESHES["1f1b"])
     result = ask(profile)
@@ -123,6 +124,7 @@ def test_kineto_without_events_still_sums(tmp_path):
     assert totals(result, "by_kind")["compute"] == pytest.approx(want["by_kind"]["compute"], rel=0.05)
 
 
+@pytest.mark.slow
 def test_one_rank_of_many_and_totals(tmp_path):
     profile, _ = simulated(tmp_path, schedule="1f1b", **MESHES["1f1b"])
     alone = ask(profile, rank=0)

@@ -36,6 +36,7 @@ def ask(paths, command):
     return api.analyse(api.open(*map(str, paths), cache=False), command)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.25.0", "3.16.1"])
 def test_versions_that_record_the_same_give_the_same(job, whole, tmp_path, version):
     """Codes, columns and tables differ; what was recorded does not."""
@@ -48,6 +49,7 @@ def test_versions_that_record_the_same_give_the_same(job, whole, tmp_path, versi
         assert result.notes == whole[command].notes, command
 
 
+@pytest.mark.slow
 def test_sqlite_beside_parquet_of_another_version(job, whole, tmp_path):
     first, older = beside(job, tmp_path)
     rewrite(older, "3.16.1")
@@ -84,6 +86,7 @@ def test_a_version_without_payloads_answers_for_what_labels_say(job, whole, tmp_
     assert found["clocks"].rows["offset_ns"].to_list() == [0, None]
 
 
+@pytest.mark.slow
 def test_three_tools_at_once(job, tmp_path):
     """A node's SQLite, and the other node's ranks by torch.profiler, one of which is missing."""
     files = [job / "node0.sqlite", *(job / f"rank{r}.pt.trace.json.gz" for r in (4, 5, 6))]

@@ -108,6 +108,7 @@ def of_user(path: str) -> bool:
     return not package.startswith(("torch/", "triton/")) if package else "/lib/python3" not in path
 
 
+@pytest.mark.slow
 def test_a_rich_capture_against_its_raw_marks(shared):
     """Every launch of the main thread in the step, looked up among the raw JSON of the samples in the plainest way."""
     file = shared / "traces/h200/hf/hf1_rich.sqlite"

@@ -40,6 +40,7 @@ def test_a_span_of_gpu_time(job):
     assert 0 < early.height < whole.rows.height
 
 
+@pytest.mark.slow
 def test_by_group_sums_up_the_same(job):
     whole = ask(job).rows
     for by in ("group", "op", "size"):

@@ -65,6 +65,7 @@ def _rounded(answer: object) -> object:
     return json.loads(json.dumps(answer, default=str), parse_float=lambda text: round(float(text), 6))
 
 
+@pytest.mark.slow
 def test_every_answer_is_the_same(traces, request, monkeypatch, tmp_path):
     monkeypatch.setattr(budget, "total", lambda: 1 << 60)
     expected = answers(traces)
@@ -81,6 +82,7 @@ def test_every_answer_is_the_same(traces, request, monkeypatch, tmp_path):
     assert {name for name in expected if found[name] != expected[name]} == set()
 
 
+@pytest.mark.slow
 def test_an_export_is_the_same(traces, request, monkeypatch, tmp_path):
     monkeypatch.setattr(budget, "total", lambda: 1 << 60)
     for name in ("job.pftrace", "job.json"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from marks import slow_unless
 from stepscope import api, questions
 from stepscope.capture import manifest
 from stepscope.cli.main import run
@@ -47,7 +48,7 @@ def answer(profile: api.Profile, name: str, **options: Any) -> Result | str:
         return str(error)
 
 
-@pytest.mark.parametrize("name", questions.names())
+@pytest.mark.parametrize("name", slow_unless(lambda name: name not in ("diagnose", "critical-path"), questions.names()))
 def test_every_question_has_the_figures_of_one_of_them(opened: dict[str, api.Profile], name: str) -> None:
     both, nsys, torch = (answer(opened[which], name) for which in ("both", "nsys", "torch"))
     expected = torch if isinstance(nsys, str) and isinstance(torch, Result) else nsys

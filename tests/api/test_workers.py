@@ -111,6 +111,7 @@ def _killing(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> list[int]:
     return killed
 
 
+@pytest.mark.slow
 def test_ranks_keep_the_numbers_of_the_whole_profile(job):
     """A worker sees one file: what it would call rank 0 is another rank of the job."""
     profile = api.open(job, cache=False, jobs=2)

@@ -147,6 +147,7 @@ def test_one_process_needs_no_label(shared, capsys):
         assert checks["steps"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_ranks_that_others_state_are_a_warning(shared, capsys):
     files = sorted(str(f) for f in (shared / "traces" / "h200" / "hf").glob("hf4_healthy.rank*.gz"))
     status, checks, said = verified(capsys, *files)

@@ -69,6 +69,7 @@ def test_there_is_more_to_say_after_the_last_file_was_read(traces, heard):
     assert {"matching communication across ranks", "aligning clocks"} <= {what for what, _, _ in heard[last:]}
 
 
+@pytest.mark.slow
 def test_findings_are_counted_and_named(traces, heard):
     api.analyse(api.open(traces, cache=False), "diagnose")
     looked = [what for what, _, _ in heard if what.startswith("looking for ") and ":" not in what]

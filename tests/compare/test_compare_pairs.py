@@ -49,6 +49,7 @@ def test_no_change_is_rarely_called_one(runs):
     assert verdicts["no difference"] >= 180, verdicts
 
 
+@pytest.mark.slow
 def test_three_percent_are_found(runs):
     base, changed, truth = runs
     assert 0.028 < truth < 0.033
@@ -57,6 +58,7 @@ def test_three_percent_are_found(runs):
     assert verdicts["slower"] >= 180, verdicts
 
 
+@pytest.mark.slow
 def test_the_change_found_is_the_true_one(runs):
     base, changed, truth = runs
     for a, b in zip(base, changed, strict=False):
@@ -65,6 +67,7 @@ def test_the_change_found_is_the_true_one(runs):
         assert step["change_pct"] == pytest.approx(100 * truth, abs=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(3))
 def test_the_same_by_the_command_line(runs, folder, i, capfd):
     assert run(["compare", f"{folder}/base{i}.sqlite", "--to", f"{folder}/changed{i}.sqlite", "--format", "json"]) == 0

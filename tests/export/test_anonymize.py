@@ -6,6 +6,7 @@ import gzip
 import re
 
 import polars as pl
+import pytest
 
 from exports import h200, job
 from fake import call, make, nvtx, op
@@ -61,6 +62,7 @@ def _figures(profile: api.Profile) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 def test_figures_of_a_real_capture_stay(tmp_path):
     profile = api.open(h200("payloads", tmp_path), cache=False)
     profile.export(tmp_path / "out.pftrace", anonymize=True)

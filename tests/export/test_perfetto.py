@@ -114,6 +114,7 @@ def test_every_row_is_a_slice_of_its_rank_and_track(name, tmp_path):
         assert dict(lengths) == dict(summed.iter_rows())
 
 
+@pytest.mark.slow
 def test_streams_have_tracks_of_their_own(tmp_path):
     profile = api.open(h200("moe4", tmp_path), cache=False)
     read = _written(profile, tmp_path)

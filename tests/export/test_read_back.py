@@ -109,6 +109,7 @@ def _one_rank(folder: Path) -> api.Profile:
     return api.open(next(iter(sorted(folder.glob("*rank0*")))), cache=False)
 
 
+@pytest.mark.slow
 def test_ranks_of_several_files_come_on_one_clock(tmp_path):
     clocks = ("clock:node=1,offset_us=700,drift_ppm=0",)
     folder = job(tmp_path / "job", "kineto", nodes=2, faults=clocks)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reliability"))
 
 import kills
 
 
+@pytest.mark.slow
 def test_signals_at_a_few_moments() -> None:
     """SIGKILL, SIGINT, SIGTERM and SIGHUP, to a command that writes a file and the cache, and to a capture."""
     tally = kills.Tally()

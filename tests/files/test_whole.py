@@ -110,7 +110,9 @@ def test_a_write_that_fails_leaves_nothing(
     assert written(trace.parent) == before
 
 
-@pytest.mark.parametrize("name", ["answer", "report", "save", "perfetto", "tables"])
+@pytest.mark.parametrize(
+    "name", slow_unless(("answer", "save").__contains__, ["answer", "report", "save", "perfetto", "tables"])
+)
 def test_what_was_there_stays(name: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = WRITERS[name](trace, tmp_path)
     assert run(arguments) == 0

@@ -34,6 +34,7 @@ def test_on_simulated_faults(schedule: str, nth: int) -> None:
         assert disagreements(api.open(folder, cache=False)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", slow_unless(lambda link: link[0] == "fsdp", SLOW))
 def test_on_slow_links(link: tuple[str, str, float]) -> None:
     schedule, where, factor = link
@@ -48,6 +49,7 @@ def test_on_captures(reference_capture: Callable[[str, str], Path], name: str, b
     assert disagreements(api.open(reference_capture(name, backend), cache=False)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ("nsys", "torch"))
 def test_nobody_is_named_in_a_healthy_capture(reference_capture: Callable[[str, str], Path], backend: str) -> None:
     """Four ranks that share a GPU: their kernels, hosts and transfers differ by chance alone."""

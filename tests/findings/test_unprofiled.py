@@ -29,6 +29,7 @@ def middle(scenario: Scenario) -> float:
     return statistics.median(step_times(engine.run(scenario)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "finding"),
     [

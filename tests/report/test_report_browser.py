@@ -112,6 +112,7 @@ def _large(folder: Path) -> None:
     _write(folder, "large", Asker(answer, ("trace.sqlite",)), ops=MANY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", ["moe4mps/overlapped.sqlite", "train/eager.pt.trace.json.gz"])
 def test_real_traces_have_reports(shared, trace, tmp_path):
     target = tmp_path / "report.html"

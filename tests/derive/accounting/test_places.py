@@ -63,7 +63,7 @@ def test_paths_and_order_equal_brute_force(tree: tuple[list[int], list[int], lis
     assert [chain_of[at] for at in order.tolist()] == want
 
 
-@pytest.mark.parametrize(("n", "size"), [(1009, 6000), (5000, 1200)])
+@pytest.mark.parametrize(("n", "size"), [(1009, 6000), pytest.param(5000, 1200, marks=pytest.mark.slow)])
 def test_ranges_within_each_other_take_memory_by_their_number(n: int, size: int):
     """6 MB of ranges, each within the one before: every path in full would be gigabytes."""
     ranges = [nvtx(k, 3 * n - k, f"range {k} {'x' * size}") for k in range(n)]

@@ -62,7 +62,7 @@ def opened(path: Path) -> KinetoSource:
 
 def small(name: str) -> bool:
     """A plain reading of a large one takes seconds."""
-    return name == "none" or (SHARED / name).stat().st_size < 1_000_000
+    return name == "none" or (SHARED / name).stat().st_size < 500_000
 
 
 @pytest.fixture(

@@ -111,6 +111,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], P
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck), deadline=None)
 @given(seed=st.integers(0, 2**32), job=st.sampled_from(sorted(JOBS)), tick=st.sampled_from([1, 32, 200]))
 def test_every_answer_stays(exports: dict[tuple[str, int], Path], seed: int, job: str, tick: int) -> None:
@@ -118,6 +119,7 @@ def test_every_answer_stays(exports: dict[tuple[str, int], Path], seed: int, job
     assert_same(path, shuffled(path, path.parent / "other" / path.name, seed), seed, variants=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variants"), [("moe4mps/overlapped", False), ("train/eager", True)])
 def test_real_traces(name: str, variants: bool, tmp_path: Path) -> None:
     path = tmp_path / "trace.sqlite"

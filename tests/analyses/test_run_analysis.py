@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from fake import call, copy, make, nvtx, op
+from marks import slow_unless
 from stepscope import api
 
 MS = 1_000_000
@@ -132,18 +133,20 @@ TRACES = [
 ]
 
 
-@pytest.mark.parametrize("pattern", TRACES)
+@pytest.mark.parametrize("pattern", slow_unless("h200/moe4*/*.sqlite".__eq__, TRACES))
 def test_the_account_closes_on_real_traces(shared, pattern):
     for path in sorted((shared / "traces").glob(pattern)):
         if "invalid" not in path.name:
             sums(api.open(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["h200/hf/hf4_straggler.rank*.pt.trace.json.gz", "public/dlrm8/dlrm_kineto"])
 def test_the_account_closes_on_several_ranks(shared, name):
     sums(api.open(str(shared / "traces" / name)))
 
 
+@pytest.mark.slow
 def test_the_account_closes_on_judged_traces(shared):
     for path in sorted((shared / "judged").glob("*.*")):
         if path.suffix != ".md":
