@@ -82,7 +82,7 @@ def zeros(profile: api.Profile, truth: dict[str, Any]) -> dict[int, int]:
 def one_axis(schedule: str, fault: str | None) -> bool:
     """Faults of each kind on one schedule, and another schedule without a fault."""
     kinds = ("straggler", "host-syncs", "tiny-kernels", "late-node", "clock")
-    return schedule == "fsdp" and (fault is None or fault.startswith(kinds)) or (schedule, fault) == ("1f1b", None)
+    return (schedule == "fsdp" and (fault is None or fault.startswith(kinds))) or (schedule, fault) == ("1f1b", None)
 
 
 @pytest.mark.parametrize(
