@@ -293,7 +293,7 @@ def prepare(folder: Path) -> Path:
     assert spec is not None and spec.loader is not None
     stand_ins = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stand_ins)
-    (folder / "lib").mkdir()
+    (folder / "lib" / "__pycache__").mkdir(parents=True)  # made later, it would look like a change
     (folder / "lib" / "nvtx.py").write_text(stand_ins.NVTX)
     (folder / "train.py").write_text(stand_ins.TRAIN.format(steps=9, die=-1, sleep=0.05))
     (folder / "bin").mkdir()
