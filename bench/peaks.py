@@ -25,7 +25,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -78,7 +77,6 @@ def commands(out: Path) -> dict[str, list[str]]:
     asked["report.md"] = ["report", "{trace}", "-o", str(out / "page.md")]
     for ending in ("pftrace", "json.gz", "parquet"):
         asked[f"export {ending}"] = ["export", "{trace}", "-o", str(out / f"job.{ending}")]
-    asked["serve"] = ["serve", "{trace}"]
     return asked
 
 
@@ -133,7 +131,7 @@ def _run(words: list[str], folder: Path, limit: int | None, timeout: float) -> R
         )
         watch = _Watch(child.pid, place)
         try:
-            said = _first_page(child, out, timeout) if words[0] == "serve" else child.communicate(timeout=timeout)[1]
+            said = child.communicate(timeout=timeout)[1]
         except subprocess.TimeoutExpired:
             child.kill()
             said = b"took too long"
@@ -148,13 +146,11 @@ def _run(words: list[str], folder: Path, limit: int | None, timeout: float) -> R
 
 def _answer(status: int, out: Path, said: bytes, folder: Path, words: list[str]) -> str:
     """A hash of what was printed and written; the last line of what was said where it failed."""
-    if status not in (0, 3) and words[0] != "serve":
+    if status not in (0, 3):
         last = said.decode(errors="replace").strip().splitlines()
         return f"status {status}: {last[-1][:120] if last else ''}"
     digest = hashlib.sha256()
-    if words[0] == "serve":
-        digest.update(said)
-    elif words[0] not in ("report", "export"):
+    if words[0] not in ("report", "export"):
         text = out.read_bytes()
         with suppress(ValueError):  # notes may come in another order, and sources say how long reading took
             found = json.loads(text)
@@ -171,21 +167,6 @@ def _content(file: Path) -> bytes:
 
     data = gzip.decompress(file.read_bytes()) if file.name.endswith(".gz") else file.read_bytes()
     return b"\n".join(line for line in data.split(b"\n") if not any(word in line for word in _VARIES))
-
-
-def _first_page(child: subprocess.Popen[bytes], out: Path, timeout: float) -> bytes:
-    """Ask for the page and for what it draws first, then stop the server."""
-    until = time.monotonic() + timeout
-    while not out.read_bytes().strip() and child.poll() is None and time.monotonic() < until:
-        time.sleep(0.1)
-    address = out.read_text("utf-8").strip().splitlines()
-    if not address:
-        return child.communicate(timeout=10)[1]
-    with urllib.request.urlopen(address[0], timeout=timeout) as answer:
-        page: bytes = answer.read()
-    time.sleep(1)
-    child.terminate()
-    return b"" if page else b"no page"
 
 
 # -- where it runs ----------------------------------------------------------------------------------------------------
