@@ -14,7 +14,7 @@ from stepscope.model.ranks import ranks_text
 #: Commands that look at a chunk, or at the whole capture, unless they are asked for the step.
 NOT_THE_STEP = ("collectives", "exposed", "overlap", "streams", "window")
 #: Commands that always look at the whole capture.
-NO_WINDOW = ("clocks", "info", "memory", "mesh", "roofline", "setup", "stragglers")
+NO_WINDOW = ("clocks", "info", "memory", "mesh", "roofline", "run", "setup", "stragglers")
 #: Commands with `--align`.
 ALIGNED = ("collectives", "critical-path", "mesh", "stragglers", "timeline")
 
@@ -53,7 +53,7 @@ def _window(case: Case, name: str, index: int | None) -> list[str]:
     elif spec.unit == "chunk":
         options += ["--chunk"]
     elif name in NOT_THE_STEP and case.once(_marked):
-        options += ["--step"]
+        options += ["--whole" if case.kind == "capture" else "--step"]
     options += ["--period"] * spec.period
     agreed = spec.label is not None or spec.match
     if index is not None and agreed and case.kind != "capture":

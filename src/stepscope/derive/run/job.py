@@ -88,7 +88,7 @@ def _run_of(profile: Profile) -> Run:
 
 
 def _counts(ranks: list[RankRun], order: dict[str, int]) -> F64:
-    """How often each step runs ops of each name, over all ranks."""
+    """How often each step runs ops of each name, over all ranks; without what lies between steps."""
     names, at = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for r in ranks:
         steps = periods(r.data)
@@ -96,8 +96,9 @@ def _counts(ranks: list[RankRun], order: dict[str, int]) -> F64:
             continue
         ops, step = steps.launched
         place = np.array([order.get(text, -1) for text in r.label], np.int64)[step]
-        names.append(r.data.name[ops][place >= 0].astype(np.int64))
-        at.append(place[place >= 0])
+        counted = (place >= 0) & ~r.between.contains(r.data.start[ops])
+        names.append(r.data.name[ops][counted].astype(np.int64))
+        at.append(place[counted])
     used, column = np.unique(np.concatenate(names), return_inverse=True)
     flat = np.concatenate(at) * max(len(used), 1) + column
     counts: F64 = np.bincount(flat, minlength=len(order) * max(len(used), 1)).astype(np.float64)

@@ -115,4 +115,6 @@ def _asked_for(case: Case) -> WindowSpec:
     """The window of the case, for commands that would look at chunks or at the whole capture."""
     spec = case.spec
     named = spec.anchor is not None or spec.whole or spec.start is not None or spec.unit is not None
-    return spec if named else replace(spec, unit="step")
+    if named:
+        return spec
+    return replace(spec, whole=True, label=None) if case.kind == "capture" else replace(spec, unit="step")

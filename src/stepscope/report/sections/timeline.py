@@ -57,8 +57,16 @@ class Timeline:
         return placed(where, self.scales)
 
 
+def _window(asker: Asker) -> dict[str, Any]:
+    """What findings are about: the step; the capture, where the trainer marks chunks alone."""
+    if asker.window:
+        return {} if asker.window.get("index") == "all" else {"step": True}
+    window = asker.ask("breakdown").window
+    return {"whole": True} if window and window[0].get("kind") == "capture" else {"step": True}
+
+
 def make(asker: Asker) -> Timeline:
-    which = {} if asker.window.get("index") == "all" else {"step": True}
+    which = _window(asker)
     texts = _Texts()
     # Answers are large, and the marks that they become are not: one at a time is held.
     ops = asker.ask("timeline", **which)
