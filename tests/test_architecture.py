@@ -34,7 +34,7 @@ RECIPES: dict[str, tuple[tuple[str, str], dict[str, list[tuple[str, str]]]]] = {
         ("src/stepscope/sources/oplog/__init__.py", "tests/sources/oplog/test_oplog.py"),
         {
             "sources/detect.py": [
-                ('    "pipeline-log",\n]', '    "op-log",\n'),
+                ('    "step-log",\n]', '    "op-log",\n'),
                 (
                     "    if head.startswith(_NSYS_REPORT):\n",
                     '    if head.startswith(b"# ops"):\n        return "op-log"\n',
