@@ -36,7 +36,7 @@ _NULL, _ZERO, _ONE = 0, 8, 9
 #: A tree of so many levels would hold more pages than a file can have.
 _DEEPEST = 20
 #: Bytes of leaves that are taken apart together: what is made of them stays in the CPU's cache.
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 2 << 20
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
