@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
+
+from stepscope.files import budget
 
 #: glibc's number for the most heaps that threads allocate from, and how many we let it have. It would take eight for
 #: each core, and keep every one as large as it once was: over 7,000 calls memory went on growing.
@@ -13,7 +14,7 @@ _M_ARENA_MAX, _HEAPS = -8, 2
 def settle() -> None:
     """To be called once the server is made, before it answers."""
     gc.freeze()  # what is here now stays: collections look only at what calls left, and come the earlier
-    if (option := _of_glibc("mallopt")) is not None:
+    if (option := budget.of_glibc("mallopt")) is not None:
         option(_M_ARENA_MAX, _HEAPS)
 
 
@@ -23,14 +24,4 @@ def give_back() -> None:
     A profile and what it derived know each other: without a collection its files would stay open for long.
     """
     gc.collect()
-    if (trim := _of_glibc("malloc_trim")) is not None:
-        trim(0)
-
-
-def _of_glibc(name: str) -> ctypes._NamedFuncPointer | None:
-    """A function of the C library, where it is glibc."""
-    try:
-        library = ctypes.CDLL(None)
-        return getattr(library, name) if hasattr(library, "gnu_get_libc_version") else None
-    except (OSError, TypeError):  # no such library: Windows
-        return None
+    budget.give_back()

@@ -66,7 +66,7 @@ def keep(size: str | int | None) -> None:
     """From now on this is the budget; None for that of the environment, or by default a share of what there is."""
     global _given
     _given = None if size is None else parse(size)
-    if _given is not None and (option := _of_glibc("mallopt")) is not None:
+    if _given is not None and (option := of_glibc("mallopt")) is not None:
         option(_M_MMAP_THRESHOLD, _OWN_PAGES)
 
 
@@ -102,12 +102,12 @@ def _over(more: int) -> bool:
 
 def give_back() -> None:
     """Let the system have the pages that nothing is on."""
-    if (trim := _of_glibc("malloc_trim")) is not None:
+    if (trim := of_glibc("malloc_trim")) is not None:
         trim(0)
 
 
 @cache
-def _of_glibc(name: str) -> ctypes._NamedFuncPointer | None:
+def of_glibc(name: str) -> ctypes._NamedFuncPointer | None:
     """A function of the C library, where it is glibc."""
     try:
         library = ctypes.CDLL(None)

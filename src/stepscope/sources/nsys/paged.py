@@ -13,6 +13,7 @@ import polars as pl
 from stepscope.intervals.arrays import I64
 from stepscope.model.spill import joined
 from stepscope.sources.nsys.pages import NotPlain, Pages, Rows
+from stepscope.sources.nsys.tables import literal
 
 #: Bytes of pages that one thread reads at a time: they are held raw (8 bytes a value) while they are converted.
 _RANGE_BYTES = 8 << 20
@@ -87,7 +88,7 @@ class Paged:
     def _layout(self, table: str) -> tuple[int, dict[str, int]]:
         """The first page of a table, and where each plain column stands in its records."""
         if table not in self._places:
-            text = "'" + table.replace("'", "''") + "'"
+            text = literal(table)
             roots = self._query(f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = {text}")
             info = self._query(f"SELECT name, hidden, pk FROM pragma_table_xinfo({text}) ORDER BY cid")
             if len(roots) != 1 or not isinstance(roots[0][0], int) or any(hidden for _, hidden, _ in info):

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from stepscope.sources.nsys.paged import RowOrder
+from stepscope.sources.nsys.tables import literal
 
 #: Bytes of a file that is checked whole before it is read: some 20 ms.
 _SMALL_FILE = 8 << 20
@@ -40,7 +41,7 @@ class Soundness:
             return
         for table in sorted(tables):
             if self.damage is None and is_small(table):
-                self.damage = self._said("'" + table.replace("'", "''") + "'")
+                self.damage = self._said(literal(table))
 
     def check(self, order: RowOrder) -> None:
         """Judge a table by the row ids that were met."""

@@ -16,7 +16,7 @@ from stepscope.errors import BadInput
 from stepscope.model.spill import joined
 from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder
 from stepscope.sources.nsys.soundness import Soundness
-from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, no_rows, plain
+from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, literal, no_rows, plain
 
 MAGIC = b"SQLite format 3\0"
 #: Rows per Arrow batch: large enough that the cost per batch vanishes, small enough to stay in the CPU's cache.
@@ -71,7 +71,7 @@ class SqliteTables:
         if not self._is_there(table):
             return frozenset()
         if table not in self._columns:
-            info = self._query(f"SELECT name FROM pragma_table_info({_literal(table)})")
+            info = self._query(f"SELECT name FROM pragma_table_info({literal(table)})")
             # The number of a row is a column too, though not a declared one.
             self._columns[table] = frozenset(str(name) for (name,) in info) | {"rowid"}
         return self._columns[table]
@@ -114,7 +114,7 @@ class SqliteTables:
             return []
         wanted = ", ".join(_quote(c) if c in there else "NULL" for c in (column, *others))
         kinds: list[Kind] = ["bytes", *["int"] * len(others)]  # type: ignore[list-item]
-        found = self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {_literal(text)})")
+        found = self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {literal(text)})")
         return [tuple(map(plain, row, kinds)) for row in found]
 
     def frame(
@@ -306,7 +306,3 @@ def _guarded(column: str, kind: Kind) -> str:
 
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -120,3 +120,8 @@ def plain(value: Any, kind: Kind) -> int | float | str | None:
 def decode(raw: bytes) -> str:
     """Text of an export, never an error: what is not UTF-8 is shown as U+FFFD."""
     return raw.decode("utf-8", errors="replace")
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
