@@ -56,11 +56,17 @@ def is_large(value: Any, depth: int = 3) -> bool:
         return value.estimated_size() >= _LARGE
     if not depth:
         return False
-    if isinstance(value, dict):
-        parts = list(value.values())
-    else:
-        parts = list(value) if isinstance(value, tuple | list) else list(getattr(value, "__dict__", {}).values())
+    parts = _parts(value)
     return len(parts) <= _MANY and any(is_large(part, depth - 1) for part in parts)
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, tuple | list):
+        return list(value)
+    fields = [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]  # a Struct has no dictionary
+    return [*fields, *getattr(value, "__dict__", {}).values()]
 
 
 @dataclass(frozen=True)
