@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_every_file_and_rank_is_reported(traces, heard):
     assert ("opening files", 4, 4) in heard
     assert [(done, total) for what, done, total in heard if what == "rank"][-8:] == [(k, 8) for k in range(1, 9)]
     assert any(what.startswith("reading ops, file") for what in said)
+
+
+def test_a_question_given_up_between_two_files_leaves_no_phase(traces, heard):
+    """Its generator is collected at any time, in any thread: what it is in then would be ended there."""
+    profile = api.open(traces, cache=False)
+    found = profile.of_parts(profile.by_source(), lambda part: progress.report("asked"))
+    next(found)
+    progress.report("between")
+    threading.Thread(target=found.close).start()
+    assert [what for what, _, _ in heard if what.endswith(("asked", "between"))] == ["file 1 of 4: asked", "between"]
 
 
 def test_there_is_more_to_say_after_the_last_file_was_read(traces, heard):

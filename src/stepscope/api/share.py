@@ -88,7 +88,7 @@ def work(share: Share, task: Task) -> tuple[list[Any], dict[int, list[Note]]]:
     frames = [frame.with_columns(pl.lit(i, pl.Int32).alias("source")) for i, frame in task.ranks.items()]
     known = Known(pl.concat(frames).sort("rank"), task.recorded)
     whole = Profile(sources, share.opening.rules, share.opening.labels, known)
-    answers = [task.function(part, *task.args, **task.options) for part in whole.parts(whole.by_source())]
+    answers = list(whole.of_parts(whole.by_source(), task.function, *task.args, **task.options))
     notes = {i: [n for n in sources[i].quality.notes if n not in seen] for i, seen in before.items()}
     return answers if task.joined is None else [task.joined(answers)], notes
 

@@ -270,7 +270,7 @@ class Profile:
         by_source = self.by_source()
         if self._in_one_part or len(by_source) == 1:
             return [function(self, *args, **options)]
-        found = [function(part, *args, **options) for part in self.parts(by_source)]
+        found = list(self.of_parts(by_source, function, *args, **options))
         self.check()
         return found
 
@@ -288,22 +288,30 @@ class Profile:
         by_source = self.by_source()
         if self._in_one_part or len(by_source) == 1:
             return joined([function(self, *args, **more)])
-        parts = self.parts(by_source)
+        found = self.of_parts(by_source, function, *args, **more)
         several = []
-        while batch := [function(part, *args, **more) for part in islice(parts, _AT_ONCE)]:
+        while batch := list(islice(found, _AT_ONCE)):
             several.append(joined(batch))
         self.check()
         return joined(several)
 
-    def parts(self, by_source: dict[int, pl.DataFrame]) -> Iterator[Profile]:
-        """Each source's own part of the profile, one after the other."""
+    def of_parts(
+        self,
+        by_source: dict[int, pl.DataFrame],
+        function: Callable[Concatenate[Any, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> Iterator[T]:
+        """What `function` says of each source's own part of the profile, one after the other."""
         for done, some in enumerate(by_source.values(), 1):
+            # No phase lasts while this generator waits: where its caller fails, it ends at any time and in any thread.
             with progress.phase(f"file {done} of {len(by_source)}"):
                 part = copy(self)
                 part._limit(self, some)
-                yield part
+                found = function(part, *args, **options)
                 for source in some["source"].unique().to_list():
                     door.forget(self._sources[source])
+            yield found
 
     def by_source(self) -> dict[int, pl.DataFrame]:
         """The `ranks` table cut into the sources that hold them, in the order of the sources."""
