@@ -19,6 +19,7 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
         {findings.step_ns !== null && <span class="dim">of the {duration(findings.step_ns)} step</span>}
       </header>
       <Window lines={findings.windows} />
+      {findings.above.map((text) => <p class="above"><b>The capture:</b> <Prose text={text} /></p>)}
       {findings.rows.length === 0 && (
         <p class="clean">{findings.clean ? "A clean bill: nothing stands out." : "Nothing was found."}</p>
       )}
@@ -38,11 +39,14 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
 
 function Card({ finding, show }: { finding: Finding; show: Show | null }) {
   const f = finding;
+  const bound = f.expected_ns < f.recoverable_ns;
   return (
     <li class="finding" data-id={f.id}>
       <div class="gain">
-        <b>{duration(f.recoverable_ns)}</b>
-        <span class="dim">{duration(f.recoverable_low_ns)} to {duration(f.recoverable_high_ns)}</span>
+        <b>{bound && "up to "}{duration(f.recoverable_ns)}</b>
+        <span class="dim">
+          {bound ? `${duration(f.expected_ns)} expected` : `${duration(f.recoverable_low_ns)} to ${duration(f.recoverable_high_ns)}`}
+        </span>
         <span class="dim">{percent(f.share_pct)} of the step</span>
         <span class="share"><i style={{ width: `${Math.min(100, Math.max(f.share_pct, 0))}%` }} /></span>
       </div>
@@ -51,7 +55,7 @@ function Card({ finding, show }: { finding: Finding; show: Show | null }) {
         <p class="about">
           {f.ranks && <span>rank{/^\d+$/.test(f.ranks) ? "" : "s"} {f.ranks}</span>}
           {f.stage && <span>{f.stage}</span>}
-          <span class={`sure ${f.confidence}`}>{f.confidence} confidence</span>
+          <span class={`sure ${f.cause}`}>{f.cause}</span>
           <code>{f.id}</code>
         </p>
         <p><Prose text={f.evidence} /></p>

@@ -19,7 +19,8 @@ export interface Finding {
   ranks: string | null;
   recoverable_ns: number;
   share_pct: number;
-  confidence: string;
+  expected_ns: number;
+  cause: string;
   evidence: string;
   try_next: string;
   command: string;
@@ -30,6 +31,7 @@ export interface Finding {
 }
 
 export interface Findings extends Part {
+  above: string[];
   rows: Finding[];
   statement: string | null;
   step_ns: number | null;

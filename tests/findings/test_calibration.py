@@ -10,12 +10,12 @@ import pytest
 from promises import calibrate
 from promises.pair import Pair, Said
 from stepscope.findings import calibration
-from stepscope.findings.finding import Confidence, Finding
+from stepscope.findings.finding import Finding
 from stepscope.findings.registry import detectors
 
 
-def finding(ns: int, confidence: Confidence = "high", **more: int) -> Finding:
-    return Finding("straggler", "", ns, confidence, "", "", ("stragglers", ""), **more)  # type: ignore[arg-type]
+def finding(ns: int, **more: int) -> Finding:
+    return Finding("straggler", "", ns, "likely", "", "", ("stragglers", ""), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def factor(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("factor")
 def test_the_interval_is_the_promise_divided_and_multiplied() -> None:
     told = calibration.calibrated(finding(1000), step_ns=10_000)
-    assert (told.low_ns, told.high_ns, told.confidence) == (800, 1250, "medium")
+    assert (told.low_ns, told.high_ns, told.expected_ns) == (800, 1250, 1000)
 
 
 @pytest.mark.usefixtures("factor")
@@ -37,14 +37,14 @@ def test_nothing_gives_back_more_than_the_step() -> None:
 
 @pytest.mark.usefixtures("factor")
 def test_an_upper_bound_promises_nothing_at_least() -> None:
-    told = calibration.calibrated(finding(1000, "low"), step_ns=10_000)
-    assert (told.low_ns, told.high_ns, told.confidence) == (0, 1000, "low")
+    told = calibration.calibrated(finding(1000, bound=True), step_ns=10_000)
+    assert (told.low_ns, told.high_ns, told.expected_ns) == (0, 1000, 500)
 
 
 @pytest.mark.usefixtures("factor")
 def test_a_detector_may_know_better() -> None:
     told = calibration.calibrated(finding(1000, low_ns=950, high_ns=1040), step_ns=10_000)
-    assert (told.low_ns, told.high_ns, told.confidence) == (950, 1040, "high")
+    assert (told.low_ns, told.high_ns) == (950, 1040)
 
 
 def test_the_table_is_about_findings() -> None:
@@ -54,7 +54,7 @@ def test_the_table_is_about_findings() -> None:
 
 
 def pair(job: int, truth_ms: float, promised_ms: float = 10.0) -> Pair:
-    said = Said("straggler", "0", round(promised_ms * 1e6), "high")
+    said = Said("straggler", "0", round(promised_ms * 1e6), "likely")
     return Pair(f"job {job}", "nsys", "slow", ("straggler",), truth_ms * 1e6, None, 100_000_000, (said,))
 
 

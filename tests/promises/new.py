@@ -90,7 +90,7 @@ def healthy(program: str, fault: str, tool: str, folder: Path) -> Answer:
 
 
 def _shown(said: Said) -> str:
-    return f"{said.id} {said.ns / 1e6:.3g} ms ({said.confidence})"
+    return f"{said.id} {said.ns / 1e6:.3g} ms ({said.cause})"
 
 
 def text(answers: Iterable[Answer]) -> str:

@@ -68,7 +68,7 @@ def _verdict(
     )
     wrong = [(h, h.false) for h in (*healthy, *twins) if h.false]
     jobs = f"{len(wrong)} of {len(healthy) + len(twins)} healthy jobs"
-    said = f"{jobs} have a finding of high confidence that names a fault and is not known to deliver."
+    said = f"{jobs} have a finding that is certain of its cause, names a fault and is not known to deliver."
     return f"{text}\n{said}\n"
 
 
@@ -128,7 +128,7 @@ def _promise(s: Said | None) -> str:
     if s is None:
         return "nothing"
     between = "" if s.low_ns is None or s.high_ns is None else f" ({s.low_ns / 1e6:.1f} to {s.high_ns / 1e6:.1f})"
-    return f"{s.ns / 1e6:.1f}{between}, {s.confidence}"
+    return f"{s.ns / 1e6:.1f}{between}, {s.cause}"
 
 
 def _misses(pairs: Iterable[Pair]) -> str:
@@ -210,11 +210,11 @@ def _kind(p: Pair) -> tuple[str, str, str, str]:
 def _healthy(healthy: Sequence[Healthy], twins: Sequence[Healthy]) -> str:
     lines = []
     for h in healthy:
-        said = [f"{s.id} {s.ns / 1e6:.1f} ms, {s.confidence}" for s in h.said if s not in h.false]
+        said = [f"{s.id} {s.ns / 1e6:.1f} ms, {s.cause}" for s in h.said if s not in h.false]
         false = [f"**{s.id} {s.ns / 1e6:.1f} ms**" for s in h.false]
         known = "; ".join(f"{i}: {how}" for i, how in h.delivers.items())
         lines.append([h.job, h.tool, f"{h.step_ns / 1e6:.1f}", "; ".join(false), "; ".join(said), known])
-    head = ["job", "tool", "step, ms", "of high confidence, not known to deliver", "other findings", "known to deliver"]
+    head = ["job", "tool", "step, ms", "certain, not known to deliver", "other findings", "known to deliver"]
     text = "## Healthy twins\n\n" + (_table(head, lines) if lines else "")
     if not twins:
         return text
@@ -223,7 +223,7 @@ def _healthy(healthy: Sequence[Healthy], twins: Sequence[Healthy]) -> str:
     ids = ", ".join(f"{i} in {n}" for i, n in sorted(other.items())) or "none"
     listed = "".join(f"- {h.job}, {h.tool}: {s.id}, {s.ns / 1e6:.2f} of {h.step_ns / 1e6:.1f} ms\n" for h, s in wrong)
     jobs = len({h.job + h.tool for h, _ in wrong})
-    said = f"Of {len(twins)} simulated jobs without a fault {jobs} are told of one, with high confidence."
+    said = f"Of {len(twins)} simulated jobs without a fault {jobs} are told of one as certain."
     return f"{text}\n{said} Findings that are no planted fault, or less sure: {ids}.\n\n{listed}"
 
 

@@ -28,7 +28,7 @@ class Said:
     id: str
     ranks: str
     ns: int
-    confidence: str
+    cause: str
     low_ns: int | None = None
     high_ns: int | None = None
 
@@ -129,8 +129,8 @@ class Healthy:
 
     @property
     def false(self) -> list[Said]:
-        """Findings of high confidence that fixing could not deliver."""
-        return [s for s in self.said if s.confidence == "high" and s.id in PLANTABLE and s.id not in self.delivers]
+        """Findings whose cause is said to be certain, and that fixing could not deliver."""
+        return [s for s in self.said if s.cause == "certain" and s.id in PLANTABLE and s.id not in self.delivers]
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def asked(paths: Path | Iterable[Path]) -> Told:
             row["id"],
             row["ranks"],
             int(row["recoverable_ns"]),
-            row["confidence"],
+            row["cause"],
             row.get("recoverable_low_ns"),
             row.get("recoverable_high_ns"),
         )

@@ -67,11 +67,11 @@ def answer(truth: float | None, *said: Said) -> new.Answer:
 
 
 def test_what_the_table_says() -> None:
-    near, far = (Said("attention", "0", ms * 1_000_000, "high") for ms in (18, 5))
-    other = Said("host-sync", "0", 30_000_000, "low")
-    slowed = Said("profiler-distortion", "0", 30_000_000, "high")
+    near, far = (Said("attention", "0", ms * 1_000_000, "certain") for ms in (18, 5))
+    other = Said("host-sync", "0", 30_000_000, "possible")
+    slowed = Said("profiler-distortion", "0", 30_000_000, "certain")
     assert answer(20.0, slowed, other, near).verdict == "named, -10%"
     assert answer(20.0, far).verdict == "named, -75% (off)"
     assert answer(20.0, other, other, near).verdict == "not named"
     assert answer(None, near).verdict == ""
-    assert "| host-sync 30 ms (low) | – | not named |" in new.text([answer(20.0, slowed, other)])
+    assert "| host-sync 30 ms (possible) | – | not named |" in new.text([answer(20.0, slowed, other)])

@@ -41,14 +41,14 @@ def pair(truth: int, *said: Said, beside: int = 0) -> Pair:
 
 
 def test_what_was_not_found_was_promised_nothing() -> None:
-    missed = pair(100, Said("host-sync", "0", 90, "high"))
+    missed = pair(100, Said("host-sync", "0", 90, "certain"))
     assert (missed.error, missed.named_first, missed.must_be_first, missed.missed) == (-1.0, False, True, True)
     assert not pair(100, beside=200).must_be_first  # something larger is wrong with the twin
     assert not pair(20).material
 
 
 def test_figures_of_some_pairs() -> None:
-    said = [Said("straggler", "0", ns, "high", 90, 110) for ns in (100, 105, 120)]
+    said = [Said("straggler", "0", ns, "certain", 90, 110) for ns in (100, 105, 120)]
     told = figures([pair(100, s) for s in said] + [pair(130, said[0])])
     assert told is not None
     assert (told.n, told.covered, told.stated, told.first) == (4, 3, 4, 4)
@@ -57,14 +57,14 @@ def test_figures_of_some_pairs() -> None:
 
 
 def test_a_healthy_job_has_no_fault() -> None:
-    told = (Said("straggler", "0", 90, "high"), Said("exposed-communication", "0", 90, "high"))
+    told = (Said("straggler", "0", 90, "certain"), Said("exposed-communication", "0", 90, "certain"))
     assert Healthy("job", "nsys", 1000, told).false == [told[0]]
     assert Healthy("job", "nsys", 1000, told, {"straggler": "it was swapped"}).false == []
 
 
 def test_the_page_of_no_pairs_and_of_some() -> None:
     assert "## Healthy twins" in page.page([], [], [], [], "quick")
-    text = page.page([pair(100, Said("straggler", "0", 40, "high", 30, 50))], [], [], [], "quick")
+    text = page.page([pair(100, Said("straggler", "0", 40, "certain", 30, 50))], [], [], [], "quick")
     assert "| straggler | 40.0" not in text  # nanoseconds are shown as milliseconds
     assert "-60" in text and "### Misses" in text
 

@@ -30,6 +30,8 @@ def finding(**changed: Any) -> dict[str, Any]:
         "where": [{"rank": 0, "start_ns": 10, "end_ns": 20, "stream": 7}],
         "recoverable_low_ns": 900,
         "recoverable_high_ns": 1100,
+        "cause": "certain",
+        "expected_ns": 1000,
     }
     return row | changed
 

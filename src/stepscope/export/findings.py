@@ -12,9 +12,10 @@ from stepscope.export.events import Layer, Texts
 from stepscope.export.tracks import Tracks
 
 NAME = "findings"
-_TEXTS = ("id", "ranks", "confidence", "evidence", "try_next", "command", "stage")
+_TEXTS = ("id", "ranks", "cause", "evidence", "try_next", "command", "stage")
 _NUMBERS = {
     "recoverable_ns": pl.Int64,
+    "expected_ns": pl.Int64,
     "share_pct": pl.Float64,
     "recoverable_low_ns": pl.Int64,
     "recoverable_high_ns": pl.Int64,

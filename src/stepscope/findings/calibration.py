@@ -1,4 +1,4 @@
-"""How far the truth may lie from what a finding promises: intervals, and confidence, which is their width.
+"""How far the truth may lie from what a finding promises: its interval.
 
 Every finding gets the interval that held the truth in nine of ten jobs where taking its fault away was tried
 (docs/promises.md; `make promises` writes calibration.toml). A detector that can bound its figure itself says so in the
@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from stepscope.findings.finding import Confidence, Finding
+from stepscope.findings.finding import Finding
 
-#: Half the interval, as a share of the promise, up to which confidence is high, and medium.
+#: Half the interval, as a share of the promise, up to which it is narrow, and not wide.
 HIGH, MEDIUM = 0.10, 0.30
 
 
@@ -26,18 +26,19 @@ def _factors() -> dict[str, float]:
 
 
 def calibrated(f: Finding, step_ns: int) -> Finding:
-    """The finding with its interval, and the confidence that this deserves."""
+    """The finding with its interval."""
     promised, factors = f.recoverable_ns, _factors()
     factor = factors.get(f.id, factors["default"])
     low, high = round(promised / factor), round(promised * factor)
-    if f.confidence == "low":
+    if f.bound:
         low, high = 0, promised
     low = low if f.low_ns is None else f.low_ns
     high = high if f.high_ns is None else f.high_ns
     low, high = min(low, promised), min(max(high, promised), step_ns)
-    return replace(f, low_ns=low, high_ns=high, confidence=_confidence(promised, low, high))
+    return replace(f, low_ns=low, high_ns=high)
 
 
-def _confidence(promised: int, low: int, high: int) -> Confidence:
-    off = (high - low) / 2 / max(promised, 1)
+def confidence(f: Finding) -> str:
+    """The width of a finding's interval in a word: a column that `stepscope/1` promised."""
+    off = ((f.high_ns or 0) - (f.low_ns or 0)) / 2 / max(f.recoverable_ns, 1)
     return "high" if off <= HIGH else "medium" if off <= MEDIUM else "low"

@@ -2,7 +2,8 @@
 
 Detectors look at one step (`--anchor`, `--index` choose it), each for one thing that can be wrong. A finding says what
 the step could give back: where dependencies are recorded, by replaying the step without the fault; never more than the
-exposure it rests on. Findings are ranked by that time. A detector that lacks what it needs is listed as skipped: that
+exposure it rests on. Findings are ordered by what to expect of them. That the profiler slows the step is a property of
+the capture, and is said above them. A detector that lacks what it needs is listed as skipped: that
 is not the same as finding nothing. `--fail-on ID` exits 1 if that is found at 2 % of the step or more, `--fail-on 5%`
 if anything is found at that share or more.
 """
@@ -16,7 +17,7 @@ from stepscope import progress
 from stepscope.derive.comm.across import Align
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
-from stepscope.findings.calibration import calibrated
+from stepscope.findings.calibration import calibrated, confidence
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
 from stepscope.findings.evidence.other_steps import other_steps_notes
@@ -35,7 +36,7 @@ COLUMNS = (
     Col("id", "what kind of finding"),
     Col("title", "what is wrong, in a line"),
     Col("ranks", "ranks that it is on"),
-    Col("recoverable_ns", "time per step that it could give back"),
+    Col("recoverable_ns", "time per step that it could give back; an upper bound where `expected_ns` is less"),
     Col("share_pct", "the same as a share of the step"),
     Col("confidence", "width of the interval: high within 10 % of the time given back, medium within 30 %, else low"),
     Col("evidence", "the figures it rests on"),
@@ -45,6 +46,8 @@ COLUMNS = (
     Col("where", "moments to look at: rank, start_ns, end_ns (the rank's own time), stream"),
     Col("recoverable_low_ns", "the least that it could give back, in nine of ten jobs like those of docs/promises.md"),
     Col("recoverable_high_ns", "the most, likewise; both ends are an interval of 90 %"),
+    Col("cause", "how sure the cause is: certain (recorded), likely (inferred by a rule), possible"),
+    Col("expected_ns", "what to expect of it, by which findings are ordered: of an upper bound half"),
 )
 
 
@@ -60,9 +63,11 @@ def diagnose(
     conditions = [_condition(text) for text in fail_on]
     case = Case(profile, window, align)
     findings, skipped = look(case, only)
-    shown = [f for f in findings if f.warns or case.share(f.recoverable_ns) >= least]
-    small = len(findings) - len(shown)
-    notes = _notes(case)
+    above = [f for f in findings if f.warns and f.id not in only]
+    listed = [f for f in findings if f not in above]
+    shown = [f for f in listed if f.warns or case.share(f.recoverable_ns) >= least]
+    small = len(listed) - len(shown)
+    notes = [*map(_of_the_capture, above), *_notes(case)]
     if small:
         each = "s, each" if small > 1 else ""
         notes.append(
@@ -79,7 +84,7 @@ def diagnose(
         "statement": said,
     }
     result = Result(rows(COLUMNS, [_row(case, f) for f in shown]), _windows(case), summary, notes)
-    if failed := [text for f in shown for text, hit in conditions if hit(f, case.share(f.recoverable_ns))]:
+    if failed := [text for f in (*above, *shown) for text, hit in conditions if hit(f, case.share(f.recoverable_ns))]:
         raise GateFailed(f"--fail-on {failed[0]}: {said}", None, result)
     return result
 
@@ -126,7 +131,7 @@ def _row(case: Case, f: Finding) -> dict[str, Any]:
         "ranks": ranks_text(f.ranks or case.ranks),
         "recoverable_ns": f.recoverable_ns,
         "share_pct": case.share(f.recoverable_ns),
-        "confidence": f.confidence,
+        "confidence": confidence(f),
         "evidence": f.evidence,
         "try_next": f.try_next,
         "command": cited(case, f),
@@ -134,7 +139,14 @@ def _row(case: Case, f: Finding) -> dict[str, Any]:
         "where": [{"rank": p.rank, "start_ns": p.start_ns, "end_ns": p.end_ns, "stream": p.stream} for p in f.where],
         "recoverable_low_ns": f.low_ns,
         "recoverable_high_ns": f.high_ns,
+        "cause": f.cause,
+        "expected_ns": f.expected_ns,
     }
+
+
+def _of_the_capture(f: Finding) -> Note:
+    text = f"{f.title}. {f.evidence[0].upper()}{f.evidence[1:]}. {f.try_next[0].upper()}{f.try_next[1:]}"
+    return Note(f.id, text, severity="warning", ranks=f.ranks)
 
 
 def _windows(case: Case) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ import polars as pl
 from stepscope.intervals import Spans
 from stepscope.model.result import Result
 
-Confidence = Literal["high", "medium", "low"]
+#: How sure the cause is: recorded, inferred by a rule, or one that fits.
+Cause = Literal["certain", "likely", "possible"]
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,14 @@ class Place:
 class Finding:
     """Something that costs time, with what it rests on. `recoverable_ns` is per step, and never more than `rests_on`.
 
-    A detector's `confidence` says what its figure rests on: `high` where the recorded dependencies, replayed without
-    the fault, give the time back; `medium` where a part of the reasoning is a comparison with what is usual; `low`
-    where the figure is an upper bound only. What a reader gets is the width of the interval (`calibration.py`).
+    Two things can be unsure: the `cause`, and how much taking it away gives. The latter is the interval
+    (`calibration.py`); a figure that is only an upper bound is a `bound`.
     """
 
     id: str
     title: str
     recoverable_ns: int
-    confidence: Confidence
+    cause: Cause
     evidence: str
     try_next: str
     #: a command that prints `figures`, and its options: `("idle", "--by cause")`. Profile and window are not named here
@@ -53,13 +53,18 @@ class Finding:
     high_ns: int | None = None
     #: exposed time that it speaks of, by rank, in the rank's own time: what no finding covers is one (`residual`)
     covers: Mapping[int, Spans] = field(default_factory=dict)
-    #: an upper bound without a known remedy: it comes after promises of like size
-    open_end: bool = False
-    #: it qualifies all other findings: first, and shown however little it could give back
+    #: `recoverable_ns` is only an upper bound: "up to"
+    bound: bool = False
+    #: it is a property of the capture, and qualifies all other findings: said above them, however little it gives back
     warns: bool = False
     #: ranks or links that stand out beside others, as `stragglers` names them: listed where asked for all (--least 0),
     #: even if the step gives nothing back, since others had to wait anyway
     stands_out: bool = False
+
+    @property
+    def expected_ns(self) -> int:
+        """What is promised; of an upper bound the middle between it and nothing."""
+        return self.recoverable_ns // 2 if self.bound else self.recoverable_ns
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,8 @@ class Skipped:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Warnings, then most recoverable first; what has no remedy counts half."""
-    return sorted(findings, key=lambda f: (not f.warns, -f.recoverable_ns // (1 + f.open_end), f.id, f.ranks))
+    """Warnings, then by what is expected of them."""
+    return sorted(findings, key=lambda f: (not f.warns, -f.expected_ns, f.id, f.ranks))
 
 
 def for_profile(result: Result, words: Sequence[str]) -> Result:

@@ -17,9 +17,8 @@ from stepscope.model.units import about
 
 def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
-    figure = (
-        f"{about(f.recoverable_ns)} of the {about(case.step_ns)} {unit(case)} ({case.share(f.recoverable_ns):.0f} %)"
-    )
+    gain, of = about(f.recoverable_ns), f"the {about(case.step_ns)} {unit(case)}"
+    figure = f"{'up to ' * f.bound}{gain} of {of} ({case.share(f.recoverable_ns):.0f} %)"
     return f"{f.title}: {figure} could come back, on {_ranks(case, f)}{_conditions(case)}."
 
 

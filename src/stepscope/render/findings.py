@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.model.note import INCOMPLETE, Note
+from stepscope.model.note import INCOMPLETE, OF_THE_CAPTURE, Note
 from stepscope.model.result import Result
 from stepscope.model.units import about
 from stepscope.render.table import Pen, noted, opening, wrapped
@@ -29,17 +29,22 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
 
 
 def parted(result: Result) -> tuple[list[str], list[Note]]:
-    """What was not recorded, which comes first because everything below rests on what was; and the notes below."""
-    first = [note for note in result.notes if getattr(note, "code", "") in INCOMPLETE]
-    texts = [f"incomplete: {note}; ranks are compared on what all recorded" for note in first]
+    """What qualifies every finding: how the profiler changed the step, and what was not recorded; and other notes."""
+    first = [note for note in result.notes if note.code in (*OF_THE_CAPTURE, *INCOMPLETE)]
+    texts = [_qualifies(note) for note in first]
     return texts, [note for note in result.notes if note not in (*first, *result.doubts)]
+
+
+def _qualifies(note: Note) -> str:
+    if note.code in OF_THE_CAPTURE:
+        return f"capture: {note}"
+    return f"incomplete: {note}; ranks are compared on what all recorded"
 
 
 def could_give_back(row: dict[str, Any], result: Result) -> str:
     """What a finding is worth, and how sure that is."""
     unit = "capture" if all(w.get("kind") == "capture" for w in result.window) else "step"
-    share = f"{_with_interval(row)}, {row['share_pct']:.1f} % of the {unit}"
-    return f"could give back {share}; confidence {row['confidence']}"
+    return f"could give back {_with_interval(row)}, {row['share_pct']:.1f} % of the {unit}; cause {row['cause']}"
 
 
 def not_looked_for(result: Result) -> list[str]:
@@ -59,7 +64,9 @@ def _finding(number: int, row: dict[str, Any], worth: str, width: int, pen: Pen)
 
 
 def _with_interval(row: dict[str, Any]) -> str:
-    """`49 ms (42 to 58)`; units of the ends where they differ."""
+    """`49 ms (42 to 58)`, with the units of the ends where they differ; `up to 49 ms (24 ms expected)` for a bound."""
+    if row["expected_ns"] < row["recoverable_ns"]:
+        return f"up to {about(row['recoverable_ns'])} ({about(row['expected_ns'])} expected)"
     told, low, high = (about(row[f"recoverable_{end}ns"]) for end in ("", "low_", "high_"))
     unit = " " + told.rpartition(" ")[2]
     if low.endswith(unit) and high.endswith(unit):

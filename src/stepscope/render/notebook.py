@@ -17,7 +17,7 @@ from stepscope.render.table import columns, counted_from, since, single
 _MOST_RANKS = 16
 _OF_RANKS = ("rank", "host", "pid", "device", "gpu", "setup", "rank_from")
 #: What a finding says; where it lies, and the command that shows it, are for pages and agents.
-_OF_FINDINGS = ("title", "ranks", "recoverable_ns", "share_pct", "confidence", "evidence", "try_next")
+_OF_FINDINGS = ("title", "ranks", "recoverable_ns", "share_pct", "cause", "evidence", "try_next")
 
 
 def answer_html(result: Result) -> str:

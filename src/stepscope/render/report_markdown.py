@@ -34,18 +34,19 @@ def to_markdown(report: Report) -> str:
 def _findings(part: Part) -> list[str]:
     out = [f"**{prose(part.data['statement'])}**", ""] if part.data["statement"] else []
     out += _windows(part)
+    out += listed(map(prose, part.data["above"]))
     rows = part.data["rows"]
     if not rows:
         return [*out, "No findings: a clean bill." if part.data["clean"] else "No findings.", ""]
     out += table(
-        ("", "finding", "ranks", "gives back", "sure", "evidence", "try", "see"),
+        ("", "finding", "ranks", "gives back", "cause", "evidence", "try", "see"),
         (
             (
                 str(i + 1),
                 f"{prose(r['title'])} ({code(r['id'])})",
                 markdown(r["ranks"] or "all"),
                 f"{_ns(r['recoverable_ns'])} ({show('x_pct', r['share_pct'])}), {_between(r)}",
-                markdown(r["confidence"]),
+                markdown(r["cause"]),
                 prose(r["evidence"]),
                 prose(r["try_next"]),
                 code(r["command"]),
@@ -109,6 +110,8 @@ def _windows(part: Part) -> list[str]:
 
 
 def _between(finding: dict[str, Any]) -> str:
+    if finding["expected_ns"] < finding["recoverable_ns"]:
+        return f"at most; {_ns(finding['expected_ns'])} expected"
     return f"{_ns(finding['recoverable_low_ns'])} to {_ns(finding['recoverable_high_ns'])}"
 
 

@@ -100,7 +100,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{several(kernels, 'measured kernel is', 'measured kernels are')} far from the roof (on rank {worst})",
             case.credit(ID),
-            "medium",
+            "certain",
             f"{several(len(ops), 'kernel')} that were measured take {about(int(took.sum()))} of the step on rank "
             f"{worst}, and {about(float(roof.sum()))} at their roofs. Most is lost in `{short_range(name)}` "
             f"({about(int(row['total_ns']))} in all), at {row['roof_pct']:.0f} % of its roof "

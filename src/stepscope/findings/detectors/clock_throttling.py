@@ -73,7 +73,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"the GPU of rank {worst} runs below its clock",
             case.credit(ID),
-            "low",
+            "certain",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
             f"{megahertz(slowest.highest):,.0f} MHz it reaches in the capture; {len(ops):,} kernels, "
             f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock",
@@ -84,6 +84,7 @@ def detect(case: Case) -> list[Finding]:
             figures=(compute,),
             stage=stage_of(case, ranks),
             where=longest(places(worst, data.start[ops], data.end[ops])),
+            bound=True,
         )
     ]
 

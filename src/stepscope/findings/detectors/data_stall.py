@@ -72,7 +72,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
-            sure(case) if named else "medium",
+            sure(case) if named else "likely",
             f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
             f"the GPU has nothing to do for {about(lost[worst])} of it; it is idle for {idle}",
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "

@@ -66,7 +66,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{who} {more[worst]:.2f} times as many tokens as the others of the expert group",
             case.credit(ID),
-            "high",
+            "likely",
             f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group "
             f"({uneven:.0f} % of the mean); its {which} take {about(float((over['ns'] - over['like_ns']).sum()))} "
             f"longer per step ({longer:.2f} times as long), and the group waits for it at the next all-to-all",

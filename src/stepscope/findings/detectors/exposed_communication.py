@@ -23,7 +23,7 @@ from stepscope.findings.evidence.parts import Part, exposed_transfers, most_expo
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import exposed_in
-from stepscope.findings.finding import Confidence, Finding
+from stepscope.findings.finding import Cause, Finding
 from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.range_names import short_range
@@ -61,7 +61,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     comm = sum(p.comm_ns for p in by_rank.values())
     exposed = sum(int(p.exposed.sum()) for p in by_rank.values())
     share = 100.0 * exposed / comm if comm else 0.0
-    saved, confidence = _saved(case, by_rank)
+    saved, cause, bound = _saved(case, by_rank)
     can_hide = hideable(case, {r: p.ops for r, p in by_rank.items()})
     ranks = guilty({r: p.wall_ns for r, p in by_rank.items()})
     worst = max(ranks, key=lambda r: (by_rank[r].wall_ns, -r))
@@ -78,7 +78,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         ID,
         f"{what} {'are' if what.endswith('s') else 'is'} {share:.0f} % exposed",
         can_hide.of(saved),
-        confidence,
+        cause,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
         f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}. That includes "
         f"waiting for other ranks, which the time to be given back does not{can_hide.words}",
@@ -89,6 +89,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         stage=key if by == "stage" else None,
         where=places_of(case, most_exposed(by_rank)),
         covers=spans_of(case, {r: p.ops for r, p in by_rank.items()}),
+        bound=bound,
     )
 
 
@@ -98,8 +99,10 @@ def _names(case: Case, rank: int, part: Part) -> list[str]:
     return case.profile.names.gather(np.unique(data.name[part.ops])).to_list()
 
 
-def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Confidence]:
-    """What a replay gives back; without events in the trace, or without a replay, what is exposed of the transfers.
+def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Cause, bool]:
+    """What a replay gives back, how sure that is, and whether it is only a bound.
+
+    Without events in the trace, or without a replay, it is what is exposed of the transfers.
 
     Where nothing tells what waits for what, it is what the middle rank exposes after the last rank has come.
     """
@@ -107,11 +110,11 @@ def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Confidence]:
     try:
         if case.faithful:
             saved = case.credit(ID, instant, max(p.wall_ns for p in by_rank.values()))
-            return saved, "high" if case.path.met is not None else "medium"
+            return saved, "certain" if case.path.met is not None else "likely", False
     except CannotAnswer:
         pass
     moved, matched = exposed_transfers(case, {r: p.ops for r, p in by_rank.items()}, case.before(ID).transfer_less_ns)
-    return int(np.median(moved)), "medium" if matched else "low"
+    return int(np.median(moved)), "likely" if matched else "possible", not matched
 
 
 def _rate(case: Case, by_rank: dict[int, Part]) -> str:

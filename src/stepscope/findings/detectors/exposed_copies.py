@@ -94,7 +94,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{what} run with nothing beside them",
             saved,
-            "medium",
+            "certain",
             f"copies of rank {worst} are exposed for {about(lost[worst])} of the step; most are {first['n']:,} {what} "
             f"of {about(first['ns'])} in all{rate}",
             advice,

@@ -50,7 +50,7 @@ def _finding(case: Case, rank: int, least: int, most: int, busy: dict[int, tuple
         ID,
         f"GPU {least} of rank {rank} waits while GPU {most} works",
         beyond,
-        "low",
+        "possible",
         f"GPU {least} computes for {about(busy[least][0])} of the step, GPU {most} for {about(busy[most][0])} "
         f"(its stream {stream} for {about(ns)})",
         "split the work evenly: pipeline micro-batches over the devices (or tensor parallelism) instead of running "
@@ -59,7 +59,7 @@ def _finding(case: Case, rank: int, least: int, most: int, busy: dict[int, tuple
         ranks=(rank,),
         figures=(ns,),
         where=places_of(case, [(rank, int(op)) for op in longest[:10].tolist()]),
-        open_end=True,
+        bound=True,
     )
 
 

@@ -74,7 +74,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{what} run in order with compute, on its own stream",
             can_hide.of(saved),
-            "low",
+            "likely",
             f"{len(part.ops):,} on rank {worst} {take} {about(part.comm_ns)} of the step on a stream that computes"
             f"{beyond}, and {about(wall[worst])} of that have nothing beside them. That includes waiting for other "
             f"ranks{can_hide.words}",
@@ -86,6 +86,7 @@ def detect(case: Case) -> list[Finding]:
             figures=(barrier,),
             where=places_of(case, most_exposed({r: p for r, (p, _) in by_rank.items()})),
             covers=spans_of(case, {r: p.ops for r, (p, _) in by_rank.items()}),
+            low_ns=0,
             high_ns=saved,
         )
     ]

@@ -55,7 +55,7 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
         ID,
         f"the host of {some_ranks(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
         saved,
-        "high",
+        "likely",
         f"rank {worst} takes {about(pace)} of host time per launch, its peers {about(pace / factors[worst])}; its GPU "
         f"{late}",
         "look at that machine's CPU: other processes, pinning (NUMA node of the GPU), frequency governor, debug "
@@ -94,7 +94,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         if last is not None and last.rank in ranks
         else "the host cannot launch fast enough",
         saved,
-        "medium",
+        "likely",
         f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU {late}",
         f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
         "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",
@@ -104,7 +104,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
         covers=_late_launches(case, ranks),
-        open_end=worst in slow_hosts(case).framework,
+        bound=worst in slow_hosts(case).framework,
     )
 
 

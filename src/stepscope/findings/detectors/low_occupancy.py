@@ -66,7 +66,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{several(len(ops), 'kernel leaves', 'kernels leave')} most of the GPU empty (on rank {worst})",
             case.credit(ID),
-            "low",
+            "certain",
             f"they take {about(spent[worst])} of the step on rank {worst}, alone, with fewer blocks than "
             f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}` "
             f"({about(all_of_it)} in all)",
@@ -77,6 +77,7 @@ def detect(case: Case) -> list[Finding]:
             figures=(all_of_it,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in _longest(case, r, sparse[r][0])),
+            bound=True,
         )
     ]
 

@@ -89,7 +89,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{several(len(ops), 'matrix product does', 'matrix products do')} not use tensor cores (on rank {worst})",
             case.credit(ID),
-            "medium",
+            "certain",
             f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{short_range(top)}` "
             f"({about(all_of_it)} in all). Counted as {1 / _gain(case, worst).usual:.1f} times as fast on tensor "
             f"cores: {_gain(case, worst).why['usual']}",

@@ -50,7 +50,7 @@ def detect(case: Case) -> list[Finding]:
             f"the pipeline is idle for {answer.summary['bubble_pct']:.0f} % of the step, its schedule leaves "
             f"{answer.summary['ideal_pct']:.0f} %",
             over,
-            "low",
+            "likely",
             f"mean bubble {about(mean)} per rank and step, ideal {about(least)} ({shape}, "
             f"{answer.summary.get('micro_batches')} micro-batches); other findings explain "
             f"{about(explained)} of the difference; largest on rank {worst['rank']}: {about(worst['bubble_ns'])} "
@@ -61,6 +61,7 @@ def detect(case: Case) -> list[Finding]:
             figures=(worst["bubble_ns"],),
             ranks=tuple(r["rank"] for r in rows),
             where=_where(case, int(worst["rank"])),
+            bound=True,
         )
     ]
 

@@ -48,7 +48,7 @@ def _by_steps(case: Case, known: Cost) -> list[Finding]:
             ID,
             f"the profiler slows the step: {about(known.step_ns)} before it recorded, {about(case.step_ns)} since",
             saved,
-            "low",
+            "certain",
             f"a launch takes {about(hosts(case)[worst].pace_ns or 0.0)} of host time on rank {worst}, about "
             f"{known.factor:.1f} times as long as without, and the step {about(case.step_ns)}. Idle time, launches and "
             "the length of the step are those of the profiler; the GPU's own work is not",
@@ -59,6 +59,7 @@ def _by_steps(case: Case, known: Cost) -> list[Finding]:
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in hosts(case)[r].longest_idle("host", "api")),
             covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in spans.items()},
+            bound=True,
             warns=True,
         )
     ]
@@ -82,7 +83,7 @@ def _by_records(case: Case) -> list[Finding]:
             ID,
             f"the profiler slows the host: it records {most.what}",
             saved,
-            "low",
+            "likely",
             f"on rank {worst} it writes {most.per_launch:.1f} records per launch, and a launch takes "
             f"{about(most.host.pace_ns or 0.0)} of host time: the GPU starves for {about(starved)} of the step. Idle "
             "time, launches and the length of the step are those of the profiler; the GPU's own work is not",
@@ -93,6 +94,7 @@ def _by_records(case: Case) -> list[Finding]:
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in slow[r].host.longest_idle("host", "api")),
             covers={r: slow[r].host.gaps_touched(s.start, s.end) for r, s in spans.items()},
+            bound=True,
             warns=True,
         )
     ]

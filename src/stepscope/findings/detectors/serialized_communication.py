@@ -10,7 +10,7 @@ Three ways to do it, each told by what is recorded:
   put on a stream of its own.
 
 What it gives back is the step replayed so. Communication that is waited for at once, and never again, may be needed at
-once: what it could give back is the step replayed with it taking no time, which is a bound only, and confidence is low.
+once: what it could give back is the step replayed with it taking no time, which is a bound only.
 The pipeline's send/recv is not counted there, since a stage needs what it receives.
 """
 
@@ -76,7 +76,7 @@ def _bounded(case: Case) -> list[Finding]:
             ID,
             f"{names} {'are' if names.endswith('s') else 'is'} waited for at once, so that nothing runs beside it",
             can_hide.of(saved),
-            "low",
+            "possible",
             f"{several(n, 'communication')} per rank and step: the compute stream waits for each before anything else "
             f"is launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
             f"(of {about(exposed)} of all communication on rank {worst}). How much of it is needed at once is "
@@ -89,6 +89,7 @@ def _bounded(case: Case) -> list[Finding]:
             stage=keys[0] if len(keys) == 1 and told_by(keys[0]) == "stage" else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
             covers=spans_of(case, joined),
+            low_ns=0,
             high_ns=saved,  # if nothing on a shared GPU is in its way
         )
     ]

@@ -97,7 +97,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"transfers {'of' if links.host else 'between'} {who} take {slower:.1f} times as long as on similar links",
             case.credit(ID, at_most=int(table["over_ns"].sum())),
-            "high",
+            "likely",
             f"{several(table.height, 'transfer')} per step, {about(float(table['over_ns'].sum()))} "
             f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links; "

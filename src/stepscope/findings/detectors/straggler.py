@@ -136,7 +136,7 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
         ID,
         title,
         saved,
-        "medium" if worst.alone else "high",
+        "possible" if worst.alone else "likely",
         f"{evidence}; compute runs for {about(figures[0])} of the step on rank {worst.rank}{than}",
         hint,
         ("breakdown", ""),

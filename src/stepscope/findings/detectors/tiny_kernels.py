@@ -120,7 +120,7 @@ def detect(case: Case) -> list[Finding]:
             ID,
             f"{len(most.kernels):,} kernels of {about(most.mean_ns)} only repeat those before them",
             saved,
-            "high" if saved and pace is not None else "medium",
+            "certain" if saved and pace is not None else "likely",
             f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
             f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU is idle for {idle}",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "

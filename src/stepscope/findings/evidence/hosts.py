@@ -23,7 +23,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import places
-from stepscope.findings.finding import Confidence, Place
+from stepscope.findings.finding import Cause, Place
 from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask, numbered
@@ -249,8 +249,8 @@ def stage_of(case: Case, ranks: tuple[int, ...]) -> str | None:
     return stages.pop() if len(stages) == 1 and len(ranks) < len(case.ranks) else None
 
 
-def sure(case: Case) -> Confidence:
-    """High where what waits for what is known: by events, or because stream order and launches explain every start."""
+def sure(case: Case) -> Cause:
+    """Certain where what waits for what is known: by events, or as stream order and launches explain every start."""
     steps = case.path.steps
     explained = bool((steps["events"] | (steps["inferred"] == 0)).all())
-    return "high" if explained and not any(h.data.unlinked for h in hosts(case).values()) else "medium"
+    return "certain" if explained and not any(h.data.unlinked for h in hosts(case).values()) else "likely"

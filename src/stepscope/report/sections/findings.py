@@ -6,6 +6,7 @@ from typing import Any
 
 from stepscope.findings.finding import for_profile
 from stepscope.model.heading import numbers
+from stepscope.model.note import OF_THE_CAPTURE
 from stepscope.report.asker import Asker
 from stepscope.report.part import Part, part
 
@@ -19,6 +20,7 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("diagnose"),
         answer,
+        above=[str(note) for note in answer.notes if note.code in OF_THE_CAPTURE],
         rows=[_finding(row, answer.window) for row in answer.rows.to_dicts()],
         statement=answer.summary.get("statement"),
         step_ns=answer.summary.get("step_ns"),
