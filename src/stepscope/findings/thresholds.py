@@ -318,6 +318,12 @@ FEW_BLOCKS = Threshold(
     "fewer blocks leave more than half of them empty, whatever a block does",
     (f"{_BY_HAND}::test_few_blocks",),
 )
+MIXED_PRECISION = Threshold(
+    25.0,
+    "% of the number of products without tensor cores",
+    "where so many already use them, the rest is an island in a model of half precision: around it nothing changes",
+    ("tests/promises/new.toml",),
+)
 TENSOR_CORES_REACH = Threshold(
     85.0,
     "% of the ratio of peak rates",

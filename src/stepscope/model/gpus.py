@@ -107,12 +107,13 @@ def is_amd(name: str | None) -> bool:
 @dataclass(frozen=True)
 class Gain:
     """The time of an fp32 product on tensor cores, as a part of what it takes without: the least that it gains, what is
-    usual, and the most; and the reason for each."""
+    usual, and the most; and the reason for each. `tf32`: the same in TF32, where that is faster than fp32."""
 
     low: float
     usual: float
     high: float
     why: dict[str, str]
+    tf32: float | None = None
 
 
 def tensor_core_gain(name: str | None, careful: float, reach: float) -> Gain | None:
@@ -127,17 +128,19 @@ def tensor_core_gain(name: str | None, careful: float, reach: float) -> Gain | N
     if gpu is None or gpu.half is None:
         text = "the trace does not name a known GPU"
         return Gain(1.0, 1 / careful, 1 / 8, {"low": "a product may be bound by memory", "usual": text, "high": text})
-    # TF32 needs no other numbers in memory: it is what most switch on first. Where it is no faster, half precision is.
-    fast, word = (gpu.tf32, "TF32") if gpu.tf32 and gpu.tf32 > gpu.fp32 else (gpu.half, "half precision")
-    usual = min(1.0, gpu.fp32 / (fast * reach))
+    # Half precision is what training uses; TF32, which needs no other numbers in memory, is half as fast where it is.
+    usual = min(1.0, gpu.fp32 / (gpu.half * reach))
+    tf32 = gpu.fp32 / (gpu.tf32 * reach) if gpu.tf32 else 1.0
     high = gpu.fp32 / gpu.half
+    share = f"{100 * reach:.0f} % of the ratio of peak rates"
     return Gain(
         low=max(usual, 1 / careful),
         usual=usual,
         high=min(high, usual),
         why={
             "low": f"{careful:g} times as fast: products that are small or bound by memory gain no more",
-            "usual": f"{word} at {100 * reach:.0f} % of the ratio of peak rates, {fast:g} to {gpu.fp32:g} TFLOP/s",
+            "usual": f"half precision at {share}, {gpu.half:g} to {gpu.fp32:g} TFLOP/s",
             "high": f"half precision at its peak, {gpu.half:g} TFLOP/s",
         },
+        tf32=tf32 if tf32 < 1.0 else None,
     )

@@ -1,9 +1,11 @@
-"""Matrix products that do not run on tensor cores, though the GPU has them.
+"""Matrix products and convolutions that do not run on tensor cores, though the GPU has them.
 
-Only kernels whose names tell are counted (`sgemm`, `simt`), never double precision or products with a vector.
-What it could give back is the step replayed with them as fast as the GPU's peak rates let expect (`model/gpus.py`): by
-TF32 where that is faster than fp32, else by half precision. Products that are too short to be bound by compute are
-counted as twice as fast, no more; so are all where the trace names no GPU.
+Only kernels whose names tell are counted (`sgemm`, `simt`, cuDNN's convolutions of fp32), never double precision or
+products with a vector. What it could give back is the step replayed with them in half precision, as fast as the GPU's
+peak rates let expect (`model/gpus.py`); the evidence has TF32 alone, too. Products that are too short to be bound by
+compute are counted as twice as fast, no more; so are all where the trace names no GPU. Where hardly any product of the
+step uses them, the numbers between products halve, too: what autocast computes in half precision then moves
+half the bytes, and convolutions need no other layout.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
@@ -21,8 +24,8 @@ from stepscope.findings.evidence.machines import gpu_name, on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import LONG_KERNEL, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
-from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.findings.thresholds import LONG_KERNEL, MIXED_PRECISION, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
+from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
@@ -30,17 +33,53 @@ from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "no-tensor-cores"
+_Which = Literal["low", "usual", "high", "tf32"]
 
 #: Double precision, and products that no tensor core would speed up: by a vector, and sums of parts.
 _OTHER = r"(?i)[dz]gemm|double|f64|gemv|dot_kernel|gemmSN_|gemmk1_|splitk_?reduce"
 _FAMILIES = ["gemm", "convolution"]
+#: What autocast leaves in half precision behind a product: it moves half the bytes there. Losses, softmax and norms over
+#: features stay in float, and so does the optimizer.
+_HALVED = ["elementwise", "copy", "pooling", "random"]
+_BATCH_NORM = r"(?i)batch_?norm|\bbn_(fw|bw)"
+_FLOAT = r"\bfloat\b"
+_LAYOUT = r"nchwToNhwc|nhwcToNchw"
+_OPTIMIZER = r"(?i)^optimizer"
 
 
-def _slow_products(case: Case) -> dict[int, tuple[Host, I64]]:
-    """By rank: products without tensor cores."""
+class _Slow(Struct, frozen=True):
+    """Of one rank: products without tensor cores; and what comes along with them where all of them are so: changes of
+    layout for convolutions in float, and kernels that move floats."""
+
+    host: Host
+    products: I64
+    layouts: I64
+    floats: I64
+
+    def took(self, ops: I64) -> int:
+        return int((self.host.data.end - self.host.data.start)[ops].sum())
+
+
+def _slow_products(case: Case) -> dict[int, _Slow]:
+    """By rank."""
     computed = {r: _computed(case, h) for r, h in hosts(case).items()}
-    slow = _slow_names(case, computed)
-    return {r: (h, ops) for r, h in hosts(case).items() if len(ops := computed[r][slow[h.data.name[computed[r]]]])}
+    kinds = _kinds(case, computed)
+    found = {}
+    for rank, host in hosts(case).items():
+        ops = computed[rank]
+        kind = kinds[host.data.name[ops]]
+        if (kind == _SLOW).any():
+            found[rank] = _of_rank(host, ops, kind)
+    return found
+
+
+def _of_rank(host: Host, ops: I64, kind: I64) -> _Slow:
+    products = ops[kind == _SLOW]
+    if (kind == _FAST).sum() > MIXED_PRECISION.share * len(products):
+        return _Slow(host, products, ops[:0], ops[:0])
+    floats = ops[kind == _FLOATS]
+    floats = floats[~host.data.within(floats, _OPTIMIZER)]
+    return _Slow(host, products, ops[kind == _LAYOUTS], floats)
 
 
 def remedy(case: Case) -> Change:
@@ -53,16 +92,21 @@ def interval(case: Case) -> tuple[Change, Change]:
     return _on_tensor_cores(case, "low"), _on_tensor_cores(case, "high")
 
 
-def _on_tensor_cores(case: Case, which: Literal["low", "usual", "high"]) -> Change:
-    products = case.once(_slow_products)
-    return Change(op_factor={r: (ops, _factors(case, h, ops, which)) for r, (h, ops) in products.items()})
+def _on_tensor_cores(case: Case, which: _Which) -> Change:
+    return Change(op_factor={r: _factors(case, slow, which) for r, slow in case.once(_slow_products).items()})
 
 
-def _factors(case: Case, host: Host, ops: I64, which: Literal["low", "usual", "high"]) -> F64:
-    """The part of its time that each product would take; short ones never gain more than the least."""
-    gain = _gain(case, host.data.rank)
-    long = (host.data.end - host.data.start)[ops] >= LONG_KERNEL.ns
-    return np.where(long | (which == "low"), getattr(gain, which), max(gain.low, 1 / TENSOR_CORES_GAIN.value))
+def _factors(case: Case, slow: _Slow, which: _Which) -> tuple[I64, F64]:
+    """Ops, and the part of its time that each would take; short products never gain more than the least."""
+    gain, ops, data = _gain(case, slow.host.data.rank), slow.products, slow.host.data
+    long = (data.end - data.start)[ops] >= LONG_KERNEL.ns
+    usual = (gain.tf32 or 1.0) if which == "tf32" else getattr(gain, which)
+    factor = np.where(long | (which == "low"), usual, max(gain.low, 1 / TENSOR_CORES_GAIN.value))
+    if which in ("low", "tf32") or gpu_of(gpu_name(case, data.rank)) is None:
+        return ops, factor
+    along = np.concatenate([slow.layouts, slow.floats])
+    less = np.concatenate([np.zeros(len(slow.layouts)), np.full(len(slow.floats), 0.5)])
+    return np.concatenate([ops, along]), np.concatenate([factor, less])
 
 
 def _gain(case: Case, rank: int) -> Gain:
@@ -73,42 +117,61 @@ def _gain(case: Case, rank: int) -> Gain:
 
 def detect(case: Case) -> list[Finding]:
     products = case.once(_slow_products)
-    spent = {r: int((h.data.end - h.data.start)[ops].sum()) for r, (h, ops) in products.items()}
+    spent = {r: slow.took(slow.products) for r, slow in products.items()}
     if not case.material(max(spent.values(), default=0)):
         return []
     ranks = guilty(spent)
     worst = max(ranks, key=lambda r: (spent[r], -r))
-    host, ops = products[worst]
+    slow = products[worst]
+    data, ops = slow.host.data, slow.products
     least, most = interval(case)
-    by_name = pl.DataFrame({"name": host.data.name[ops], "ns": (host.data.end - host.data.start)[ops]})
+    by_name = pl.DataFrame({"name": data.name[ops], "ns": (data.end - data.start)[ops]})
     by_name = by_name.group_by("name").sum().sort("ns", "name", descending=True)
-    top = short_names(host.profile.names.gather(by_name["name"][:1]))[0]
+    top = short_names(case.profile.names.gather(by_name["name"][:1]))[0]
     all_of_it = int(kernel(case, worst, top)["total_ns"])
     return [
         Finding(
             ID,
-            f"{several(len(ops), 'matrix product does', 'matrix products do')} not use tensor cores (on rank {worst})",
+            f"{several(len(ops), 'product or convolution does', 'products or convolutions do')} not use tensor cores "
+            f"(on rank {worst})",
             case.credit(ID),
             "certain",
             f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{short_range(top)}` "
             f"({about(all_of_it)} in all). Counted as {1 / _gain(case, worst).usual:.1f} times as fast on tensor "
-            f"cores: {_gain(case, worst).why['usual']}",
+            f"cores: {_gain(case, worst).why['usual']}{_along(slow)}{_by_tf32(case, worst)}",
             _advice(gpu_of(gpu_name(case, worst)), on_amd(case, ranks)),
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
             figures=(all_of_it,),
             stage=stage_of(case, ranks),
-            where=longest(p for r in ranks for p in places(r, *_times(*products[r]))),
+            where=longest(p for r in ranks for p in places(r, *_times(products[r]))),
             low_ns=case.credit(ID, least),
             high_ns=case.credit(ID, most),
         )
     ]
 
 
+def _along(slow: _Slow) -> str:
+    """What else would be shorter, in words."""
+    texts = []
+    if moved := slow.took(slow.floats):
+        texts.append(f"{about(moved)} of kernels that move floats at half of it")
+    if turned := slow.took(slow.layouts):
+        texts.append(f"{about(turned)} of changes of layout gone, with tensors in channels_last")
+    return f"; {' and '.join(texts)}" if texts else ""
+
+
+def _by_tf32(case: Case, rank: int) -> str:
+    """What TF32 alone would give: it needs no other numbers."""
+    if _gain(case, rank).tf32 is None:
+        return ""
+    return f". TF32 alone would give back {about(case.credit(ID, _on_tensor_cores(case, 'tf32')))}"
+
+
 def _advice(gpu: Gpu | None, amd: bool) -> str:
     """What to switch on: only what this GPU has, and only what is faster there."""
     half, sizes = "use bf16 or fp16 (torch.autocast)", "sizes that are multiples of 8"
-    tf32 = "allow TF32 for fp32: torch.set_float32_matmul_precision('high')"
+    tf32 = "allow TF32 for fp32: torch.set_float32_matmul_precision('high'), and for convolutions torch.backends.cudnn.allow_tf32"
     if gpu is None:
         return half if amd else f"{half}, or {tf32} (Ampere and later; before, fp16 alone); {sizes}"
     if gpu.bf16 is None:
@@ -118,8 +181,8 @@ def _advice(gpu: Gpu | None, amd: bool) -> str:
     return f"{half}{'' if amd else ': TF32 is no faster than fp32 on this GPU'}; {sizes}"
 
 
-def _times(host: Host, ops: I64) -> tuple[I64, I64]:
-    return host.data.start[ops], host.data.end[ops]
+def _times(slow: _Slow) -> tuple[I64, I64]:
+    return slow.host.data.start[slow.products], slow.host.data.end[slow.products]
 
 
 def _computed(case: Case, host: Host) -> I64:
@@ -130,15 +193,34 @@ def _computed(case: Case, host: Host) -> I64:
     return ops
 
 
-def _slow_names(case: Case, computed: dict[int, I64]) -> Mask:
-    """Names of products that are known not to use tensor cores: thousands of ranks run kernels of the same names."""
-    slow = np.zeros(len(case.profile.names), dtype=bool)
-    used = slow.copy()
+#: Of a name: a product without tensor cores, or with them, a change of layout, a kernel that moves floats.
+_SLOW, _FAST, _LAYOUTS, _FLOATS = 1, 2, 3, 4
+
+
+def _kinds(case: Case, computed: dict[int, I64]) -> I64:
+    """By name of the string table: thousands of ranks run kernels of the same names."""
+    kinds = np.zeros(len(case.profile.names), dtype=np.int64)
+    used = np.zeros(len(kinds), dtype=bool)
     for rank, ops in computed.items():
         used[case.data_of(rank).name[ops]] = True
     ids = np.flatnonzero(used)
+    if not len(ids):
+        return kinds
     names, rules = case.profile.names.gather(ids), case.profile.taxonomy
-    products = rules.family(names).is_in(_FAMILIES)
-    known = products & (rules.tensor_core(names) == False).fill_null(False) & ~names.str.contains(_OTHER)  # noqa: E712
-    slow[ids] = known.to_numpy()
-    return slow
+    frame = pl.DataFrame({"name": names, "family": rules.family(names), "tensor": rules.tensor_core(names)})
+    product = pl.col("family").is_in(_FAMILIES) & ~pl.col("name").str.contains(_OTHER)
+    halved = pl.col("family").is_in(_HALVED) | pl.col("name").str.contains(_BATCH_NORM)
+    is_float = pl.col("name").str.contains(_FLOAT)
+    kind = (
+        pl.when(pl.col("name").str.contains(_LAYOUT) & is_float)
+        .then(_LAYOUTS)
+        .when(product & (pl.col("tensor") == False))  # noqa: E712
+        .then(_SLOW)
+        .when(product & pl.col("tensor"))
+        .then(_FAST)
+        .when(halved & is_float)
+        .then(_FLOATS)
+        .otherwise(0)
+    )
+    kinds[ids] = frame.select(kind.alias("kind"))["kind"].to_numpy()
+    return kinds
