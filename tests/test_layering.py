@@ -42,6 +42,7 @@ ROOMS = {
         {"graph", "run"},
         {"peers", "pipelines", "pytorch", "kernel"},
         {"replay", "flops", "memory"},
+        {"work"},
     ),
     "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}),
     "nsys": ({"reports"}, {"recipes"}),

@@ -1,0 +1,101 @@
+"""What each kernel does, judged once per name: its role, the numbers it computes with, whether tensor cores do it.
+
+Names alone, so that it holds for every trace; torch ops and shapes say more where they were recorded (`sizes`,
+`groups`). Rules are data (`rules.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.rank.data import COMM, RankData
+from stepscope.derive.work.rules import ALIGNMENT, BACKWARD, MULTIPLYING, NO_MATRIX, PRECISIONS, RULES, Role
+from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.demangle import demangle
+
+__all__ = ["Kernel", "Kernels", "Role", "kernel", "kernels"]
+
+#: Codes of `Kernels.precision`.
+PRECISION = ("", "fp4", "fp8", "int8", "bf16", "fp16", "tf32", "fp32", "fp64")
+
+_NOISE = re.compile(r"^void |\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::")
+
+
+class Kernel(Struct, frozen=True):
+    """What a name says. `precision` is of kernels that multiply; None where the name does not tell.
+
+    `alignment`: elements that the loads of a product are aligned to, where the name says (1, 2, 4, 8).
+    `backward`: the name itself says that it computes gradients; False says nothing.
+    """
+
+    role: Role
+    precision: str | None = None
+    alignment: int | None = None
+    backward: bool = False
+    #: a product whose work is a matrix's: not with a vector, not the sum of a product's parts
+    matrix: bool = False
+
+
+@cache
+def kernel(name: str) -> Kernel:
+    """What the kernel of this name does."""
+    text = _NOISE.sub("", demangle(name))
+    role = next((role for role, pattern in RULES if pattern.search(text)), Role.OTHER)
+    backward = BACKWARD.search(text) is not None
+    if role not in MULTIPLYING:
+        return Kernel(role, backward=backward)
+    aligned = ALIGNMENT.search(text)
+    return Kernel(
+        role,
+        next((word for word, pattern in PRECISIONS if pattern.search(text)), None),
+        int(aligned[1]) if aligned else None,
+        backward,
+        NO_MATRIX.search(text) is None,
+    )
+
+
+class Kernels(Struct, frozen=True):
+    """By row of the ops that were asked about: what their names say."""
+
+    role: np.ndarray[tuple[int], np.dtype[np.int8]]
+    #: index into PRECISION; 0 where the name does not tell
+    precision: np.ndarray[tuple[int], np.dtype[np.int8]]
+    #: 1 on tensor cores, 0 not, -1 where the name does not tell
+    tensor: np.ndarray[tuple[int], np.dtype[np.int8]]
+    #: 0 where the name does not tell
+    alignment: np.ndarray[tuple[int], np.dtype[np.int8]]
+    backward: Mask
+    matrix: Mask
+
+    def are(self, *roles: Role) -> Mask:
+        """Ops of one of these roles."""
+        found: Mask = np.isin(self.role, roles)
+        return found
+
+
+def kernels(data: RankData, ops: I64) -> Kernels:
+    """What the names of these ops say. An op is communication by its role in the trace (a peer copy is, too)."""
+    ids, where = np.unique(data.name[ops], return_inverse=True)
+    names = data.profile.names
+    texts = names.gather(ids) if len(ids) else pl.Series([], dtype=pl.String)
+    known = [kernel(text) for text in texts.to_list()]
+    tensor = data.profile.taxonomy.tensor_core(texts).cast(pl.Int8).fill_null(-1).to_list()
+
+    def per_op(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        return np.array(values, dtype=np.int8)[where] if values else np.zeros(len(ops), np.int8)
+
+    role = per_op([k.role for k in known])
+    role[data.role[ops] == COMM] = Role.COMMUNICATION
+    return Kernels(
+        role,
+        per_op([PRECISION.index(k.precision or "") for k in known]),
+        per_op(tensor),
+        per_op([k.alignment or 0 for k in known]),
+        per_op([int(k.backward) for k in known]).astype(bool),
+        per_op([int(k.matrix) for k in known]).astype(bool),
+    )

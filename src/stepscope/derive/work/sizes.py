@@ -1,0 +1,127 @@
+"""Elements and bytes of each kernel, and where that is known from.
+
+In this order: what the trace records (copies and memsets); shapes of the torch op that launched it; the launch's grid
+with what its name says of a block (`extents`); and for what memory bounds, that it moved no more than its time allows.
+Whatever says more than the GPU's memory could move is cut to that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.work.extents import extent
+from stepscope.derive.work.launches import op_bytes
+from stepscope.derive.work.roles import Kernels, kernels
+from stepscope.derive.work.rules import MEMORY_BOUND
+from stepscope.intervals.arrays import F64, I64
+from stepscope.model import ranks as of_ranks
+from stepscope.model.gpus import Gpu, gpu_of
+from stepscope.model.profile import Profile
+
+#: From where the bytes of a kernel are known (`Sizes.source`): each is trusted more than those before it.
+SOURCES = ("unknown", "time", "grid", "shapes", "recorded")
+UNKNOWN, TIME, GRID, SHAPES, RECORDED = range(len(SOURCES))
+
+#: The L2 cache serves what is smaller: only larger launches show how fast memory is.
+_LARGE_NS = 50_000
+#: Of the data sheet's bandwidth: no kernel moves more, but for the noise of clocks.
+_MOST = 1.02
+
+
+class Sizes(Struct, frozen=True):
+    """By row of the ops that were asked about. `elements` and `bytes` are NaN where nothing tells."""
+
+    elements: F64
+    bytes: F64
+    source: np.ndarray[tuple[int], np.dtype[np.int8]]
+
+
+class Launches(Struct, frozen=True):
+    """Blocks of each launch, its threads, and rows of threads in a block; 0 where the trace has no grids."""
+
+    blocks: I64
+    threads: I64
+    rows: I64
+
+
+def gpu(data: RankData) -> Gpu | None:
+    """The GPU of the rank; None where the trace does not name a known one."""
+    return gpu_of(of_ranks.gpu_name(data.profile.ranks, data.rank))
+
+
+def launches(data: RankData, ops: I64) -> Launches:
+    """Grids and blocks of these ops."""
+    frame = data.profile.once(_shapes)[data.rank]
+    if not frame.width:
+        nothing = np.zeros(len(ops), np.int64)
+        return Launches(nothing, nothing, nothing)
+    some = frame[ops].select(pl.all().cast(pl.Int64).fill_null(0))
+    grid, block = (_product(some, what) for what in ("grid", "block"))
+    return Launches(grid, block, block // np.maximum(some["block_x"].to_numpy(), 1))
+
+
+def _product(frame: pl.DataFrame, what: str) -> I64:
+    found: I64 = np.prod([frame[f"{what}_{axis}"].to_numpy() for axis in "xyz"], axis=0)
+    return found
+
+
+def _shapes(profile: Profile) -> dict[int, pl.DataFrame]:
+    columns = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
+    return {
+        rank: ops.select(columns) if set(columns) <= set(ops.columns) else pl.DataFrame()
+        for rank, ops in profile.by_rank("ops", detail=True)
+    }
+
+
+def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
+    """Elements and bytes of these ops."""
+    kinds = known or kernels(data, ops)
+    elements, moved, unsure = _by_grid(data, ops)
+    gbps = float(device.gbps) if (device := gpu(data)) else np.nan
+    length = (data.end - data.start)[ops].astype(float)
+    most = length * gbps * _MOST  # 10⁹ bytes a second are bytes a nanosecond
+    if _too_fast(moved[unsure], most[unsure], length[unsure]):
+        elements, moved = np.where(unsure, elements / 2, elements), np.where(unsure, moved / 2, moved)
+    source = np.where(moved > 0, GRID, UNKNOWN).astype(np.int8)
+    shaped = op_bytes(data, ops)
+    told = ~np.isnan(shaped) & np.isin(kinds.role, list(MEMORY_BOUND))
+    moved, source[told] = np.where(told, shaped, moved), SHAPES
+    bound = np.isin(kinds.role, list(MEMORY_BOUND)) & (source == UNKNOWN) & ~np.isnan(most)
+    moved, source[bound] = np.where(bound, most / _MOST, moved), TIME
+    recorded = _recorded(data, ops)
+    moved, source[recorded > 0] = np.where(recorded > 0, recorded, moved), RECORDED
+    moved = np.where(source == UNKNOWN, np.nan, np.fmin(moved, most))
+    return Sizes(np.where(elements > 0, elements, np.nan), moved, source)
+
+
+def _recorded(data: RankData, ops: I64) -> F64:
+    """Bytes that a copy or memset moves through the GPU's memory: a copy within it reads and writes; 0 for kernels."""
+    some = data.ops[ops].select(
+        pl.col("bytes").fill_null(0).cast(pl.Float64),
+        (pl.col("copy_kind") == "DtoD").alias("within"),
+    )
+    found: F64 = (some["bytes"] * (1 + some["within"].cast(pl.Float64))).to_numpy()
+    return found
+
+
+def _by_grid(data: RankData, ops: I64) -> tuple[F64, F64, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Elements, bytes, and of which the version of PyTorch matters."""
+    ids, where = np.unique(data.name[ops], return_inverse=True)
+    texts = data.profile.names.gather(ids).to_list() if len(ids) else []
+    said = [extent(text) for text in texts]
+    block, thread, row, each, unsure = (
+        np.array([getattr(e, field) for e in said], dtype=float)[where] if said else np.zeros(len(ops))
+        for field in ("per_block", "per_thread", "per_row", "bytes", "unsure")
+    )
+    shape = launches(data, ops)
+    elements = shape.blocks * (block + thread * shape.threads + row * shape.rows)
+    return elements, elements * each, unsure > 0
+
+
+def _too_fast(moved: F64, most: F64, length: F64) -> bool:
+    """Whether large launches would have moved more than memory can: then a thread takes half as many elements."""
+    large = (length >= _LARGE_NS) & ~np.isnan(most)
+    return bool(large.any() and (moved[large] > 1.1 * most[large]).any())
