@@ -103,7 +103,8 @@ def test_rates_follow_from_units_and_clock(per_clock, name):
 
 def test_what_products_gain():
     """Measured on an A100: 10240 x 10240 takes 0.11 s in fp32 and 0.016 s in TF32 (PyTorch's notes on CUDA); 60000 x
-    60000 24.4 s in fp32, 3.71 s in TF32 and 2.29 s in fp16. TF32 is as measured, half precision gives back as much of the time as measured."""
+    60000 24.4 s in fp32, 3.71 s in TF32 and 2.29 s in fp16. TF32 is as measured, half precision gives back as
+    much of the time as measured."""
     found = gain("NVIDIA A100-SXM4-80GB")
     for tf32 in (0.016 / 0.11, 3.71 / 24.4):
         assert found.tf32 == pytest.approx(tf32, rel=0.05)

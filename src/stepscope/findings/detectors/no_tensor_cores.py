@@ -38,8 +38,8 @@ _Which = Literal["low", "usual", "high", "tf32"]
 #: Double precision, and products that no tensor core would speed up: by a vector, and sums of parts.
 _OTHER = r"(?i)[dz]gemm|double|f64|gemv|dot_kernel|gemmSN_|gemmk1_|splitk_?reduce"
 _FAMILIES = ["gemm", "convolution"]
-#: What autocast leaves in half precision behind a product: it moves half the bytes there. Losses, softmax and norms over
-#: features stay in float, and so does the optimizer.
+#: What autocast leaves in half precision behind a product: it moves half the bytes there. Losses, softmax and norms
+#: over features stay in float, and so does the optimizer.
 _HALVED = ["elementwise", "copy", "pooling", "random"]
 _BATCH_NORM = r"(?i)batch_?norm|\bbn_(fw|bw)"
 _FLOAT = r"\bfloat\b"
@@ -171,7 +171,10 @@ def _by_tf32(case: Case, rank: int) -> str:
 def _advice(gpu: Gpu | None, amd: bool) -> str:
     """What to switch on: only what this GPU has, and only what is faster there."""
     half, sizes = "use bf16 or fp16 (torch.autocast)", "sizes that are multiples of 8"
-    tf32 = "allow TF32 for fp32: torch.set_float32_matmul_precision('high'), and for convolutions torch.backends.cudnn.allow_tf32"
+    tf32 = (
+        "allow TF32 for fp32: torch.set_float32_matmul_precision('high'), and for convolutions "
+        "torch.backends.cudnn.allow_tf32"
+    )
     if gpu is None:
         return half if amd else f"{half}, or {tf32} (Ampere and later; before, fp16 alone); {sizes}"
     if gpu.bf16 is None:
