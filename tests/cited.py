@@ -30,6 +30,7 @@ BY_COMPARISON = (
     "low-occupancy",
     "no-tensor-cores",
     "pipeline-bubble",
+    "recomputation",
     "slow-link",
     "straggler",
 )

@@ -39,6 +39,7 @@ DETECTORS = (
     "no-tensor-cores",
     "pipeline-bubble",
     "profiler-distortion",
+    "recomputation",
     "serialized-communication",
     "slow-link",
     "straggler",

@@ -197,7 +197,7 @@ def _computed(case: Case, host: Host) -> I64:
 
 
 #: Of a name: a product without tensor cores, or with them, a change of layout, a kernel that moves floats.
-_SLOW, _FAST, _LAYOUTS, _FLOATS = 1, 2, 3, 4
+_SLOW, _FAST, _LAYOUTS, _FLOATS = range(1, 5)
 
 
 def _kinds(case: Case, computed: dict[int, I64]) -> I64:

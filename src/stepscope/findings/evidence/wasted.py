@@ -1,0 +1,151 @@
+"""Compute that the same work does not need: kernels of a step, and the part of its time that each would take at best.
+
+Detectors of wasteful compute share this: each names kernels and what would be left of them; the replay says what the
+step gives back then, which is nothing where the host is behind anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import guilty, hosts, stage_of
+from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import kernel
+from stepscope.findings.finding import Finding, Place
+from stepscope.findings.thresholds import HIDDEN_BY_HOST
+from stepscope.intervals import Spans, union
+from stepscope.intervals.arrays import F64, I64, NONE
+from stepscope.model.kernel_names import short_names
+from stepscope.model.range_names import short_range
+from stepscope.model.units import about
+
+
+class Waste(Struct, frozen=True):
+    """Ops of one rank, and the part of its time that each would take; 0: it would not run, nor be launched."""
+
+    ops: I64
+    left: F64
+    #: host time that passes for nothing, beside the launches of what would not run
+    cut: Spans | None = None
+
+
+Wastes = Mapping[int, Waste]
+
+
+class Told(Struct, frozen=True):
+    """What the evidence may say of the worst rank."""
+
+    rank: int
+    kernels: int
+    took_ns: int
+    good_ns: int
+    #: the kernel that most of the loss is in, and its time as `kernels` has it
+    top: str
+    top_ns: int
+
+    @property
+    def most(self) -> str:
+        """Where most of it is, in words that the command's figures show."""
+        return f"most of it `{short_range(self.top)}` ({about(self.top_ns)} in all)"
+
+
+def change(case: Case, wastes: Wastes) -> Change:
+    """The step with each at its good time."""
+    gone = {r: w.ops[w.left == 0] for r, w in wastes.items() if (w.left == 0).any()}
+    cuts = {r: _launches(case, r, ops) for r, ops in gone.items()}
+    cuts |= {r: w.cut for r, w in wastes.items() if w.cut is not None}
+    return Change(
+        op_factor={r: (w.ops, w.left) for r, w in wastes.items()},
+        ops_fused=gone,
+        host_time_cut={r: spans for r, spans in cuts.items() if spans},
+    )
+
+
+def _launches(case: Case, rank: int, ops: I64) -> Spans:
+    """Host time of launches that are not made: the calls alone, since what Python does between them may stay."""
+    host = hosts(case)[rank]
+    launch = host.data.launch[ops]
+    launch = launch[launch != NONE]
+    return union(host.start[launch], host.stop[launch])
+
+
+def lost_ns(case: Case, rank: int, waste: Waste) -> int:
+    """Time of its kernels beyond what is left of them."""
+    return int(_lost(case, rank, waste).sum())
+
+
+def _lost(case: Case, rank: int, waste: Waste) -> F64:
+    data = hosts(case)[rank].data
+    lost: F64 = (data.end - data.start)[waste.ops] * (1 - waste.left)
+    return lost
+
+
+def material(case: Case, wastes: Wastes) -> bool:
+    """Whether it can become a finding."""
+    return case.material(max((lost_ns(case, r, w) for r, w in wastes.items()), default=0))
+
+
+def wasted(
+    case: Case, ident: str, wastes: Wastes, say: Callable[[Told], tuple[str, str, str]], **more: Any
+) -> list[Finding]:
+    """The finding, if there is one. `say` gives title, evidence and what to try."""
+    if not material(case, wastes):
+        return []
+    lost = {r: lost_ns(case, r, w) for r, w in wastes.items()}
+    ranks = guilty(lost)
+    worst = max(ranks, key=lambda r: (lost[r], -r))
+    told = _told(case, worst, wastes[worst])
+    title, evidence, try_next = say(told)
+    saved = case.credit(ident)
+    return [
+        Finding(
+            ident,
+            title,
+            saved,
+            evidence=f"{evidence}{_behind(saved, lost[worst])}",
+            try_next=try_next,
+            command=("kernels", f"--rank {worst}"),
+            ranks=ranks,
+            figures=(told.top_ns,),
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in _places(case, r, wastes[r])),
+            stands_out=saved == 0,
+            **{"cause": "likely", **more},
+        )
+    ]
+
+
+def _behind(saved: int, lost: int) -> str:
+    """What stands behind it, where the step gives back far less than the kernels take too long."""
+    if saved >= HIDDEN_BY_HOST.share * lost:
+        return ""
+    return (
+        f". The GPU would be done {about(lost)} sooner, the step {about(saved)}: the rest is hidden behind the host "
+        "or other ranks, which come first"
+    )
+
+
+def _told(case: Case, rank: int, waste: Waste) -> Told:
+    data = hosts(case)[rank].data
+    took, lost = (data.end - data.start)[waste.ops], _lost(case, rank, waste)
+    by_name = pl.DataFrame({"name": data.name[waste.ops], "lost": lost}).group_by("name").sum()
+    top = short_names(case.profile.names.gather(by_name.sort("lost", "name", descending=True)["name"][:1]))[0]
+    total = int(took.sum())
+    shown = int(kernel(case, rank, top)["total_ns"])
+    return Told(rank, int((lost > 0).sum()), total, total - int(lost.sum()), top, shown)
+
+
+def _places(case: Case, rank: int, waste: Waste) -> list[Place]:
+    """Its stretches: kernels one behind the other are one."""
+    data = hosts(case)[rank].data
+    ops = np.sort(waste.ops)
+    first = np.r_[True, np.diff(ops) > 1] if len(ops) else np.empty(0, dtype=bool)
+    last = np.r_[first[1:], True] if len(ops) else first
+    return places(rank, data.start[ops[first]], data.end[ops[last]])
