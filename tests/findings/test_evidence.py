@@ -117,7 +117,9 @@ def test_uneven_stages() -> None:
         pytest.param({"index": -1}, "--index -1", marks=pytest.mark.slow),
         pytest.param({"whole": True}, "--whole", marks=pytest.mark.slow),
         ({"anchor": "^(step|no such) 1$"}, "--anchor '^(step|no such) 1$'"),
-        pytest.param({"start": 1_000_000, "end": 9_000_000}, "--start 1000000 --end 9000000", marks=pytest.mark.slow),
+        pytest.param(
+            {"start": 1_000_000, "end": 9_000_000}, "--start @1000000ns --end @9000000ns", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_window_that_was_asked_for(asked: dict[str, Any], repeated: str, straggling: api.Profile) -> None:

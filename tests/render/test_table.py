@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,14 @@ def test_colour_only_when_asked():
 def test_axes_are_one_column():
     rows = pl.DataFrame({"rank": [0], "pp_rank": [1], "pp_size": [4]})
     assert "1/4" in to_text(result(rows))
+
+
+def test_times_count_from_the_captures_beginning():
+    rows = pl.DataFrame({"rank": [0, 1], "start_ns": [3_847_876_236_557_000, 7_000_000], "end_ns": [None, 9_000_000]})
+    text = to_text(replace(result(rows), begins={0: 3_847_876_236_000_000, 1: 2_000_000}))
+    cells = [line.split()[:3] for line in text.splitlines() if line.strip()[:1] in ("0", "1")]
+    assert cells == [["0", "0.557", "ms"], ["1", "5.000", "ms"]]
+    assert "times count from the capture's beginning" in text
 
 
 def test_clocks_that_ran_long_are_counted_from_a_second():

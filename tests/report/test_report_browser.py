@@ -77,8 +77,8 @@ def _job(folder: Path) -> dict[str, Any]:
         place=_span(longest, origin),
         rank=3,
         name=longest["text"],
-        command=f"stepscope timeline {shlex.quote(str(traces))} --rank 3 --start {longest['start_ns']} "
-        f"--end {longest['end_ns']}",
+        command=f"stepscope timeline {shlex.quote(str(traces))} --rank 3 --start @{longest['start_ns']} "
+        f"--end @{longest['end_ns']}",
     )
 
 

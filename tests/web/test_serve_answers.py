@@ -80,7 +80,15 @@ def test_spans_are_what_the_commands_say(known, about, served_job, capsys):
         ranks = sorted(chance.sample([r["rank"] for r in about["ranks"]], 2))
         got = known.get("/api/span", params={"from": lo, "to": hi, "ranks": ",".join(map(str, ranks))}).json()
         shift = int(about["ranks"][0]["own"]) - about["ranks"][0]["drawn"]
-        given = (served_job, "--rank", ",".join(map(str, ranks)), "--start", lo + shift, "--end", hi + shift)
+        given = (
+            served_job,
+            "--rank",
+            ",".join(map(str, ranks)),
+            "--start",
+            f"@{lo + shift}",
+            "--end",
+            f"@{hi + shift}",
+        )
         parts = cli(capsys, "breakdown", *given)["rows"]
         assert [{k: row[k] for k in ("rank", *got["sum"])} for row in got["ranks"]] == [
             {k: row[k] for k in ("rank", *got["sum"])} for row in parts

@@ -54,7 +54,7 @@ export function Details(props: { model: Model; rank: RankLanes; lane: Lane; mark
   const own = (time: number) => BigInt(base) + BigInt(Math.round((time - drawn) * rate));
   const start = lane.marks.start[mark]!;
   const end = start + Math.max(1, lane.marks.dur[mark]!);
-  const command = `${model.data.plain} --rank ${rank.rank} --start ${own(start)} --end ${own(end)}`;
+  const command = `${model.data.plain} --rank ${rank.rank} --start @${own(start)} --end @${own(end)}`;
   return (
     <div class="details" role="status">
       <button type="button" class="close" onClick={props.close} aria-label="Close">×</button>

@@ -29,7 +29,10 @@ COMMON: dict[str, tuple[Any, str]] = {
     "match": (bool, "the same chunk on every rank, not each rank's own median"),
     "period": (bool, "of an anchor: to the next instance's first op"),
     "whole": (bool, "the whole capture, whatever ranges there are"),
-    "start": (int | str, "a window in GPU time: nanoseconds, or with a unit as in `1.5ms`; with `end`"),
+    "start": (
+        int | str,
+        "GPU time, with `end`: `1.5ms` from the capture's beginning; numbers are of the trace's clock",
+    ),
     "end": (int | str, "end of that window"),
     "rank": (int | str, "only these ranks: `0,3-5`"),
     "top": (int, "the rows that matter most, so many; 0 for all"),
@@ -116,7 +119,8 @@ def command_line(analysis: Analysis, paths: Sequence[str], options: dict[str, An
             words.append(flag)
         else:
             for one in value if isinstance(value, list | tuple) else [value]:
-                words += [flag, str(one)]
+                absolute = name in ("start", "end") and isinstance(one, int)  # a number is on the trace's clock
+                words += [flag, f"@{one}" if absolute else str(one)]
     return shlex.join(words)
 
 

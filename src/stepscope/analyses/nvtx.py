@@ -211,6 +211,8 @@ def _outside(data: RankData, ops: I64, start: I64, end: I64, outside: Mask) -> p
 def _by_path(table: pl.DataFrame, places: dict[int, Places]) -> pl.DataFrame:
     """A row per place, depth first, the longest child first; what no range launched comes last."""
     found = _summed(table, ["rank", "pid", "depth", "place", "range"])
+    if found.height == 0:
+        return found.with_columns(path=pl.lit(None, pl.String))
     return pl.concat([_in_order(mine, places[mine["rank"][0]]) for mine in found.partition_by("rank", "index")])
 
 

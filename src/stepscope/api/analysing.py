@@ -141,6 +141,7 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
     result.sources = [s for i, s in enumerate(profile.sources) if i in used]
     result.ranks = profile.ranks.height if profile.has_timeline else 0  # a measured kernel is of no rank
     result.world = world_of(profile.ranks)
+    result.begins = profile.begins(reading=False)
     named = getattr(profile, "named", None)
     if named is not None and "command" in result.rows.columns:
         result = for_profile(result, named.words)

@@ -44,7 +44,7 @@ def export(
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
     given = {k: v for k, v in window.items() if v not in (None, False)}
-    chosen = windows(profile, window_spec(**given)) if given else None
+    chosen = windows(profile, window_spec(profile, **given)) if given else None
     notes: list[Note] = []
     order = Order(
         chosen.spans if chosen is not None else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypedDict, Union, get_args, get_origin
@@ -12,10 +13,11 @@ from stepscope import questions
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
-from stepscope.model.times import nanoseconds
+from stepscope.model.times import Moment, moment
+from stepscope.model.units import duration, instant
 
 Ranks = str | int | Iterable[int]
-#: Nanoseconds, or a text with a unit: `1ms`.
+#: Nanoseconds of the trace's clock, as in columns; or a text as on the command line: `1ms` from the beginning on.
 Time = int | str
 
 
@@ -109,14 +111,36 @@ def window_spec(
     if step and chunk:
         raise BadInput("--step and --chunk exclude each other", "give one")
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
-    first = None if start is None else nanoseconds(start, "--start")
-    last = None if end is None else nanoseconds(end, "--end")
-    if first is not None and first < 0:
+    first = None if start is None else moment(start, "--start")
+    last = None if end is None else moment(end, "--end")
+    if first is not None and first.ns < 0:
         raise BadInput(f"--start {start} is before the capture", "give a time from its beginning")
     chosen = unit or first is not None or last is not None or others.get("anchor") is not None or others.get("whole")
     if not chosen and profile is not None and profile.labels.anchor is not None:
         others["anchor"] = profile.labels.anchor
-    return WindowSpec(unit=unit, index=parse_index(index), start=first, end=last, **others)
+    given = (None if at is None else at.ns for at in (first, last))
+    spec = WindowSpec(unit=unit, index=parse_index(index), start=next(given), end=next(given), **others)
+    return spec if first is None or last is None or profile is None else _within(profile, spec, first, last)
+
+
+def _within(profile: Profile, spec: WindowSpec, first: Moment, last: Moment) -> WindowSpec:
+    """The span where it lies on each rank's clock; `BadInput` where no rank was captured then."""
+    if first.absolute != last.absolute:
+        raise BadInput("--start and --end are on two clocks", "write @ before both, or before neither")
+    if not profile.has("ops") or not (begins := profile.begins()):
+        return spec
+    if not first.absolute:
+        spec = replace(spec, begins=tuple(begins.items()))
+    extents = {rank: (*extent, *spec.span_of(rank)) for rank, extent in profile.extents().items()}
+    if all(start > hi or end <= lo for lo, hi, start, end in extents.values()):
+        length = max(hi - begins[rank] for rank, (_, hi, *_) in extents.items())
+        clock = instant(min(begins.values())).replace(" ", "")
+        raise BadInput(
+            f"--start and --end lie outside the capture, which lasts {duration(length)}",
+            f"give times from its beginning, 0 to {instant(length).replace(' ', '')}; on the trace's clock it begins "
+            f"at @{clock}",
+        )
+    return spec
 
 
 def choices(hint: Any) -> tuple[Any, ...] | None:

@@ -106,7 +106,7 @@ def window_options() -> list[click.Option]:
         click.Option(["--period"], is_flag=True, help="Of an anchor: to the next instance's first op."),
         click.Option(["--whole"], is_flag=True, help="The whole capture, whatever ranges there are."),
         click.Option(["--match"], is_flag=True, help="The same chunk on every rank, not each rank's own median."),
-        click.Option(["--start"], metavar="TIME", help="A window in GPU time instead, with --end: ns, or 1.5ms."),
+        click.Option(["--start"], metavar="TIME", help="GPU time from the capture's beginning on: 1.5ms."),
         click.Option(["--end"], metavar="TIME", help="End of that window."),
     ]
 

@@ -43,8 +43,8 @@ def cited(case: Case, finding: Finding) -> str:
 def _window(case: Case, name: str, index: int | None) -> list[str]:
     """The window of the case as options. With `--rank`, the step that all ranks agreed on has to be named: `index`."""
     spec = case.spec
-    if spec.start is not None and spec.end is not None:
-        return ["--start", str(spec.start), "--end", str(spec.end)]
+    if spec.start is not None:
+        return spec.times()
     if spec.whole:
         return ["--whole"]
     options = []

@@ -37,11 +37,11 @@ def window_lines(result: Result) -> list[str]:
     for w in result.window:
         groups.setdefault((w.get("label"), w.get("index"), w.get("count")), []).append(w)
     if len(groups) <= _MOST_LINES:
-        return [_group_line(members) for members in groups.values()]
+        return [_group_line(members, result.begins) for members in groups.values()]
     ranks = {w.get("rank") for w in result.window}
     return [
         f"{len(result.window)} windows on {_ranks(ranks)}: {_label(result.window[0])} … "
-        f"{_label(result.window[-1])}{_gpu(result.window)}"
+        f"{_label(result.window[-1])}{_gpu(result.window, result.begins)}"
     ]
 
 
@@ -53,10 +53,10 @@ def numbers(text: str) -> set[int]:
     return {n for pair in ends for n in range(int(pair[0]), int(pair[-1]) + 1)}
 
 
-def _group_line(members: list[dict[str, Any]]) -> str:
+def _group_line(members: list[dict[str, Any]], begins: dict[int, int]) -> str:
     label, index, count = _label(members[0]), *(members[0].get(k) for k in ("index", "count"))
     which = f" (#{index} of {count})" if count is not None and count > 1 else ""
-    return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members)}"
+    return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members, begins)}"
 
 
 def _label(window: dict[str, Any]) -> str:
@@ -67,14 +67,15 @@ def _ranks(ranks: Iterable[int | None]) -> str:
     return some_ranks(r for r in ranks if r is not None)
 
 
-def _gpu(members: list[dict[str, Any]]) -> str:
+def _gpu(members: list[dict[str, Any]], begins: dict[int, int]) -> str:
     """How long the windows are on the GPU; of a single one, where it lies."""
-    both = [(w.get("gpu_start_ns"), w.get("gpu_end_ns")) for w in members]
-    known = [(a, b) for a, b in both if a is not None and b is not None]
+    all_of = [(w.get("gpu_start_ns"), w.get("gpu_end_ns"), w.get("rank")) for w in members]
+    known = [(a, b, rank) for a, b, rank in all_of if a is not None and b is not None]
     if not known:
         return ", no GPU work"
-    lengths = sorted(b - a for a, b in known)
+    lengths = sorted(b - a for a, b, _ in known)
     short, long = duration(lengths[0]), duration(lengths[-1])
     if len(known) == 1:
-        return f": {short} of GPU time from {instant(known[0][0])}"
+        start, _, rank = known[0]
+        return f": {short} of GPU time from {instant(start - begins[rank]) if rank in begins else '@' + instant(start)}"
     return f": {short} of GPU time" if short == long else f": {short} to {long} of GPU time each"

@@ -20,6 +20,7 @@ from stepscope.errors import BadInput
 from stepscope.files import budget
 from stepscope.intervals.arrays import NONE, Mask, look_up
 from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
+from stepscope.model.beginning import Extent, beginnings
 from stepscope.model.columns import ROLE, Part
 from stepscope.model.label_rules import LabelRules
 from stepscope.model.memo import Memo
@@ -73,6 +74,8 @@ class Profile:
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
         self._memo = Memo()
         self._reading = RLock()
+        #: By source: from its first to its last GPU op; None without any. Shared by all views and parts.
+        self._extents: dict[int, Extent | None] = {}
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
         self._in_one_part, self._of = False, None
         #: Ranks that hold arrays, the one that derived some last, and when it was last seen whether they fit.
@@ -216,6 +219,28 @@ class Profile:
         ids: list[int] = self.ranks["rank"].to_list()
         return ids
 
+    def extents(self) -> dict[int, Extent]:
+        """From the first to the last GPU op, by rank that has any, whichever ranks a view is limited to.
+
+        Files that nobody has asked for ops yet are read for it.
+        """
+        for index in range(len(self._sources)):
+            if index not in self._extents:
+                timed = index not in self.timeless_sources and "ops" in self._sources[index].tables()
+                self._extents[index] = _extent(self._sources[index].read("ops").frame) if timed else None
+        known = {index: extent for index, extent in self._extents.items() if extent is not None}
+        of_rank = self.ranks.select("rank", "source").iter_rows()
+        return {rank: known[source] for rank, source in of_rank if source in known}
+
+    def begins(self, *, reading: bool = True) -> dict[int, int]:
+        """When the capture begins, by rank that has GPU ops; empty where that is not known without reading more."""
+        if reading:
+            self.extents()
+        elif len(self._extents) + len(self.timeless_sources) < len(self._sources):
+            return {}
+        found = beginnings({index: extent for index, extent in self._extents.items() if extent is not None})
+        return {r: found[s] for r, s in self.ranks.select("rank", "source").iter_rows() if s in found}
+
     # -- derived, and kept -----------------------------------------------------------------------------------------
 
     def once(self, function: Callable[Concatenate[Any, P], T], *args: P.args, **options: P.kwargs) -> T:
@@ -347,7 +372,10 @@ class Profile:
             return self._gathered(name, part)
         frames = []
         for index, mine in progress.each(f"reading {name}, file", list(self.by_source().items())):
-            frames.append(kept(self._ranked(self._renamed(self._sources[index].read(name, part), name), mine)))
+            chunk = self._sources[index].read(name, part)
+            if name == "ops" and part == "core":
+                self._extents.setdefault(index, _extent(chunk.frame))
+            frames.append(kept(self._ranked(self._renamed(chunk, name), mine)))
         if not frames:
             raise BadInput("the profile has no ranks", "give a trace with GPU or host activity")
         if len(frames) > 1:
@@ -447,6 +475,11 @@ class Profile:
         ids = np.array(self.rank_ids(), dtype=rank.dtype)
         first, last = np.searchsorted(rank, ids, side="left"), np.searchsorted(rank, ids, side="right")
         return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
+def _extent(ops: pl.DataFrame) -> Extent | None:
+    """From the first to the last of these ops."""
+    return (int(ops["start_ns"].min()), int(ops["end_ns"].max())) if ops.height else None  # type: ignore[arg-type]
 
 
 def _take(ids: np.ndarray[tuple[int], np.dtype[np.uint32]], column: pl.Series) -> pl.Series:

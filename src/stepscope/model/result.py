@@ -57,6 +57,8 @@ class Result:
     notebook: Callable[[Result], str] | None = field(default=None, repr=False, compare=False)
     sources: list[SourceInfo] = field(default_factory=list)
     ranks: int = 0
+    #: By rank, when the capture begins on its clock; empty where that is not known.
+    begins: dict[int, int] = field(default_factory=dict, repr=False)
     #: ranks of the job, where the sources say
     world: int | None = None
     ranked_by: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import NamedTuple
 
 from stepscope.errors import BadInput
 
@@ -33,3 +34,25 @@ def nanoseconds(value: str | float, what: str, plain: str = "ns") -> int:
     if total >= 1 << 62:
         raise BadInput(f"{what} {text:.40}: too long a time", "no capture takes a century")
     return total
+
+
+#: What stands before a time of the trace's own clock.
+ABSOLUTE = "@"
+
+
+class Moment(NamedTuple):
+    """A point in time: since the capture's beginning, or on the clock of the trace."""
+
+    ns: int
+    absolute: bool
+
+
+def moment(value: str | int, what: str) -> Moment:
+    """`100ms` from the capture's beginning on; `@3877350851.958ms` on the trace's clock.
+
+    A number that is no text is on the trace's clock, as in every column.
+    """
+    if not isinstance(value, str):
+        return Moment(nanoseconds(value, what), absolute=True)
+    text = value.strip()
+    return Moment(nanoseconds(text.removeprefix(ABSOLUTE), what), text.startswith(ABSOLUTE))

@@ -23,7 +23,7 @@ from stepscope.render.checks import WELL, checks, other_notes
 from stepscope.render.findings import could_give_back, not_looked_for, parted
 from stepscope.render.inert import markdown, visible_result
 from stepscope.render.md import code, fenced, folded, listed, prose, table
-from stepscope.render.table import PLOT, columns, counted_from, drawn, since, single, summarized
+from stepscope.render.table import PLOT, columns, counted, drawn, single, summarized
 
 #: As wide as the column of an issue. Its cells have wider margins than a terminal's: `_rows` allows for them.
 _WIDTH = 124
@@ -53,14 +53,14 @@ def to_markdown(result: Result) -> bytes:
 
 def _answer(result: Result) -> list[str]:
     shown = result.for_people()
-    out = _opening(result) + _rows(shown.rows)
+    out = _opening(result) + _rows(shown.rows, result.begins)
     if shown.more:
         out += [markdown(shown.more), ""]
     for title, figures in summarized(result):
         if isinstance(figures, str):
             out += [f"{prose(title)}: {prose(figures)}" if title else prose(figures), ""]
         else:
-            out += [f"**{prose(title)}**", "", *_rows(figures.rows)]
+            out += [f"**{prose(title)}**", "", *_rows(figures.rows, result.begins)]
             out += [markdown(figures.more), ""] if figures.more else []
     if result.summary.get(PLOT):
         out += fenced(drawn(result, _WIDTH))
@@ -92,12 +92,12 @@ def _said(result: Result) -> list[str]:
     return [f"**{prose(said)}**"] if said else []
 
 
-def _rows(rows: pl.DataFrame) -> list[str]:
+def _rows(rows: pl.DataFrame, begins: dict[int, int]) -> list[str]:
     """The table, its later rows folded if they are many, and what the terminal says under it."""
     if rows.height == 0:
         return ["(no rows)", ""]
-    base = since(rows)
-    made = columns(rows, base)
+    rows, clock = counted(rows, begins)
+    made = columns(rows)
     empty = [c.title for c in made if all(text == MISSING for text in c.cells)]
     arranged = arrange([_roomy(c) for c in made if c.title not in empty] or made, _WIDTH - 2 * len(made), more="")
     numbers = [i for i, column in enumerate(arranged.columns) if column.number]
@@ -107,7 +107,7 @@ def _rows(rows: pl.DataFrame) -> list[str]:
     out = table(header, lines[:first], numbers)
     if later := lines[first:]:
         out += folded(f"{len(later):,} more rows", table(header, later, numbers))
-    below = [*arranged.below, *counted_from(base)]
+    below = [*arranged.below, *clock]
     below += [f"without a value: {', '.join(empty)}"] if 0 < len(empty) < len(made) else []
     return out + ([*_broken([markdown(line) for line in below]), ""] if below else [])
 
@@ -164,5 +164,5 @@ def _checks(result: Result) -> list[str]:
         status = f"{_MARKS.get(row['status'], '⚠️')} {markdown(row['status'])}"
         out += [f"- {status if row['status'] in WELL else f'**{status}**'}: {prose(first)}"]
         out += [f"  - {prose(text)}" for text in more]
-    out += ["", prose(single(result.summary)), ""]
+    out += ["", prose(single(result.summary, result.begins)), ""]
     return out + _notes(other_notes(result))

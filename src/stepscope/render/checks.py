@@ -22,7 +22,7 @@ def checks_text(result: Result, width: int = 100, colour: bool = False) -> str:
         lines = [line for text in texts for line in wrapped(text, width - _STATUS_WIDTH)]
         status = pen.status(row["status"].ljust(_STATUS_WIDTH), row["status"])
         out += [status + lines[0], *(" " * _STATUS_WIDTH + line for line in lines[1:])]
-    if line := single(result.summary):
+    if line := single(result.summary, result.begins):
         out += ["", *wrapped(line, width)]
     if told := other_notes(result):
         out += ["", *noted(told, width, pen)]

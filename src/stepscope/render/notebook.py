@@ -11,7 +11,7 @@ from stepscope.model import heading
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.render import layout, narrowed
-from stepscope.render.table import columns, counted_from, since, single
+from stepscope.render.table import columns, counted, single
 
 #: More ranks than this are counted, not listed.
 _MOST_RANKS = 16
@@ -27,14 +27,14 @@ def answer_html(result: Result) -> str:
     above += [f"window: {escape(line)}" for line in heading.window_lines(result)]
     shown = narrowed(result).for_people()
     rows = shown.rows.select(_OF_FINDINGS) if result.command == "diagnose" and shown.rows.height else shown.rows
-    base = since(rows)
+    rows, clock = counted(rows, result.begins)
     below = [shown.more.replace("--top 0", "top=0")] if shown.more else []
-    below += counted_from(base)
-    below += [single(result.summary)]
+    below += clock
+    below += [single(result.summary, result.begins)]
     return "".join(
         [
             f"<p>{'<br>'.join(above)}</p>",
-            table_html(columns(rows, base)) if rows.height else "<p>(no rows)</p>",
+            table_html(columns(rows)) if rows.height else "<p>(no rows)</p>",
             *(f"<p>{escape(line)}</p>" for line in below if line),
             _listed(result.notes_below),
             f"<p><b>{escape(said)}</b></p>" if said else "",
@@ -50,7 +50,7 @@ def profile_html(ranks: pl.DataFrame, files: Sequence[str], notes: Sequence[str]
     return "".join(
         [
             f"<p><b>Profile</b> of {ranks.height} rank{'s' * (ranks.height != 1)}: {escape(named)}</p>",
-            table_html(columns(told.head(_MOST_RANKS), 0)),
+            table_html(columns(told.head(_MOST_RANKS))),
             f"<p>… and {left} more ranks</p>" if left > 0 else "",
             _listed(notes),
         ]

@@ -30,6 +30,7 @@ PLOT = "plot"
 
 #: Clocks that have run longer than this are counted from a round second instead.
 _FAR_NS = 100_000_000_000
+_SECOND = 1_000_000_000
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _OFF = (f"\x1b[{code}m" for code in (1, 2, 31, 32, 33, 0))
 #: How the result of a check is painted.
@@ -41,7 +42,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
     pen = Pen(colour)
     shown = result.for_people()
     out = [*opening(result, width, pen), ""]
-    out += _rows(shown.rows, width, pen)
+    out += _rows(shown.rows, width, pen, result.begins)
     if shown.more:
         out.append(pen.dim(shown.more))
     if summary := _summary(result, width, pen):
@@ -108,13 +109,13 @@ class Pen:
         return re.sub(rf"(?<!\S){word}(?!\S)", self._paint(_STATUS.get(word, ""), word), line, count=1)
 
 
-def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
+def _rows(rows: pl.DataFrame, width: int, pen: Pen, begins: dict[int, int]) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]
-    base = since(rows)
-    arranged = arrange(columns(rows, base), width)
+    rows, clock = counted(rows, begins)
+    arranged = arrange(columns(rows), width)
     head, body = lines(arranged, width)
-    below = [*arranged.below, *counted_from(base)]
+    below = [*arranged.below, *clock]
     if "status" in rows.columns and len(body) % rows.height == 0:  # a row may have a line of its own under it
         words = [str(word) for word in rows["status"] for _ in range(len(body) // rows.height)]
         body = [pen.status(line, word) for line, word in zip(body, words, strict=True)]
@@ -122,16 +123,32 @@ def _rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
     return out + [pen.dim(part) for line in below for part in wrapped(line, width)]
 
 
-def since(rows: pl.DataFrame) -> int:
-    """A second to count points in time from, where clocks are so far on that the digits of interest drown."""
-    least = [rows[name].min() for name in rows.columns if _instant(rows, name)]
+def counted(rows: pl.DataFrame, begins: dict[int, int]) -> tuple[pl.DataFrame, list[str]]:
+    """Rows whose points in time count from the capture's beginning, and what to say of it below them.
+
+    Where that is not known, and clocks are so far on that the digits of interest drown, they count from a second.
+    """
+    names = [name for name in rows.columns if _instant(rows, name)]
+    rows = rows.with_columns(pl.col(name).cast(pl.Int64) for name in names if rows.schema[name].is_unsigned_integer())
+    if not names or rows.height == 0:
+        return rows, []
+    if (base := _base(rows, begins)) is not None:
+        return rows.with_columns(pl.col(names) - base), ["times count from the capture's beginning"]
+    least = [rows[name].min() for name in names]
     first = min((t for t in least if isinstance(t, int)), default=0)
-    return first // 1_000_000_000 * 1_000_000_000 if first >= _FAR_NS else 0
+    if first < _FAR_NS:
+        return rows, []
+    second = first // _SECOND
+    return rows.with_columns(pl.col(names) - second * _SECOND), [f"times count from {second} s of the trace's clock"]
 
 
-def counted_from(base: int) -> list[str]:
-    """What to say below a table whose times count from there."""
-    return [f"times count from {base // 1_000_000_000} s of the trace's clock"] if base else []
+def _base(rows: pl.DataFrame, begins: dict[int, int]) -> pl.Expr | None:
+    """When the capture begins on the clock of each row."""
+    if len(set(begins.values())) == 1:
+        return pl.lit(next(iter(begins.values())))
+    if not begins or "rank" not in rows.columns or not rows["rank"].is_in(list(begins)).all():
+        return None
+    return pl.col("rank").replace_strict(begins, return_dtype=pl.Int64)
 
 
 def _instant(rows: pl.DataFrame, name: str) -> bool:
@@ -139,7 +156,7 @@ def _instant(rows: pl.DataFrame, name: str) -> bool:
     return name.endswith(INSTANTS) and rows.schema[name].is_numeric()
 
 
-def columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
+def columns(rows: pl.DataFrame) -> list[layout.Column]:
     """What is printed of each column: values with their units under the name without it."""
     made = []
     names = rows.columns
@@ -160,8 +177,6 @@ def columns(rows: pl.DataFrame, base: int) -> list[layout.Column]:
             continue
         if name == "file" and rows.schema[name] == pl.String:
             values = file_names(values)
-        elif base and _instant(rows, name):
-            values = [None if v is None else v - base for v in values]
         number = rows.schema[name].is_numeric() or rows[name].null_count() == rows.height
         cells = [show(name, v) for v in values]
         if tree and name == "range":
@@ -185,7 +200,7 @@ def _summary(result: Result, width: int, pen: Pen) -> list[str]:
         if isinstance(figures, str):
             out += wrapped(f"{title}: {figures}" if title else figures, width)
         else:
-            out += [*([""] if out else []), pen.bold(title), *_rows(figures.rows, width, pen)]
+            out += [*([""] if out else []), pen.bold(title), *_rows(figures.rows, width, pen, result.begins)]
             out += [pen.dim(figures.more)] if figures.more else []
     return out
 
@@ -194,20 +209,20 @@ def summarized(result: Result) -> list[tuple[str, str | Result]]:
     """The figures over all rows, by title: single values as a text without one, others as texts or as small tables."""
     summary = result.summary
     parts: list[tuple[str, str | Result]] = []
-    if line := single(summary):
+    if line := single(summary, result.begins):
         parts.append(("", line))
     for key, value in summary.items():
         if not _nested(value) or key in (PLOT, STATEMENT):
             continue
         table = _as_table(value)
         small = None if table is None else Result(table, ranked_by="", top=None if result.top is None else 0)
-        parts.append((header(key), _pairs(value) if small is None else small.for_people()))
+        parts.append((header(key), _pairs(value, result.begins) if small is None else small.for_people()))
     return parts
 
 
-def single(summary: dict[str, Any]) -> str:
+def single(summary: dict[str, Any], begins: dict[int, int]) -> str:
     """The single values of a summary on one line."""
-    return _pairs({k: v for k, v in summary.items() if not _nested(v) and k not in (PLOT, STATEMENT)})
+    return _pairs({k: v for k, v in summary.items() if not _nested(v) and k not in (PLOT, STATEMENT)}, begins)
 
 
 def _nested(value: Any) -> bool:
@@ -222,8 +237,11 @@ def _as_table(value: Any) -> pl.DataFrame | None:
     return None
 
 
-def _pairs(values: dict[str, Any]) -> str:
-    return " · ".join(f"{header(str(k))} {show(str(k), v)}" for k, v in values.items())
+def _pairs(values: dict[str, Any], begins: dict[int, int]) -> str:
+    """Values by name; points in time count from the capture's beginning, where all ranks have one."""
+    begin = next(iter(begins.values())) if len(set(begins.values())) == 1 else 0
+    timed = {k: v - begin if str(k).endswith(INSTANTS) and isinstance(v, int) else v for k, v in values.items()}
+    return " · ".join(f"{header(str(k))} {show(str(k), v)}" for k, v in timed.items())
 
 
 def wrapped(text: str, width: int, indent: int = 2) -> list[str]:

@@ -43,5 +43,6 @@ def _flags(options: dict[str, Any]) -> list[str]:
     out: list[str] = []
     for key, value in options.items():
         flag = "--" + key.replace("_", "-")
-        out += [flag] if value is True else [flag, str(value)]
+        absolute = key in ("start", "end") and isinstance(value, int)  # as in Python, on the trace's clock
+        out += [flag] if value is True else [flag, f"@{value}" if absolute else str(value)]
     return out

@@ -27,6 +27,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 
 #: Of each communication op of a rank, the one before it on its way back, NONE without.
 _LINKS: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -152,6 +153,11 @@ def walk(profile: Profile, spec: WindowSpec, how: str) -> Path:
     begin = _begin(steps, begun)
     rank = max(ends, key=lambda r: (ends[r][0], -r))
     end, op, _ = ends[rank]
+    if end < begin:
+        raise CannotAnswer(
+            f"{short_range(str(steps['label'][0]))!r} ends before it begins: its records contradict each other",
+            "choose another step with --index, or capture again",
+        )
     visits = _visits(tables["links"], met, clock, rank, op, ends[rank][2], begin, end)
     wanted = _wanted(visits, clock, begin)
     pieces = pl.concat(profile.view(wanted).map(stretches, wanted)).sort("visit", maintain_order=True)

@@ -68,6 +68,8 @@ def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
         return Spans.empty(), Spans.empty(), False
     work = np.flatnonzero(data.role != COMM)
     busy = union(data.start[work], data.end[work])
+    if len(busy.start) == 0:  # ops of no length: nothing to be late for
+        return Spans.empty(), Spans.empty(), False
     begin = data.host_span()[0]
     start = np.r_[busy.start[0] if begin is None else min(begin, busy.start[0]), busy.end[:-1]]
     end = busy.start

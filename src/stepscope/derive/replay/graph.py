@@ -224,7 +224,8 @@ def _sources(place: I64, order: _Order, waited: I64, last: int) -> Mask:
     apart = order.stream[order.stream != np.arange(len(order.ops)) - 1]
     for source in (order.event, apart, _inside(place, waited)):
         marked[source[source >= 0]] = True
-    marked[place[last]] = True
+    if place[last] != NONE:  # cut by the edge of a span
+        marked[place[last]] = True
     return marked
 
 

@@ -13,7 +13,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.even_rank import even_rank
 from stepscope.derive.replay.graph import BEFORE, Runs, Step, runs
 from stepscope.derive.replay.play import Nodes, Played, play
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
 
 #: Share of a step by which its host must be further ahead for that to be looked into: another replay.
@@ -131,6 +131,8 @@ class Replay:
         drawn = list(graphs.values())
         if change.host_start_earlier_ns:
             drawn = [self._behind_another(g) if g.rank in change.host_start_earlier_ns else g for g in drawn]
+        if not any(len(graph.final) for graph in drawn):
+            raise CannotAnswer("no GPU op lies whole in the window", "choose a longer one")
         if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], drawn, strict=True)):
             self._drawn = None  # of hundreds of ranks, one at a time
             self._drawn = drawn, Nodes(self._path.clock, drawn)

@@ -37,7 +37,7 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
     if spec.start is None and not spec.whole:
         notes += _without_anchor(chosen, spec)
     spans = [w for c in chosen for w in c.windows(spec)]
-    idle = sorted({w.rank for w in spans if w.gpu_start_ns is None})
+    idle = sorted({w.rank for w in spans if w.gpu_start_ns is None or (w.clipped and not len(w.ops))})
     if idle and profile.has("ops"):
         notes.append(
             Note(
@@ -123,7 +123,7 @@ class _Choice:
 
     def windows(self, spec: WindowSpec) -> list[Window]:
         if spec.start is not None and spec.end is not None:
-            return [by_gpu_time(self.data, spec.start, spec.end)]
+            return [by_gpu_time(self.data, *spec.span_of(self.data.rank), since=spec.start if spec.begins else None)]
         if self.anchors is None:
             return [whole_capture(self.data)] if spec.anchor is None else []
         steps = periods(self.data) if self.kind == "step" else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from stepscope.errors import BadInput
+from stepscope.model.times import ABSOLUTE
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,14 @@ class WindowSpec:
     whole: bool = False
     start: int | None = None
     end: int | None = None
+    #: By rank, what `start` and `end` count from: the capture's beginning. Empty: they are on the trace's clock.
+    begins: tuple[tuple[int, int], ...] = ()
     #: The step that was settled on for all ranks (`choosing.settled`), by its label. No option: users give an index.
     label: str | None = None
 
     def __post_init__(self) -> None:
         if (self.start is None) != (self.end is None):
-            raise BadInput("--start and --end go together", "give both, in nanoseconds of GPU time")
+            raise BadInput("--start and --end go together", "give both, as 100ms from the capture's beginning")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise BadInput(f"--start {self.start} is not before --end {self.end}", "give a window of positive length")
         by_range = self.anchor is not None or self.period or self.match or self.unit is not None
@@ -44,3 +48,19 @@ class WindowSpec:
                 re.compile(self.anchor)
             except (re.error, RecursionError, OverflowError) as error:
                 raise BadInput(f"--anchor {self.anchor[:100]!r}: {error}", "give a valid regular expression") from None
+
+    def span_of(self, rank: int) -> tuple[int, int]:
+        """`--start` and `--end` on the clock of this rank."""
+        begin = self._begin_of.get(rank, 0)
+        return begin + (self.start or 0), begin + (self.end or 0)
+
+    @cached_property
+    def _begin_of(self) -> dict[int, int]:
+        return dict(self.begins)
+
+    def times(self) -> list[str]:
+        """`--start` and `--end` as options."""
+        if self.start is None or self.end is None:
+            return []
+        first, last = ((f"{ns}ns" if self.begins else f"{ABSOLUTE}{ns}ns") for ns in (self.start, self.end))
+        return ["--start", first, "--end", last]

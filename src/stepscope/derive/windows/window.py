@@ -16,6 +16,8 @@ from stepscope.derive.windows.steps import Anchors
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
 from stepscope.model.result import Col, rows
+from stepscope.model.times import ABSOLUTE
+from stepscope.model.units import instant
 
 #: Label of a window that is all that was captured.
 WHOLE = "(whole capture)"
@@ -131,6 +133,9 @@ def whole_capture(data: RankData) -> Window:
     return Window(data.rank, data.pid, WHOLE, 0, 1, lo, hi, gpu[0], gpu[1], ops, "capture")
 
 
-def by_gpu_time(data: RankData, start: int, end: int) -> Window:
+def by_gpu_time(data: RankData, start: int, end: int, since: int | None = None) -> Window:
+    """A span of GPU time. `since` is its start as the user gave it, where that counts from the capture's beginning."""
     ops = np.flatnonzero((data.start < end) & (data.end > start))
-    return Window(data.rank, data.pid, f"[{start}, {end})", 0, 1, None, None, start, end, ops, "span")
+    at, clock = (start, ABSOLUTE) if since is None else (since, "")
+    label = f"[{clock}{instant(at)}, {clock}{instant(at + end - start)})"
+    return Window(data.rank, data.pid, label, 0, 1, None, None, start, end, ops, "span")

@@ -84,7 +84,11 @@ def detect(case: Case) -> list[Finding]:
     table = _by_kind(host, ops)
     first = table.row(0, named=True)
     what, advice = _KINDS.get(first["kind"], _KINDS["none"])
-    rate = f"; {first['bytes'] / 1e6:,.0f} MB at {first['bytes'] / first['ns']:.1f} GB/s" if first["bytes"] else ""
+    rate = (
+        f"; {first['bytes'] / 1e6:,.0f} MB at {first['bytes'] / first['ns']:.1f} GB/s"
+        if first["bytes"] and first["ns"]
+        else ""
+    )
     try:
         saved = case.credit(ID, at_most=max(lost.values()))
     except CannotAnswer:
