@@ -21,6 +21,8 @@ from stepscope.simulate.programs.execute import Job
 #: What each fault of a single rank makes of it.
 CAUSES = {
     "straggler": "compute",
+    "more-launches": "compute",
+    "larger-batch": "compute",
     "imbalance": "compute",
     "slow-host": "host",
     "host-syncs": "host",

@@ -38,7 +38,25 @@ def test_straggler(schedule: str, factor: float) -> None:
     rank = 1 if factor < 2 else 2
     told = diagnosed(scenario(schedule, f"straggler:rank={rank},factor={factor}"))
     close(told, "straggler")
+    assert "clocks" in told.first["try_next"]
     assert told.first["stage"] == (None if schedule == "fsdp" else f"pipeline stage {rank // 2}")
+
+
+@pytest.mark.parametrize(("per_layer", "schedule"), on_schedules(1, 2, 4))
+def test_more_launches_are_no_slow_gpu(schedule: str, per_layer: int) -> None:
+    told = diagnosed(scenario(schedule, f"more-launches:rank=1,per_layer={per_layer}"))
+    close(told, "straggler")
+    assert "times as many launches" in told.first["title"] and "the GPU is not slow" in told.first["evidence"]
+    assert "clocks" not in told.first["try_next"]
+
+
+@pytest.mark.parametrize(("factor", "schedule"), on_schedules(1.15, 1.5, 2.0))
+def test_a_larger_batch_is_no_slow_gpu(schedule: str, factor: float) -> None:
+    """Products of matrices are persistent here: their grid is the same, and each takes longer."""
+    told = diagnosed(scenario(schedule, f"larger-batch:rank=2,factor={factor}"))
+    close(told, "straggler")
+    assert f"launches are {factor:.2f} times as large" in told.first["title"]
+    assert "batch" in told.first["try_next"] and "clocks" not in told.first["try_next"]
 
 
 @pytest.mark.parametrize(("factor", "schedule"), on_schedules(1.3, 2.0, 3.0))

@@ -161,6 +161,7 @@ def extra_launches(times: int, peers: int, every: int) -> Spans:
     ops, calls = launches(times, every, long=10, names=("x",))
     case = Case(make(ops=ops, calls=calls, ranges=[nvtx(0, (20 + times * every) * US, "step 0")]), WindowSpec(index=0))
     kernels = {"name": ["x"], "n": [times], "ns": [10 * times * US], "like_n": [peers], "like_ns": [10 * peers * US]}
+    kernels |= {"pace": [1.0], "size": [None]}
     return straggler._launching(case, Compared(0, pl.DataFrame(kernels), 0.0, peers=3))
 
 

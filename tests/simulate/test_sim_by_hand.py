@@ -30,7 +30,7 @@ def job(programs: list[Program], groups: list[tuple[int, ...]], *lengths: int) -
     mesh, names = build(s), Names()
     made = [SimGroup(i, "dp", ranks) for i, ranks in enumerate(groups)]
     network = Network(s, mesh.ranks, made, FLAT)
-    sims = [RankSim(r, names, Tables(FLAT, FLAT, FLAT), network, 0) for r in range(len(programs))]
+    sims = [RankSim(r, names, Tables(FLAT, FLAT, FLAT, FLAT), network, 0) for r in range(len(programs))]
     blocks = {ns: Block(names, [("kernel", ns)]) for ns in lengths}
 
     def whole(sim: RankSim, program: Program) -> Wait:

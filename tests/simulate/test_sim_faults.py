@@ -64,7 +64,8 @@ def test_bad_options_are_refused_with_a_reason_and_a_fix(options: dict[str, Any]
 
 
 def test_every_fault_has_defaults_but_for_where_it_is() -> None:
-    where = {"straggler": "rank=0", "imbalance": "rank=0", "late-node": "node=0", "clock": "node=0", "spike": "at=3"}
+    of_one_rank = ("straggler", "imbalance", "more-launches", "larger-batch", "slow-python")
+    where = {"late-node": "node=0", "clock": "node=0", "spike": "at=3", **dict.fromkeys(of_one_rank, "rank=0")}
     for name in KNOWN:
         assert parse(f"{name}:{where.get(name, '')}").name == name
 

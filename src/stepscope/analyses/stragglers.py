@@ -17,7 +17,7 @@ from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.peers.blame import Blame, blame, late_hosts
 from stepscope.derive.peers.compute import Compared, compare, longer, recorded_whole, same_work
 from stepscope.derive.peers.host import host_excess
-from stepscope.derive.peers.lateness import facts
+from stepscope.derive.peers.lateness import comparable, facts
 from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -52,11 +52,12 @@ _MOST = 50.0
 def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     a = across(profile, align, facts)
     who = blame(a)
-    totals = a.facts["own"].sort("rank")
+    totals, kernels, stretch = comparable(profile, a)
+    totals = totals.sort("rank")
     span = max(totals["span_ns"].to_list())
     groups = same_work(a.ranks, a)
     whole = recorded_whole(dict(totals.select("rank", "communications").iter_rows()), groups)
-    compared = compare(a.facts["kernels"], groups, whole)
+    compared = compare(kernels, groups, whole)
     hosts = host_excess(totals, groups, whole, span)
     links = slow_links(a, span)
     table = _table(a, who, longer(compared, span), hosts, links, _WAITED * span)
@@ -78,6 +79,14 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
             Note(
                 "no-straggler",
                 "no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread",
+            )
+        )
+    if stretch:
+        notes.append(
+            Note(
+                "compared-where-all-recorded",
+                f"ranks were recorded for unlike times: compared over the {about(stretch)} that all of them recorded",
+                origin="recording",
             )
         )
     if short := sorted(set(groups) - whole):

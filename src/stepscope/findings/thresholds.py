@@ -397,6 +397,12 @@ STAGES_EVEN = Threshold(
     "stages of as many layers each differ by up to 1.02",
     (_HEALTHY, "h200/moe4/overlapped.sqlite", "tests/data/moe_reference"),
 )
+MORE_LAUNCHES = Threshold(
+    1.02,
+    "times the launches of the peers",
+    "ranks that do the same work launch the same kernels, but for what one of them logs or checks",
+    (f"{_SIDES}::test_launches_beyond_the_peers",),
+)
 EXTRA_LAUNCHES = Threshold(
     1.5,
     "times the launches of the peers",

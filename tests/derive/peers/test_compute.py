@@ -13,17 +13,18 @@ from stepscope.derive.peers.compute import (
     Compared,
     compare,
     longer,
+    recorded_by_all,
     recorded_whole,
     same_work,
 )
 from stepscope.derive.peers.thresholds import WORTH_A_NAME
 
-#: name -> (launches, ns in all, variance of one)
-Kernels = dict[str, tuple[int, int, float]]
+#: name -> (launches, ns in all, variance of one), with blocks of a launch where they matter
+Kernels = dict[str, tuple[int, int, float]] | dict[str, tuple[int, int, float, int]]
 
 
 def table(*ranks: Kernels) -> pl.DataFrame:
-    rows = [(r, name, *row) for r, kernels in enumerate(ranks) for name, row in kernels.items()]
+    rows = [(r, name, *row, *[0] * (4 - len(row))) for r, kernels in enumerate(ranks) for name, row in kernels.items()]
     return pl.DataFrame(rows, schema=KERNELS, orient="row")
 
 
@@ -147,3 +148,46 @@ def test_the_usual_is_the_median_of_the_others(times: list[dict[str, int]]):
             for name, ns in mine.items()
         }
         assert dict(compared[rank].kernels.select("name", "like_ns").iter_rows()) == pytest.approx(want)
+
+
+def test_more_launches_of_the_same_length_are_no_slow_gpu():
+    """912 products of 445 µs where a peer launches 304 of 446, and so with all else."""
+    more = {"gemm": (912, 912 * 445, 1.0), "norm": (60, 60 * 20, 1.0)}
+    usual = {"gemm": (304, 304 * 446, 1.0), "norm": (20, 20 * 20, 1.0)}
+    one = beside(usual, more)[1]
+    assert not one.slow_gpu and one.as_fast and one.size_more is None
+    assert one.launches_more == pytest.approx(3.0)
+
+
+def batch(factor: float, slow: float = 1.0) -> Kernels:
+    """A batch so many times as large: products are persistent, their grid says nothing; a fused one is of its own."""
+    return {
+        "gemm": (10, round(8000 * factor * slow), 1.0, 132),
+        "gelu": (10, round(1000 * factor * slow), 1.0, round(1000 * factor)),
+        "norm": (10, round(1000 * factor * slow), 1.0, round(500 * factor)),
+        "adam": (1, round(400 * slow), 1.0, 400),
+    }
+
+
+def test_larger_launches_are_no_slow_gpu():
+    one = beside(batch(1), batch(1.5), batch(1))[1]
+    assert not one.slow_gpu and one.as_fast
+    assert one.size_more == pytest.approx(1.5) and one.launches_more == 1.0
+
+
+def test_a_slow_gpu_is_slow_at_like_launches_whatever_their_size():
+    same, larger = (beside(batch(1), batch(factor, slow=1.2), batch(1))[1] for factor in (1, 1.5))
+    assert same.slow_gpu and not same.as_fast and same.size_more is None
+    assert larger.slow_gpu and larger.ratio_at(0.5) == pytest.approx(1.2, rel=0.01)
+
+
+def test_a_batch_of_as_many_blocks_leaves_the_others_telling():
+    """Grids within 2 % are the same; an odd kernel of another size among many says nothing of the others."""
+    one = beside(batch(1), {**batch(1.01, slow=1.3), "copy": (1, 30, 1.0, 7)}, batch(1))[1]
+    assert one.slow_gpu and one.size_more is None
+
+
+def test_ranks_recorded_for_unlike_times_are_compared_where_all_recorded():
+    assert recorded_by_all({0: (0, 1000), 1: (10, 990)}) is None
+    assert recorded_by_all({0: (0, 1000), 1: (300, 650), 2: (200, 900)}) == (300, 650)
+    assert recorded_by_all({0: (0, 1000), 1: (2000, 2100)}) == (2000, 2000)  # nothing in common

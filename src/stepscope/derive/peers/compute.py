@@ -5,38 +5,44 @@ as many. They are compared kernel by kernel; what is usual is the median of the 
 with itself, and half of the ranks may be slow. A rank without peers is compared by the mean of its kernels with all
 ranks that run kernels of the same names. A rank that recorded less than its peers is compared with nobody.
 
+A rank that computes longer has a slow GPU only where it makes the same launches and each takes longer (`launches.py`);
+more launches or larger ones are more to do.
+
 The rule applies to any stretch of time: `stragglers` asks it of the capture, `diagnose` and `--what-if even-rank` ask
 it of the step.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
+from stepscope.derive.peers.launches import LIKE, like_launches, median_of_others
 from stepscope.derive.peers.thresholds import ALIKE, ALL_BUT, BEYOND_CHANCE, RECORDED_WHOLE, WORTH_A_NAME
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import I64
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 
-#: Compute kernels of a stretch, per rank and name; `variance` is that of one kernel's time.
+#: Compute kernels of a stretch, per rank, name and size of the grid; `variance` is that of one kernel's time.
 KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int64,
     "name": pl.String,
     "n": pl.Int64,
     "ns": pl.Int64,
     "variance": pl.Float64,
+    "blocks": pl.Int64,  # of each launch; 0 where the grid was not recorded
 }
 
 
 class Compared(Struct, frozen=True):
-    """One rank: a row per kernel name with `n`, `ns`, and `like_n`, `like_ns` of its peers."""
+    """One rank: a row per kernel name with `n`, `ns`, and `like_n`, `like_ns` of its peers; and `launches.LIKE`."""
 
     rank: int
     kernels: pl.DataFrame
@@ -66,8 +72,29 @@ class Compared(Struct, frozen=True):
 
     @property
     def slow_gpu(self) -> bool:
-        """Whether nearly all of its compute takes longer; else it has more to do."""
+        """Whether nearly all of its launches take longer than the same ones of its peers; else it has more to do."""
         return self.ratio_at(ALL_BUT.share) >= ALIKE.value
+
+    @property
+    def as_fast(self) -> bool:
+        """Whether launches that its peers make, too, take as long in the middle: the GPU is as fast as theirs."""
+        told = self.kernels.filter(pl.col("pace").is_not_null() & (pl.col("like_ns") > 0))
+        return told.height > 0 and self.ratio_at(0.5) < ALIKE.value
+
+    @property
+    def launches_more(self) -> float:
+        """How many times the launches of its peers it makes, in the kernels that take longer in all."""
+        over = self.slower
+        return float(over["n"].sum()) / max(float(over["like_n"].sum()), 1.0) if over.height else 1.0
+
+    @property
+    def size_more(self) -> float | None:
+        """How many times as large its launches are, in the median of those that tell, by time; null where none do."""
+        told = self.slower.filter(pl.col("size").is_not_null()).sort("size")
+        if told.height == 0:
+            return None
+        part = told["ns"].cum_sum() / max(int(told["ns"].sum()), 1)
+        return float(told.filter(part >= 0.5)["size"][0])
 
     @property
     def slower(self) -> pl.DataFrame:
@@ -76,12 +103,11 @@ class Compared(Struct, frozen=True):
         return longer.sort([pl.col("ns") - pl.col("like_ns"), "name"], descending=[True, False])
 
     def ratio_at(self, share: float) -> float:
-        """How much slower the rank is in all but this share of its compute, by its peers' time."""
-        table = self.kernels.filter(pl.col("like_ns") > 0)
-        table = table.with_columns((pl.col("ns") / pl.col("like_ns")).alias("ratio")).sort("ratio")
+        """How much slower the rank is at launches that its peers make, too, in all but this share of its compute."""
+        table = self.kernels.filter((pl.col("like_ns") > 0) & pl.col("pace").is_not_null()).sort("pace")
         part = table["like_ns"].cum_sum() / max(float(table["like_ns"].sum()), 1.0)
         above = table.filter(part >= share)
-        return float(above["ratio"][0]) if above.height else 1.0
+        return float(above["pace"][0]) if above.height else 1.0
 
     def factors(self, keep: float = 0.0) -> dict[str, float]:
         """For a replay: what makes its kernels as long as its peers', but for a share of the difference."""
@@ -90,16 +116,24 @@ class Compared(Struct, frozen=True):
         return dict(table.filter((pl.col("factor") * ALIKE.value < 1) | (pl.col("factor") > ALIKE.value)).iter_rows())
 
 
-def kernels_of(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
-    """The `KERNELS` of one rank among these ops."""
+def kernels_of(profile: Profile, data: RankData, ops: I64, blocks: I64 | None = None) -> pl.DataFrame:
+    """The `KERNELS` of one rank among these ops; with the `blocks` of all its ops, by the size of their grids."""
     ops = ops[data.role[ops] == COMPUTE]
-    table = pl.DataFrame({"id": data.name[ops], "took": (data.end - data.start)[ops]})
-    table = table.group_by("id").agg(
+    size = np.zeros(len(ops), np.int64) if blocks is None else blocks[ops]
+    table = pl.DataFrame({"id": data.name[ops], "blocks": size, "took": (data.end - data.start)[ops]})
+    table = table.group_by("id", "blocks").agg(
         pl.len().alias("n"), pl.col("took").sum().alias("ns"), pl.col("took").var().fill_null(0.0).alias("variance")
     )
     table = table.with_columns(profile.names.gather(table["id"]).alias("name"), pl.lit(data.rank).alias("rank"))
     # Two ids may be one name: of several files, or demangled alike.
-    return table.sort("name", "id").select(pl.col(c).cast(t) for c, t in KERNELS.items())
+    return table.sort("name", "id", "blocks").select(pl.col(c).cast(t) for c, t in KERNELS.items())
+
+
+def blocks_of(detailed: pl.DataFrame) -> I64:
+    """Blocks of each op's grid, from the ops with their details; 0 where it was not recorded."""
+    axes = [pl.col(f"grid_{axis}").cast(pl.Int64) for axis in "xyz"]
+    blocks: I64 = detailed.select(pl.fold(pl.lit(1, pl.Int64), operator.mul, axes).fill_null(0)).to_series().to_numpy()
+    return blocks
 
 
 def communications_of(data: RankData, ops: I64) -> int:
@@ -142,27 +176,45 @@ def recorded_whole(communications: Mapping[int, int], groups: Mapping[int, str])
     return {rank for rank, n in communications.items() if n >= RECORDED_WHOLE.share * most[groups[rank]]}
 
 
-def compare(kernels: pl.DataFrame, groups: Mapping[int, str], whole: set[int]) -> dict[int, Compared]:
-    """Every rank of `whole` beside its peers, by the `KERNELS` of a stretch."""
+def recorded_by_all(spans: Mapping[int, Sequence[int]]) -> tuple[int, int] | None:
+    """From begin and end of each rank's records: the stretch that all have, where they are of unlike length; else none.
+
+    Longer records have more of everything. Without a stretch in common it is empty.
+    """
+    lengths = [end - begin for begin, end in spans.values()]
+    if min(lengths, default=0) >= RECORDED_WHOLE.share * max(lengths, default=0):
+        return None
+    begin = max(begin for begin, _ in spans.values())
+    return begin, max(min(end for _, end in spans.values()), begin)
+
+
+def compare(
+    kernels: pl.DataFrame, groups: Mapping[int, str], whole: set[int], sized: pl.DataFrame | None = None
+) -> dict[int, Compared]:
+    """Every rank of `whole` beside its peers, by the `KERNELS` of a stretch; launches by those that are `sized`."""
     present = sorted(whole & set(kernels["rank"].unique().to_list()))
     if len(present) < 2:
         return {}
     size = Counter(groups[rank] for rank in present)
     others = {rank: size[groups[rank]] - 1 for rank in present}
-    table = (
-        kernels.filter(pl.col("rank").is_in(present))
-        .group_by("rank", "name", maintain_order=True)
-        .agg(pl.col("n", "ns").sum(), pl.col("variance").max())
-        .with_columns(
+
+    def grouped(table: pl.DataFrame) -> pl.DataFrame:
+        return table.filter(pl.col("rank").is_in(present)).with_columns(
             pl.col("rank").replace_strict(groups, return_dtype=pl.String).alias("group"),
             pl.col("rank").replace_strict(others, return_dtype=pl.Int64).alias("peers"),
-            (pl.col("ns") / pl.col("n")).alias("mean"),
         )
+
+    table = (
+        grouped(kernels)
+        .group_by("rank", "group", "peers", "name", maintain_order=True)
+        .agg(pl.col("n", "ns").sum(), pl.col("variance").max())
+        .with_columns((pl.col("ns") / pl.col("n")).alias("mean"))
     )
-    table = _beside(table)
+    like = like_launches(grouped(kernels if sized is None else sized))
+    table = _beside(table).join(like, on=["rank", "name"], how="left", maintain_order="left")
     ranks = table.partition_by("rank", as_dict=True, maintain_order=True)
     chance = dict(table.group_by("rank").agg(pl.col("chance").sum().sqrt()).iter_rows())
-    columns = ("name", "n", "ns", "like_n", "like_ns")
+    columns = ("name", "n", "ns", "like_n", "like_ns", *LIKE)
     return {
         int(key[0]): Compared(int(key[0]), rows.select(columns), float(chance[key[0]]), others[int(key[0])])
         for key, rows in ranks.items()
@@ -185,8 +237,8 @@ def longer(
 def _beside(table: pl.DataFrame) -> pl.DataFrame:
     """The table with `like_n` and `like_ns`, what is usual for a kernel of the name, and the square of `chance`."""
     columns = ("n", "ns", "mean", "variance")
-    among_peers = {c: _median_of_others(table, ["group", "name"], c) for c in columns}
-    among_all = {c: _median_of_others(table, ["name"], c) for c in columns}
+    among_peers = {c: median_of_others(table, ["group", "name"], c) for c in columns}
+    among_all = {c: median_of_others(table, ["name"], c) for c in columns}
     alone, n = table["peers"].to_numpy() == 0, table["n"].to_numpy()
     like_n = np.where(alone, n, among_peers["n"])
     # Other stages have more or fewer of them: a kernel takes as long as theirs on average.
@@ -207,7 +259,7 @@ def _only_here(table: pl.DataFrame) -> pl.DataFrame:
     totals = table.group_by("rank", "group", maintain_order=True).agg(
         pl.col("ns").sum().alias("total"), pl.col("ns").filter(pl.col("like_ns").is_null()).sum().alias("only")
     )
-    usual = pl.Series("usual", _median_of_others(totals, ["group"], "total")).fill_nan(None)
+    usual = pl.Series("usual", median_of_others(totals, ["group"], "total")).fill_nan(None)
     share = ((pl.col("total") - usual).clip(0) / pl.col("only")).clip(0, 1).fill_nan(0).fill_null(0)
     table = table.join(totals.select("rank", share.alias("more")), on="rank", maintain_order="left")
     kept = 1 - pl.col("more")
@@ -215,25 +267,3 @@ def _only_here(table: pl.DataFrame) -> pl.DataFrame:
         pl.coalesce("like_ns", pl.col("ns") * kept).alias("like_ns"),
         pl.when(pl.col("like_ns").is_null()).then(pl.col("n") * kept).otherwise("like_n").alias("like_n"),
     )
-
-
-def _median_of_others(table: pl.DataFrame, key: list[str], column: str) -> F64:
-    """For every row, the median of the column over the other rows with its key; NaN where there is none."""
-    values = table[column].cast(pl.Float64).to_numpy()
-    group = table.select(pl.struct(key).rank("dense")).to_series().cast(pl.Int64).to_numpy() - 1
-    order = np.lexsort((values, group))
-    ordered, size = values[order], np.bincount(group)
-    first = np.cumsum(size) - size
-    start, others = first[group[order]], size[group[order]] - 1
-    place = np.arange(len(order)) - start
-    last = len(ordered) - 1
-
-    def nth(k: I64) -> F64:
-        """The k-th of the others: the row itself is skipped."""
-        chosen: F64 = ordered[np.clip(start + k + (k >= place), 0, last)]
-        return chosen
-
-    middle = np.where(others > 0, (nth((others - 1) // 2) + nth(others // 2)) / 2, np.nan)
-    result = np.empty(len(order))
-    result[order] = middle
-    return result

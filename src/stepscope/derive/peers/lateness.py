@@ -11,11 +11,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.derive.comm.across import Across
+from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.graph.releases import nearest_comm
-from stepscope.derive.peers.compute import communications_of, kernels_of
+from stepscope.derive.peers.compute import communications_of, kernels_of, recorded_by_all
 from stepscope.derive.peers.thresholds import BATCHES, FETCH, INPUT, LIKE, QUIET
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
-from stepscope.derive.rank.data import COMM, RankData
+from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
@@ -38,6 +40,7 @@ OWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "host_ns": pl.Int64,
     "data_ns": pl.Int64,
     "named": pl.Boolean,  # ranges say what is input
+    "begin_ns": pl.Int64,  # of its first op, in the rank's own time
 }
 
 
@@ -45,20 +48,52 @@ def facts(profile: Profile, data: RankData, sides: pl.DataFrame) -> dict[str, pl
     """What `stragglers` needs of one rank, as small tables: `chain`, `own` and `kernels`."""
     ops = np.unique(sides["op"].to_numpy())
     before = nearest_comm(data, ops)
-    late, fetching, named = host_late(profile, data)
-    span = int(data.end.max() - data.start.min()) if len(data.start) else 0
-    all_ops = np.arange(len(data.start))
-    totals = (data.rank, span, communications_of(data, all_ops), late.length(), fetching.length(), named)
     chain = {
         "rank": np.full(len(ops), data.rank),
         "op": ops,
         "before": before,
     }
-    return {
-        "chain": pl.DataFrame(chain, schema=CHAIN),
-        "own": pl.DataFrame([totals], schema=OWN, orient="row"),
-        "kernels": kernels_of(profile, data, all_ops),
+    return {"chain": pl.DataFrame(chain, schema=CHAIN), **_own(profile, data)}
+
+
+def comparable(profile: Profile, a: Across) -> tuple[pl.DataFrame, pl.DataFrame, int | None]:
+    """`own` and `kernels` of all ranks; where they were recorded for unlike times, of the stretch that all recorded,
+    and its length."""
+    own, clock = a.facts["own"], CommonClock.of(a)
+    spans = {
+        r: (clock.moment(r, begin), clock.moment(r, begin + ns))
+        for r, begin, ns in own.select("rank", "begin_ns", "span_ns").iter_rows()
     }
+    both = recorded_by_all(spans)
+    if both is None:
+        return own, a.facts["kernels"], None
+    tables = profile.gather(_joined, _within, clock, both)
+    return tables["own"], tables["kernels"], both[1] - both[0]
+
+
+def _within(part: Profile, clock: CommonClock, both: tuple[int, int]) -> dict[str, pl.DataFrame]:
+    tables = []
+    for data in ranks_of(part):
+        begun = int(data.start[0]) if len(data.start) else 0
+        ahead = clock.moment(data.rank, begun) - begun
+        tables.append(_own(part, data, (both[0] - ahead, both[1] - ahead)))
+    return _joined(tables)
+
+
+def _joined(several: list[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    return {name: pl.concat([tables[name] for tables in several]) for name in (several[0] if several else ())}
+
+
+def _own(profile: Profile, data: RankData, within: tuple[int, int] | None = None) -> dict[str, pl.DataFrame]:
+    """What the rank did on its own, in all or within a stretch of its own time."""
+    late, fetching, named = host_late(profile, data)
+    ops = np.arange(len(data.start))
+    if within is not None:
+        late, fetching = late.clip(*within), fetching.clip(*within)
+        ops = np.flatnonzero((data.start >= within[0]) & (data.start < within[1]))
+    begin, end = (int(data.start[ops].min()), int(data.end[ops].max())) if len(ops) else (0, 0)
+    totals = (data.rank, end - begin, communications_of(data, ops), late.length(), fetching.length(), named, begin)
+    return {"own": pl.DataFrame([totals], schema=OWN, orient="row"), "kernels": kernels_of(profile, data, ops)}
 
 
 def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:

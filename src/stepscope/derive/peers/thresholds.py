@@ -33,6 +33,18 @@ ALL_BUT = Threshold(
     "a slow GPU makes all kernels longer but those that the host or memory bounds",
     (_RANKS, "decision 0018"),
 )
+SAME_SIZE = Threshold(
+    1.02,
+    "times the blocks of a launch",
+    "ranks that do the same work launch the same grids; a batch of 17 instead of 16 is 1.06 times as large",
+    (_RANKS,),
+)
+OTHER_SIZES = Threshold(
+    5.0,
+    "% of the compute",
+    "where so much of it is in launches of other sizes, the same grids elsewhere may stand for other sizes, too",
+    (_RANKS,),
+)
 RECORDED_WHOLE = Threshold(
     90.0,
     "% of the communications of its peers",

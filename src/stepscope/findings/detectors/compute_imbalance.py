@@ -16,6 +16,7 @@ from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
+from stepscope.findings.evidence.more_work import more_work
 from stepscope.findings.evidence.peers import compared, kernels
 from stepscope.findings.evidence.shown import part, peer_of
 from stepscope.findings.evidence.stragglers import guilty, suspects
@@ -119,6 +120,7 @@ def _ranks(case: Case) -> list[Finding]:
     if len(more) < 2:
         return []
     worst: Compared = max(more.values(), key=lambda c: (c.excess_ns, -c.rank))
+    how = more_work(worst)
     ranks = tuple(sorted(more))
     peer = peer_of(case, worst.rank, ranks)
     figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
@@ -126,12 +128,12 @@ def _ranks(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{some_ranks(ranks)} compute{'s' * (len(ranks) == 1)} more than others that do the same work",
+            f"{some_ranks(ranks)} compute more than others that do the same work" + (f": {how.how}" if how.how else ""),
             case.credit(ID, Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
             f"rank {worst.rank} computes {about(worst.excess_ns)} per step beyond the median of its "
-            f"peers, in some of its kernels only; compute runs for {about(figures[0])} of the step there{than}",
-            "give ranks like amounts: pack sequences to equal length, balance the batch by tokens",
+            f"peers{how.evidence}; compute runs for {about(figures[0])} of the step there{than}",
+            how.hint,
             ("breakdown", ""),
             ranks=ranks,
             figures=figures,

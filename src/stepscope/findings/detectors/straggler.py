@@ -1,8 +1,9 @@
 """One rank computes longer than ranks that do the same work, and the others wait for it.
 
-Its GPU is slow where nearly all of its kernels take longer than its peers'; it has more to do where it launches more of
-them, or only some are longer. What it could give back is the step replayed with its kernels as long as the median of
-its peers'. More tokens for its experts are another fault (`expert-imbalance`), and so is a host that is late.
+Its GPU is slow where nearly all of its launches take longer than the same ones of its peers; it has more to do where it
+launches more kernels, larger ones, or only some are longer. What it could give back is the step replayed with its
+kernels as long as the median of its peers'. More tokens for its experts are another fault (`expert-imbalance`), and so
+is a host that is late.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from stepscope.derive.peers.compute import Compared
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.more_work import more_work
 from stepscope.findings.evidence.parts import parts
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
@@ -25,8 +27,6 @@ from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import NONE
-from stepscope.model.kernel_names import shorten
-from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
@@ -115,20 +115,8 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     stages = {pipeline_stage(case, r) for r in ranks}
     stage = stages.pop() if len(stages) == 1 else None
     who = some_ranks(ranks) + (f" ({stage})" if stage else "")
-    took = about(worst.excess_ns)
     others = "ranks with kernels of the same names" if worst.alone else "ranks that do the same work"
-    if worst.slow_gpu:
-        whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
-        title = f"{who} compute{'s' * (len(ranks) == 1)} {whole:.2f} times as long as {_its(ranks)} peers"
-        evidence = (
-            f"nearly all kernels of rank {worst.rank} take longer than the median of {others}: {whole:.2f} times as "
-            f"long on average, {took} of compute more per step, for which the others wait"
-        )
-        hint = "look at that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare"
-    else:
-        title = f"{who} has {took} more to compute than its peers"
-        evidence = f"{took} of compute more per step than {others}, but not in all kernels: {_most(over)}"
-        hint = "find what this rank alone does there: its share of the batch, sequence lengths, extra work, a branch"
+    title, evidence, hint = (_slow if worst.slow_gpu else _more)(worst, who, len(ranks), others)
     peer = peer_of(case, worst.rank, ranks)
     figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
     than = f", on rank {peer} for {about(figures[1])}" if peer is not None else ""
@@ -148,16 +136,24 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     )
 
 
-def _its(ranks: tuple[int, ...]) -> str:
-    return "its" if len(ranks) == 1 else "their"
+def _slow(worst: Compared, who: str, ranks: int, others: str) -> tuple[str, str, str]:
+    """Title, evidence and hint of a slow GPU: the same launches, each longer."""
+    over = worst.slower
+    whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
+    return (
+        f"{who} compute{'s' * (ranks == 1)} {whole:.2f} times as long as {'its' if ranks == 1 else 'their'} peers",
+        f"nearly all kernels of rank {worst.rank} take longer than the same launches on the median of {others}: "
+        f"{whole:.2f} times as long on average, {about(worst.excess_ns)} of compute more per step, and the others wait",
+        "look at that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare",
+    )
 
 
-def _most(over: pl.DataFrame) -> str:
-    """The kernels with most of the excess: longer, or more of them."""
-    if over.height == 0:
-        return "spread over many"
-    texts = []
-    for name, n, ns, like_n, like_ns in over.select("name", "n", "ns", "like_n", "like_ns").head(2).iter_rows():
-        more = f"{n} launches, its peers {like_n:.0f}" if n > 1.02 * like_n else f"{ns / like_ns:.2f} times as long"
-        texts.append(f"{short_range(shorten(name))} {about(ns - like_ns)} ({more})")
-    return ", ".join(texts)
+def _more(worst: Compared, who: str, ranks: int, others: str) -> tuple[str, str, str]:
+    """The same of a rank with more to do."""
+    more, took = more_work(worst), about(worst.excess_ns)
+    has, its = ("has", "its") if ranks == 1 else ("have", "their")
+    return (
+        f"{who} {has} {took} more to compute than {its} peers" + (f": {more.how}" if more.how else ""),
+        f"{took} of compute more per step than {others}{more.evidence}",
+        more.hint,
+    )

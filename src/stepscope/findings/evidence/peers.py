@@ -5,17 +5,20 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.peers.compute import (
     KERNELS,
     Compared,
+    blocks_of,
     communications_of,
     compare,
     kernels_of,
     longer,
+    recorded_by_all,
     recorded_whole,
     same_work,
 )
-from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.intervals.arrays import I64
@@ -39,13 +42,46 @@ def pipeline_stage(case: Case, rank: int) -> str | None:
 
 def kernels(case: Case) -> pl.DataFrame:
     """Compute kernels of the step, per rank and name, of ranks that recorded as much of it as their peers."""
-    return _kernels(case, {rank: window.ops for rank, window in case.windows.items()})
+    return _kernels(case, case.once(comparable))
+
+
+def comparable(case: Case) -> dict[int, I64]:
+    """Ops of the step by rank. Where no step is marked, and ranks were recorded for unlike times: what all recorded."""
+    ops = {rank: window.ops for rank, window in case.windows.items()}
+    if case.kind != "capture" or len(ops) < 2:
+        return ops
+    clock = case.once(_clock)
+    data = {d.rank: d for d in ranks_of(case.profile) if d.rank in ops}
+    start, end = ({r: clock.at(r, t(data[r])[rows]) for r, rows in ops.items()} for t in (_start, _end))
+    both = recorded_by_all({r: (int(start[r].min()), int(end[r].max())) for r in ops})
+    if both is None:
+        return ops
+    return {r: rows[(start[r] >= both[0]) & (start[r] < both[1])] for r, rows in ops.items()}
+
+
+def _start(data: RankData) -> I64:
+    return data.start
+
+
+def _end(data: RankData) -> I64:
+    return data.end
+
+
+def _clock(case: Case) -> CommonClock:
+    try:
+        return case.path.clock
+    except CannotAnswer:
+        return CommonClock()
 
 
 def compared(case: Case) -> dict[int, Compared]:
-    """Every rank beside its peers in the step."""
+    """Every rank beside its peers in the step; by the sizes of their launches where one computes longer."""
     table = case.once(kernels)
-    return compare(table, case.once(stages), set(table["rank"].to_list()))
+    whole = set(table["rank"].to_list())
+    ranks = compare(table, case.once(stages), whole)
+    if not any(c.much for c in ranks.values()):
+        return ranks
+    return compare(table, case.once(stages), whole, _kernels(case, case.once(comparable), sized=True))
 
 
 def beyond_peers(case: Case) -> dict[int, Compared]:
@@ -55,14 +91,17 @@ def beyond_peers(case: Case) -> dict[int, Compared]:
 
 def _slow_throughout(case: Case) -> set[int]:
     """Ranks that compute longer than their peers over the whole capture."""
+    if case.kind == "capture":
+        return set()
     table = _kernels(case, {d.rank: np.arange(len(d.start)) for d in ranks_of(case.profile) if d.rank in case.windows})
     spans = [int(d.end.max() - d.start.min()) for d in ranks_of(case.profile) if d.rank in case.windows]
     return set(longer(compare(table, case.once(stages), set(table["rank"].to_list())), max(spans, default=0)))
 
 
-def _kernels(case: Case, ops: dict[int, I64]) -> pl.DataFrame:
+def _kernels(case: Case, ops: dict[int, I64], sized: bool = False) -> pl.DataFrame:
     data_of = {d.rank: d for d in ranks_of(case.profile) if d.rank in ops}
     counts = {rank: communications_of(data, ops[rank]) for rank, data in data_of.items()}
     whole = recorded_whole(counts, case.once(stages))
-    tables = [kernels_of(case.profile, data_of[rank], ops[rank]) for rank in sorted(whole)]
+    grids = {r: blocks_of(t) for r, t in case.profile.by_rank("ops", detail=True) if r in whole} if sized else {}
+    tables = [kernels_of(case.profile, data_of[rank], ops[rank], grids.get(rank)) for rank in sorted(whole)]
     return pl.concat([pl.DataFrame(schema=KERNELS), *tables])

@@ -17,10 +17,11 @@ _LAST = POOL - 1
 
 
 class Tables(NamedTuple):
-    """Jitter of a rank, with its slowness folded in: kernels, expert kernels, host."""
+    """Jitter of a rank, with its slowness folded in: kernels, those of experts and over the weights, host."""
 
     kernel: list[int]
     expert: list[int]
+    weights: list[int]
     host: list[int]
 
 

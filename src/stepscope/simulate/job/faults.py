@@ -23,6 +23,11 @@ _ONE_RANK = Param("int", required=True)
 #: What can be planted, with its parameters.
 KNOWN: dict[str, dict[str, Param]] = {
     "straggler": {"rank": _ONE_RANK, "factor": Param("float", 1.5, 1, 1000)},
+    # More of the same launches; the same launches, each with more to do. The speed of the GPU is that of the others.
+    "more-launches": {"rank": _ONE_RANK, "per_layer": Param("int", 1, 1, 1000)},
+    "larger-batch": {"rank": _ONE_RANK, "factor": Param("float", 1.5, 1, 1000)},
+    # Python of its own before every layer: the host is late by little, again and again.
+    "slow-python": {"rank": _ONE_RANK, "us": Param("float", 2500.0, 0, 1e9)},
     "slow-host": {"rank": _RANK, "factor": Param("float", 8.0, 1, 1000)},
     "dataloader": {"rank": _RANK, "stall_ms": Param("float", 20.0, 0, 1e6)},
     "host-syncs": {"rank": _RANK, "per_layer": Param("int", 4, 1, 1000)},

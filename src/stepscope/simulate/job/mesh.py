@@ -50,6 +50,7 @@ def build(s: Scenario) -> Mesh:
             setup=_label(s, r, c, sizes),
             coords={a: (c[a], sizes[a]) for a in AXES},
             main_tid=_FIRST_PID + r % per_node,
+            batch=fault.params["factor"] if (fault := s.fault("larger-batch", r)) else 1.0,
         )
         for r, c in enumerate(coords)
     ]

@@ -66,7 +66,7 @@ def _kernels(
     used = np.unique(name)
     launch = np.full(int(used.max(initial=-1)) + 1, "", dtype=object)
     for i in used.tolist():
-        launch[i] = _launch_text(names[i])
+        launch[i] = _launch_text(names[i], one.rank.batch)
     where = f'"args": {{%s"queued": 0, "device": {device}, "context": {CONTEXT}, "stream": %d, "correlation": %d, '
     events.add(
         _head("kernel", device) + where + "%s%s}}",
@@ -82,8 +82,8 @@ def _kernels(
     )
 
 
-def _launch_text(kernel: str) -> str:
-    launch = launch_of(kernel)
+def _launch_text(kernel: str, batch: float) -> str:
+    launch = launch_of(kernel, batch)
     blocks = launch.grid / _SMS
     warps = blocks * launch.block / _WARP
     return (

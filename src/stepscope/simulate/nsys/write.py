@@ -193,7 +193,7 @@ def _kernels(file: NsysFile, one: RankView, names: list[str]) -> None:
     full = {i: names[i] for i in used.tolist()}
     launch = np.zeros((int(used.max(initial=-1)) + 1, 5), dtype=np.int64)
     for i, text in full.items():
-        launch[i] = launch_of(text)
+        launch[i] = launch_of(text, one.rank.batch)
     registers, grid, block, static, dynamic = launch[name].T
     file.insert(
         "CUPTI_ACTIVITY_KIND_KERNEL",

@@ -93,9 +93,11 @@ class _Tables:
     def __call__(self, rank: int) -> Tables:
         s = self._s
         slow = _product(s, "straggler", rank)
+        work = slow * _product(s, "larger-batch", rank)
         return Tables(
-            kernel=self._table("kernel", s.jitter, slow),
-            expert=self._table("kernel", s.jitter, slow * _product(s, "imbalance", rank)),
+            kernel=self._table("kernel", s.jitter, work),
+            expert=self._table("kernel", s.jitter, work * _product(s, "imbalance", rank)),
+            weights=self._table("kernel", s.jitter, slow),
             host=self._table("host", s.jitter * _HOST_SPREAD, _product(s, "slow-host", rank)),
         )
 
@@ -128,6 +130,10 @@ def _faults(s: Scenario, rank: int, node: int) -> Faults:
             found.stall_ns += round(p["stall_ms"] * 1_000_000)
         elif fault.name == "host-syncs":
             found.items += p["per_layer"]
+        elif fault.name == "more-launches":
+            found.extra += p["per_layer"]
+        elif fault.name == "slow-python":
+            found.python_ns += round(p["us"] * 1000)
         elif fault.name == "alloc":
             found.allocations += p["per_layer"]
         elif fault.name == "serialized":

@@ -15,6 +15,9 @@ from stepscope.simulate.job.mesh import Mesh
 from stepscope.simulate.job.model import Model
 from stepscope.simulate.job.scenario import Scenario
 
+#: Blocks whose kernels are as large as the model, whatever the batch.
+OF_WEIGHTS = ("norm", "optimizer")
+
 
 @dataclass
 class Faults:
@@ -27,6 +30,8 @@ class Faults:
     waits: bool = False  # every communication is waited for at once
     inline: bool = False  # ... by being on the compute stream
     skew: float = 1.0  # of this rank's expert load
+    extra: int = 0  # attentions of no use per layer
+    python_ns: int = 0  # before each layer
     of_the_run: list[Fault] = field(default_factory=list)  # of some steps
 
 
@@ -52,7 +57,8 @@ class Worker:
 
     def compute(self, name: str) -> None:
         """A block of the model; experts at this rank's own load."""
-        table = self.sim.tables.expert if name.startswith("experts") else None
+        tables = self.sim.tables
+        table = tables.expert if name.startswith("experts") else tables.weights if name in OF_WEIGHTS else None
         self.sim.compute(self.model[name], table)
 
     # -- communication ---------------------------------------------------------------------------------------------
@@ -99,6 +105,8 @@ class Worker:
         """Attention and router; with experts elsewhere, how many tokens go where."""
         yield from self._troubles()
         yield from self._attention("attention_f", self.model.ring)
+        for _ in range(self.faults.extra):
+            self.compute("attention_f")
         yield from self.barrier("all_reduce", "tp", self.model.activation_bytes)
         self.compute("router_f")
         if self.size("ep") > 1:
@@ -191,6 +199,7 @@ class Worker:
 
     def _troubles(self) -> Wait:
         """What a careless layer does to the host."""
+        self.sim.sleep(self.faults.python_ns)
         for _ in range(self.faults.items):
             yield from self.sim.item()
         for _ in range(self.faults.allocations):

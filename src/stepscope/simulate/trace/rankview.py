@@ -100,11 +100,17 @@ def event_ids(events: I32) -> I64:
     return events.astype(np.int64) % EVENT_POOL + 1
 
 
-def launch_of(kernel: str) -> Launch:
-    """A plausible launch, the same for a name every time."""
+def launch_of(kernel: str, batch: float = 1.0) -> Launch:
+    """A plausible launch, the same for a name every time; its grid is as large as the batch.
+
+    Products of matrices are persistent: as many blocks as fit, whatever the size. Optimizers go over the weights.
+    """
     if "nccl" in kernel.lower():
         return Launch(96, 16, 544, 21_568, 82_240)
     seed = zlib.crc32(kernel.encode())
-    if "gemm" in kernel or "nvjet" in kernel or "flash" in kernel:
+    if "gemm" in kernel or "nvjet" in kernel:
         return Launch(168, 132 * (1 + seed % 4), 384, 0, 213_188)
-    return Launch(32 + 8 * (seed % 4), 132 * (1 + seed % 31), 128 << (seed >> 8) % 3, 0, 0)
+    if "flash" in kernel:
+        return Launch(168, round(132 * (1 + seed % 4) * batch), 384, 0, 213_188)
+    grid = 132 * (1 + seed % 31) * (1.0 if "multi_tensor" in kernel or "NormTwoOps" in kernel else batch)
+    return Launch(32 + 8 * (seed % 4), round(grid), 128 << (seed >> 8) % 3, 0, 0)

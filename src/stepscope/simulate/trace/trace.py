@@ -35,6 +35,7 @@ class SimRank:
     setup: str  # the setup label, as the trainer writes it
     coords: dict[str, tuple[int, int]]  # axis -> (rank, size)
     main_tid: int
+    batch: float = 1.0  # how much larger than that of the others
 
 
 @dataclass

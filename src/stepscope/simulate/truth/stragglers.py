@@ -26,6 +26,9 @@ from stepscope.simulate.truth.meetings import Meetings
 #: What a planted fault does to the ranks it hits.
 _CAUSE = {
     "straggler": "compute",
+    "more-launches": "compute",
+    "larger-batch": "compute",
+    "slow-python": "host",
     "imbalance": "compute",
     "slow-host": "host",
     "host-syncs": "host",

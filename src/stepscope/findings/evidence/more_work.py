@@ -1,0 +1,61 @@
+"""How a rank has more to compute than its peers: more launches, larger ones, or some that take longer."""
+
+from __future__ import annotations
+
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.peers.compute import Compared
+from stepscope.findings.thresholds import MORE_LAUNCHES
+from stepscope.model.kernel_names import shorten
+from stepscope.model.range_names import short_range
+from stepscope.model.units import about
+
+
+class MoreWork(Struct, frozen=True):
+    """In words: `how` for a title (empty where launches are the same), evidence, and what to look for."""
+
+    how: str
+    evidence: str
+    hint: str
+
+
+def more_work(compared: Compared) -> MoreWork:
+    """Of a rank whose GPU is not slow."""
+    speed = ", as fast as theirs launch by launch: the GPU is not slow" if compared.as_fast else ""
+    if compared.launches_more >= MORE_LAUNCHES.value:
+        return MoreWork(
+            f"{compared.launches_more:.2f} times as many launches",
+            f"{speed}; {_most(compared.slower)}",
+            "find what only this rank launches there: extra layers or experts, more micro-batches, work that one rank "
+            "does for all",
+        )
+    if compared.size_more is not None:
+        return MoreWork(
+            f"launches are {compared.size_more:.2f} times as large",
+            f"{speed}; the same kernels with larger grids: {_most(compared.slower)}",
+            "give ranks like amounts: the same batch, sequences packed to equal length, batches balanced by tokens",
+        )
+    return MoreWork(
+        "",
+        f", but not in all kernels: {_most(compared.slower)}",
+        "find what only this rank does there: its share of the batch, sequence lengths, extra work, a branch",
+    )
+
+
+def _most(over: pl.DataFrame) -> str:
+    """The kernels with most of the excess: more of them, larger ones, or longer."""
+    if over.height == 0:
+        return "spread over many"
+    texts = []
+    for row in over.head(2).iter_rows(named=True):
+        n, like_n, ns, like_ns = (row[c] for c in ("n", "like_n", "ns", "like_ns"))
+        if n > MORE_LAUNCHES.value * like_n:
+            each = f" of {about(like_ns / like_n)}" if like_n else ""
+            more = f"{n} launches of {about(ns / n)}, its peers {like_n:.0f}{each}"
+        elif row["size"] is not None:
+            more = f"{row['size']:.2f} times the blocks, {ns / like_ns:.2f} times as long"
+        else:
+            more = f"{ns / like_ns:.2f} times as long"
+        texts.append(f"{short_range(shorten(row['name']))} {about(ns - like_ns)} ({more})")
+    return ", ".join(texts)
