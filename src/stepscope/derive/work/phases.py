@@ -1,0 +1,192 @@
+"""The pass of each GPU op: forward, backward, recomputed, optimizer.
+
+What says most decides: torch ops (a backward node around the launch, autograd's sequence numbers, `Optimizer.step`),
+then ranges that name a pass, then the thread (autograd runs backward on threads of its own), then names and order. A
+sequence of the forward pass that runs again in the backward pass, with the same names and grids and with products in
+it, is recomputed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.graphs import graph_launch
+from stepscope.derive.work.launches import launching
+from stepscope.derive.work.roles import Kernels, kernels
+from stepscope.derive.work.rules import MULTIPLYING, Role
+from stepscope.derive.work.sizes import launches
+from stepscope.intervals.arrays import I64, NONE, Mask
+
+PHASES = ("other", "forward", "backward", "recomputed", "optimizer")
+OTHER, FORWARD, BACKWARD, AGAIN, OPTIMIZER = range(len(PHASES))
+#: What the pass of an op is known by.
+HOW = ("nothing", "names", "threads", "ranges", "torch ops")
+NOTHING, NAMES, THREADS, RANGES, TORCH = range(len(HOW))
+
+#: Ranges that say which pass runs; one that says two says nothing.
+PASS_RANGES = {
+    FORWARD: r"(?i)\b(forward|fwd)\b|stage\d_f\b",
+    BACKWARD: r"(?i)\b(backward|bwd)\b|stage\d_[bw]\b",
+    OPTIMIZER: r"(?i)\boptim(izer)?\b|^Optimizer\.step#",
+}
+#: So many kernels in a row are no coincidence.
+_RUN = 5
+I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
+
+
+class Phases(Struct, frozen=True):
+    """By row of the ops that were asked about: codes of PHASES, and of HOW that is known."""
+
+    phase: I8
+    how: I8
+
+    def are(self, *phases: int) -> Mask:
+        found: Mask = np.isin(self.phase, phases)
+        return found
+
+
+def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
+    """The pass of each op of a window. `ops` are of one window: what runs again is looked for among them."""
+    kinds = known or kernels(data, ops)
+    found, how = np.zeros(len(ops), np.int8), np.zeros(len(ops), np.int8)
+    for method, code in ((_by_torch, TORCH), (_by_ranges, RANGES), (_by_threads, THREADS)):
+        open_ = np.flatnonzero(found == OTHER)
+        if len(open_):
+            said = method(data, ops[open_])
+            found[open_] = said
+            how[open_[said != OTHER]] = code
+    found, how = _completed(data, ops, kinds, found, how)
+    again = _run_again(data, ops, kinds, found)
+    found[again] = AGAIN
+    return Phases(found, how)
+
+
+def _by_torch(data: RankData, ops: I64) -> I8:
+    """Inside a backward node, or in a forward op that recorded gradients. Replayed graphs have no ops of their own."""
+    known = launching(data)
+    rows = known.op[ops]
+    found = np.zeros(len(ops), np.int8)
+    there = (rows != NONE) & ~graph_launch(data)[ops]
+    if not there.any() or not known.torch.backward.any():
+        return found
+    at = rows[there]
+    backward, again = known.torch.backward[at], known.torch.again[at]
+    found[there] = np.where(backward, np.where(again, AGAIN, BACKWARD), OTHER)
+    return found
+
+
+def _by_ranges(data: RankData, ops: I64) -> I8:
+    found = np.zeros(len(ops), np.int8)
+    if data.ranges.height == 0:
+        return found
+    named = {phase: data.own_ranges_named(pattern) for phase, pattern in PASS_RANGES.items()}
+    alone: Mask = np.sum(list(named.values()), axis=0) == 1
+    deepest = data.ancestors_until(data.enclosing(ops), alone)
+    hit = deepest != NONE
+    for phase, mask in named.items():
+        found[hit] = np.where(mask[deepest[hit]], phase, found[hit])
+    return found
+
+
+def _by_threads(data: RankData, ops: I64) -> I8:
+    """Launches of a thread that is not the one that launches first, and whose kernels say `backward`: autograd's."""
+    found = np.zeros(len(ops), np.int8)
+    linked = data.launch[ops] != NONE
+    if not linked.any():
+        return found
+    tid = np.full(len(ops), NONE, np.int64)
+    tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
+    kinds = kernels(data, ops)
+    threads = [t for t in np.unique(tid[linked]).tolist() if (kinds.backward & (tid == t)).any()]
+    main = _main_thread(tid, kinds)
+    engines = [t for t in threads if t != main]
+    if engines:
+        found[np.isin(tid, engines)] = BACKWARD
+        others = linked & ~np.isin(tid, engines) & ~kinds.are(Role.OPTIMIZER)
+        found[others & kinds.are(*MULTIPLYING, Role.NORM, Role.SOFTMAX, Role.EMBEDDING)] = FORWARD
+    found[kinds.are(Role.OPTIMIZER)] = OPTIMIZER
+    return found
+
+
+def _main_thread(tid: I64, kinds: Kernels) -> int:
+    """The thread of the forward pass: most products that are not named backward, or steps of an optimizer."""
+    forward = kinds.are(Role.OPTIMIZER, Role.ATTENTION, Role.NORM, Role.EMBEDDING, Role.SOFTMAX) & ~kinds.backward
+    some = tid[forward & (tid != NONE)]
+    if not len(some):
+        some = tid[tid != NONE]
+    values, counts = np.unique(some, return_counts=True)
+    return int(values[counts.argmax()])
+
+
+def _completed(data: RankData, ops: I64, kinds: Kernels, found: I8, how: I8) -> tuple[I8, I8]:
+    """What nothing has told: by names, and else as the op launched before it."""
+    order = np.lexsort((data.start[ops], data.launched_at[ops]))
+    anchor = found[order].copy()
+    silent = anchor == OTHER
+    said = np.where(
+        kinds.are(Role.OPTIMIZER),
+        OPTIMIZER,
+        np.where(
+            kinds.backward,
+            BACKWARD,
+            np.where(kinds.are(Role.ATTENTION, Role.NORM, Role.SOFTMAX, Role.LOSS, Role.EMBEDDING), FORWARD, OTHER),
+        ),
+    ).astype(np.int8)[order]
+    anchor = np.where(silent, said, anchor)
+    last = np.maximum.accumulate(np.where(anchor != OTHER, np.arange(len(anchor)), -1))
+    first = anchor[np.flatnonzero(anchor != OTHER)[:1]]
+    filled = np.where(last >= 0, anchor[np.maximum(last, 0)], first[0] if len(first) else OTHER)
+    compute = ~kinds.are(Role.COMMUNICATION)[order]
+    filled = np.where(silent & ~compute, OTHER, filled)
+    whole, source = found.copy(), how.copy()
+    whole[order] = np.where(silent, filled, found[order])
+    source[order] = np.where(silent & (filled != OTHER), NAMES, how[order])
+    return whole, source
+
+
+def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
+    """Kernels of the backward pass in a run that the forward pass has too: names and grids, and a product among them.
+
+    Runs of `_RUN` kernels are compared by a hash of their symbols, for all at once.
+    """
+    order = np.lexsort((data.start[ops], data.launched_at[ops]))
+    kernel = data.is_kernel[ops][order] & ~kinds.are(Role.COMMUNICATION)[order]
+    order = order[kernel]
+    forward, backward = order[found[order] == FORWARD], order[found[order] == BACKWARD]
+    again = np.zeros(len(ops), bool)
+    if len(forward) < _RUN or len(backward) < _RUN:
+        return again
+    symbols = _symbols(data, ops)
+    seen = np.unique(_hashes(symbols[forward]))
+    starts = np.flatnonzero(np.isin(_hashes(symbols[backward]), seen))
+    covered = np.zeros(len(backward) + 1, np.int64)
+    np.add.at(covered, starts, 1)
+    np.add.at(covered, starts + _RUN, -1)
+    inside = np.cumsum(covered[:-1]) > 0
+    runs = np.cumsum(np.r_[inside[:1], inside[1:] & ~inside[:-1]]) * inside
+    telling = kinds.are(*MULTIPLYING)[backward] & kinds.matrix[backward] & ~kinds.backward[backward]
+    whole = np.unique(runs[telling & inside])
+    again[backward[inside & np.isin(runs, whole) & ~kinds.backward[backward]]] = True
+    return again
+
+
+def _symbols(data: RankData, ops: I64) -> I64:
+    """A number per kernel that like launches share: name, blocks and threads."""
+    shape = launches(data, ops)
+    mixed = data.name[ops].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= shape.blocks.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= shape.threads.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
+    found: I64 = mixed.astype(np.int64)
+    return found
+
+
+def _hashes(symbols: I64) -> I64:
+    """Of every run of `_RUN` symbols."""
+    whole = np.zeros(len(symbols) - _RUN + 1, np.uint64)
+    for i in range(_RUN):
+        whole = whole * np.uint64(0x100000001B3) ^ symbols[i : len(symbols) - _RUN + 1 + i].astype(np.uint64)
+    found: I64 = whole.astype(np.int64)
+    return found
