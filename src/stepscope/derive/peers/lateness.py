@@ -21,10 +21,7 @@ from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
-from stepscope.model.range_names import TORCH_OP
-
-#: Ranges around getting a batch.
-DATA = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
+from stepscope.model.range_names import INPUT_RANGE, TORCH_OP
 
 #: Per communication op: the one that its start waited for, -1 for none.
 CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -155,7 +152,7 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
     rows = data.own_ranges
     # A torch op's range lists its inputs: that is not getting input.
     names = data.ranges["name"].to_numpy()[rows]
-    input_ranges = data.ranges[rows[profile.names_with(DATA)[names] & ~profile.names_with(TORCH_OP)[names]]]
+    input_ranges = data.ranges[rows[profile.names_with(INPUT_RANGE)[names] & ~profile.names_with(TORCH_OP)[names]]]
     # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
     launching = data.calls["tid"].gather(data.launch[data.launch != NONE]).unique()
     input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))

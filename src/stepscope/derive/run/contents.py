@@ -11,6 +11,7 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import ALLOC, API, HOST, LOAD, QUEUE, SYNC, TAIL, call_causes, causes
 from stepscope.derive.rank.data import COPY, RankData
 from stepscope.intervals import Spans, covered, intersect, subtract, union
+from stepscope.model.range_names import COMPILING
 
 #: What the host does while the GPU idles, by cause (semantics §6).
 _HOST = {
@@ -24,7 +25,6 @@ _HOST = {
 _IDLE = "idle"
 #: Copies by where they go, in the order in which an instant of several counts.
 _COPIES = {"HtoD": "copies to the device", "DtoH": "copies from the device"}
-_COMPILING = r"(?i)compile_fx|dynamo|inductor|autotun|xlacompile|backendcompile|torch\.compile|compile_inner"
 
 Contents = list[tuple[str, str | None, int]]
 
@@ -93,7 +93,7 @@ def _idle(data: RankData, idle: Spans) -> Contents:
     frame = pl.DataFrame({"cause": pieces.cause, "text": text, "ns": pieces.end - pieces.start})
     frame = frame.filter(~pl.Series(last))
     host = pl.col("cause") == HOST
-    compiling = host & pl.col("text").str.contains(_COMPILING).fill_null(value=False)
+    compiling = host & pl.col("text").str.contains(COMPILING).fill_null(value=False)
     named = frame.with_columns(
         pl.when(compiling)
         .then(pl.lit("compiling"))

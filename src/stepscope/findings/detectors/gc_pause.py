@@ -18,13 +18,11 @@ from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
 from stepscope.model.capturing import capture_by
+from stepscope.model.range_names import GARBAGE
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "gc-pause"
-
-#: What ranges around a collection are called.
-_NAMES = r"(?i)(^|[^a-z])(gc|python[ _]?gc|gc[._ ]?collect\w*|garbage[ _-]?collect\w*)([^a-z]|$)"
 
 
 def _collections(case: Case) -> dict[int, Spans]:
@@ -80,6 +78,6 @@ def _pauses(host: Host) -> Spans:
     data = host.data
     records = data.host.filter(data.host["kind"] == "gc")
     ranges = data.ranges[data.own_ranges]
-    ranges = ranges.filter(pl.Series(host.profile.names_with(_NAMES)[ranges["name"].to_numpy()]))
+    ranges = ranges.filter(pl.Series(host.profile.names_with(GARBAGE)[ranges["name"].to_numpy()]))
     start, end = (np.concatenate([f[c].to_numpy() for f in (records, ranges)]) for c in ("start_ns", "end_ns"))
     return union(start, end).clip(host.begin, host.end)

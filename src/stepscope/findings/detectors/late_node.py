@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.derive.peers.lateness import DATA
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -28,6 +27,7 @@ from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, gaps, join, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.range_names import INPUT_RANGE
 from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -169,7 +169,7 @@ def _excused(case: Case, data: RankData) -> Spans:
     parts = []
     rows = data.own_ranges
     if len(rows):
-        wanted = case.profile.names_with(DATA)[data.ranges["name"].to_numpy()[rows]]
+        wanted = case.profile.names_with(INPUT_RANGE)[data.ranges["name"].to_numpy()[rows]]
         fetching = data.ranges[rows[wanted]]
         parts.append(union(fetching["start_ns"].to_numpy(), fetching["end_ns"].to_numpy()))
     if case.profile.has("host") and data.host.height:
