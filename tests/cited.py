@@ -68,9 +68,10 @@ class Cited:
 def every(profile: api.Profile, spec: WindowSpec | None = None) -> Iterator[Cited]:
     """All findings of a profile with what their commands answer."""
     case = Case(profile, spec or WindowSpec())
-    windows = {r: (w.gpu_start_ns, w.gpu_end_ns) for r, w in case.windows.items()}
     for finding in look(case)[0]:
         line = cited(case, finding)
+        shown = case if finding.index is None else Case(profile, WindowSpec(index=finding.index))
+        windows = {r: (w.gpu_start_ns, w.gpu_end_ns) for r, w in shown.windows.items()}
         yield Cited(finding, windows, line, run(profile, line))
 
 

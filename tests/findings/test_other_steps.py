@@ -1,9 +1,10 @@
-"""Steps that alternate: the answer is about the median one, and says what all of them have."""
+"""Steps that alternate: evidence is of the median one, gains are of the mean."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 
 from fake import call, make, nvtx, op
@@ -29,7 +30,17 @@ def steps(*lengths: int) -> dict[str, Any]:
 def test_steps_that_alternate_are_said(lengths: tuple[int, ...], said: bool) -> None:
     result = api.analyse(make(**steps(*lengths)), "diagnose")
     assert result.summary["step_ns"] == 20 * MS
+    assert (result.summary["mean_step_ns"] != result.summary["step_ns"]) is said
     notes = [note for note in result.notes if note.startswith("steps differ")]
     assert bool(notes) is said
-    if said:  # 460 ms in five steps, of which 25 compute
+    if said:  # 460 ms in five steps, of which 25 compute; the first is no sample
         assert "takes 20 ms, all of them 92 ms on average, 5 % of it compute" in notes[0]
+        assert result.summary["mean_step_ns"] == 110 * MS
+
+
+def test_the_mean_of_two_kinds() -> None:
+    """Every third step 180 ms longer: 60 ms a step, whatever part of the period the capture holds."""
+    result = api.analyse(make(**steps(20, 200, 20, 20, 200, 20, 20, 200, 20)), "diagnose")
+    (found,) = result.rows.filter(pl.col("id") == "spikes").iter_rows(named=True)
+    assert "every 3 steps" in found["title"] and found["recoverable_ns"] == 60 * MS
+    assert result.summary["mean_step_ns"] == 80 * MS

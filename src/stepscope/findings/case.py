@@ -13,6 +13,7 @@ from stepscope.derive.rank.data import COMPUTE, RankData, rank_of, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
+from stepscope.derive.run.episodes import Episode, episodes_of, mean_step
 from stepscope.derive.windows.choosing import settled, step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Kind, Window
@@ -34,6 +35,8 @@ class Case:
     def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
         need_ops(profile)
         self.profile, self.align = profile.view(in_one_part=True), align
+        named = spec.anchor is not None or spec.start is not None or spec.whole or spec.unit is not None
+        self._unasked = spec.index == "median" and not (named or spec.match or spec.period)
         self.spec = settled(self.profile, spec)
         self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
         self._before: dict[tuple[str, str], Change] = {}
@@ -76,6 +79,22 @@ class Case:
             return max(self.path.end - self.path.begin, 1)
         except CannotAnswer:
             return max((w.gpu_ns for w in self.windows.values()), default=1) or 1
+
+    @cached_property
+    def of_run(self) -> bool:
+        """Whether the step stands for all of the run: nobody asked for another window than the median step."""
+        return self._unasked and self.kind == "step"
+
+    @cached_property
+    def episodes(self) -> list[Episode]:
+        """What makes steps of the run longer than the usual one; nothing where another window was asked for."""
+        return episodes_of(self.profile) if self.of_run else []
+
+    @cached_property
+    def mean_ns(self) -> int:
+        """Length of the mean step of the run, what lies between steps included; of the step where steps are alike."""
+        mean = mean_step(self.profile) if self.of_run else None
+        return self.step_ns if mean is None else max(round(mean), 1)
 
     @cached_property
     def kind(self) -> Kind:
@@ -151,8 +170,8 @@ class Case:
         return saved if at_most is None else min(saved, at_most)
 
     def share(self, ns: int) -> float:
-        """Per cent of the step."""
-        return 100.0 * ns / self.step_ns
+        """Per cent of the step; of the mean step where steps differ."""
+        return 100.0 * ns / self.mean_ns
 
     def material(self, ns: int, least: Threshold = LOOKED_AT) -> bool:
         """Whether so much of the window is worth a closer look: a replay costs time."""

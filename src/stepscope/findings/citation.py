@@ -24,19 +24,19 @@ def cited(case: Case, finding: Finding) -> str:
     name, text = finding.command
     options = shlex.split(text)
     index = None
-    if "--rank" in options:
+    if "--rank" in options and finding.index is None:
         at = options.index("--rank")
         among = {case.windows[r].index for r in numbers(options[at + 1]) if r in case.windows}
         if len(among) == 1:
             index = among.pop()
         else:  # the step has no one index on them: of all ranks it is found by its label
             del options[at : at + 2]
-    if index is None and case.profile.limited_to is not None:
+    if index is None and "--rank" not in options and case.profile.limited_to is not None:
         options += ["--rank", ranks_text(case.profile.limited_to)]
     if name in ALIGNED and case.align != "auto":
         options += ["--align", case.align]
     if name not in NO_WINDOW:
-        options += _window(case, name, index)
+        options += _window(case, name, index) if finding.index is None else ["--index", str(finding.index)]
     return shlex.join(["stepscope", name, "PROFILE", *options])
 
 

@@ -37,7 +37,7 @@ COLUMNS = (
     Col("title", "what is wrong, in a line"),
     Col("ranks", "ranks that it is on"),
     Col("recoverable_ns", "time per step that it could give back; an upper bound where `expected_ns` is less"),
-    Col("share_pct", "the same as a share of the step"),
+    Col("share_pct", "the same as a share of the step; of the mean step where steps differ"),
     Col("confidence", "width of the interval: high within 10 % of the time given back, medium within 30 %, else low"),
     Col("evidence", "the figures it rests on"),
     Col("try_next", "what to do about it"),
@@ -78,6 +78,7 @@ def diagnose(
     said = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
+        "mean_step_ns": case.mean_ns,
         "unprofiled_step_ns": case.profile.unprofiled_step_ns,
         "clean": not shown,
         "skipped": [{"id": s.id, "why": s.why} for s in skipped],
@@ -119,9 +120,10 @@ def _within(case: Case, findings: list[Finding]) -> list[Finding]:
     """
     known = case.once(profiler_cost)
     share = known.share if known is not None else 1.0
-    least = [f.recoverable_ns if f.warns else round(f.recoverable_ns * share) for f in findings]
-    bounded = [replace(f, recoverable_ns=min(ns, case.step_ns)) for f, ns in zip(findings, least, strict=True)]
-    return [calibrated(f, case.step_ns) for f in bounded]
+    least = [f.recoverable_ns if f.warns or f.of_run else round(f.recoverable_ns * share) for f in findings]
+    most = [case.mean_ns if f.of_run else case.step_ns for f in findings]
+    bounded = [replace(f, recoverable_ns=min(ns, of)) for f, ns, of in zip(findings, least, most, strict=True)]
+    return [calibrated(f, of) for f, of in zip(bounded, most, strict=True)]
 
 
 def _row(case: Case, f: Finding) -> dict[str, Any]:

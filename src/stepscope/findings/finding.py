@@ -60,6 +60,10 @@ class Finding:
     #: ranks or links that stand out beside others, as `stragglers` names them: listed where asked for all (--least 0),
     #: even if the step gives nothing back, since others had to wait anyway
     stands_out: bool = False
+    #: it is of the run, not of its usual step: what it gives back is the mean over all steps
+    of_run: bool = False
+    #: which step the evidence shows, on the ranks of `command`, where it is not the one that is looked at
+    index: int | None = None
 
     @property
     def expected_ns(self) -> int:

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 DETECTORS = (
     "allocator-churn",
     "below-roof",
+    "checkpoint",
     "clock-throttling",
     "compute-imbalance",
     "data-stall",
+    "drift",
+    "epoch-end",
+    "evaluation",
     "expert-imbalance",
     "exposed-communication",
     "exposed-copies",
@@ -42,9 +46,12 @@ DETECTORS = (
     "recomputation",
     "serialized-communication",
     "slow-link",
+    "spikes",
+    "step-kinds",
     "straggler",
     "tiny-kernels",
     "unexplained",
+    "warm-up",
 )
 #: Causes that are no finding, but are taken out of what findings give back: the file in `findings/evidence`.
 WITHOUT_FINDING = {"first-use": "first_uses"}

@@ -36,6 +36,12 @@ RUN_LOSES = Threshold(
     "as for findings: what a run loses outside its usual step is said from there on",
     ("tests/findings/test_run_notes.py",),
 )
+RUNS_DIFFER = Threshold(
+    25.0,
+    "% of the cost",
+    "a checkpoint or a collection takes as much more or less in another run of the same program",
+    ("tests/promises/new.toml",),
+)
 STARTS_UP = Threshold(
     10.0,
     "% of the capture",

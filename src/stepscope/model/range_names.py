@@ -13,7 +13,9 @@ from stepscope.model.kernel_names import kernel_base
 #: Characters of a name that a sentence can bear.
 MOST = 60
 #: Ranges around getting a batch.
-INPUT_RANGE = r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
+INPUT_RANGE = (
+    r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
+)
 #: Ranges around a collection of Python's garbage.
 GARBAGE = r"(?i)(^|[^a-z])(gc|python[ _]?gc|gc[._ ]?collect\w*|garbage[ _-]?collect\w*)([^a-z]|$)"
 #: Ranges around compiling.

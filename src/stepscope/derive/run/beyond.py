@@ -54,8 +54,11 @@ class Beyond(Struct, frozen=True):
         return sum(self.extra.values())
 
 
-def beyond(long: Inside, usual: Inside, elsewhere: frozenset[int]) -> Beyond:
-    """Why `long` is longer than `usual`; kernels named `elsewhere` run in other steps, too."""
+def beyond(long: Inside, usual: Inside, elsewhere: frozenset[int], step: Inside | None = None) -> Beyond:
+    """Why `long` is longer than `usual`; kernels named `elsewhere` run in other steps, too.
+
+    What lies between steps is beside nothing; what it runs, beside a usual `step`.
+    """
     parts = dict.fromkeys((*long.made_of, *usual.made_of))
     extra = {what: long.made_of.get(what, 0) - usual.made_of.get(what, 0) for what in parts}
     excess = sum(extra.values())
@@ -63,7 +66,7 @@ def beyond(long: Inside, usual: Inside, elsewhere: frozenset[int]) -> Beyond:
     text = _range(long, usual, least)
     if text is not None and (named := _named(text)) is not None:
         return Beyond(named, True, extra, text)
-    cause, recorded = _recorded(long, usual, extra, least) or _inferred(long, usual, extra, least, elsewhere)
+    cause, recorded = _recorded(long, usual, extra, least) or _inferred(long, usual, extra, least, elsewhere, step)
     return Beyond(cause, recorded, extra, text)
 
 
@@ -99,13 +102,18 @@ def _recorded(long: Inside, usual: Inside, extra: dict[str, int], least: float) 
 
 
 def _inferred(
-    long: Inside, usual: Inside, extra: dict[str, int], least: float, elsewhere: frozenset[int]
+    long: Inside,
+    usual: Inside,
+    extra: dict[str, int],
+    least: float,
+    elsewhere: frozenset[int],
+    step: Inside | None,
 ) -> tuple[Cause, bool]:
     only_here = long.kernels.filter(~pl.col("name").is_in(list(elsewhere)))
     if only_here.height >= _TENSORS and float(only_here["ns"].sum()) >= _ONLY_HERE * 2 * least:
         return "trial", False
     if extra.get("compute", 0) >= least:
-        return _more_compute(long, usual), False
+        return _more_compute(long, step or usual, step is not None), False
     copies, size = (a - b for a, b in zip(long.to_host, usual.to_host, strict=True))
     if copies >= _TENSORS and size >= _CHECKPOINT_BYTES:
         return "checkpoint", False
@@ -113,23 +121,28 @@ def _inferred(
         return "communication", True
     if extra.get("waiting for the GPU", 0) >= least:
         return "sync", True
-    if extra.get("other work of the host", 0) >= least and _ends_with_input(long):
+    if extra.get("other work of the host", 0) >= least and not _names_input(usual) and _ends_with_input(long):
         return "input", False
     return "host", False
 
 
-def _more_compute(long: Inside, usual: Inside) -> Cause:
-    """Forward passes without backward passes, the same kernels at a lower speed, or other work."""
+def _more_compute(long: Inside, usual: Inside, apart: bool) -> Cause:
+    """Forward passes without backward passes, the same kernels at a lower speed, or other work.
+
+    What runs `apart` from the step, between two of them, comes on top of it.
+    """
     both = usual.kernels.join(long.kernels, on="name", how="full", suffix="_long", coalesce=True).fill_null(0)
+    if apart:
+        both = both.with_columns(pl.col("count_long") + pl.col("count"), pl.col("ns_long") + pl.col("ns"))
     more = both.filter(pl.col("count_long") > pl.col("count"))
     if not more.height:
         return "slower kernels"
     again = more.filter(pl.col("count") > 0)
     longer = more.select((pl.col("ns_long") - pl.col("ns")).sum()).item()
     repeated = again.select((pl.col("ns_long") - pl.col("ns")).sum()).item()
-    as_before = both.filter((pl.col("count_long") == pl.col("count")))["ns"].sum()
-    forward_alone = 2 * repeated >= longer and as_before >= _NOT_RUN * usual.kernels["ns"].sum()
-    return "evaluation" if forward_alone and not _more_backward(long, usual) else "work"
+    as_before = float(both.filter(pl.col("count_long") == pl.col("count"))["ns"].sum())
+    forward_alone = 2 * repeated >= longer and as_before >= _NOT_RUN * float(usual.kernels["ns"].sum())
+    return "evaluation" if forward_alone and (apart or not _more_backward(long, usual)) else "work"
 
 
 def _more_backward(long: Inside, usual: Inside) -> bool:
@@ -139,6 +152,11 @@ def _more_backward(long: Inside, usual: Inside) -> bool:
     main = next(iter(usual.launches))
     beside = [sum(n for tid, n in of.launches.items() if tid != main) for of in (usual, long)]
     return beside[1] - beside[0] > 0.1 * (long.launches.get(main, 0) - usual.launches[main])
+
+
+def _names_input(usual: Inside) -> bool:
+    """Whether ranges say when the program gets its input: then the rest of its time is not that."""
+    return any(_matches(text, INPUT_RANGE) for text in usual.ranges)
 
 
 def _ends_with_input(long: Inside) -> bool:

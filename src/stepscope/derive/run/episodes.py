@@ -23,6 +23,11 @@ from stepscope.model.profile import Profile
 
 #: Most spikes that are looked into, the longest first.
 _MOST = 24
+#: Below this share of the usual step, what episodes cost makes no other mean; below this one, what nothing tells.
+_LITTLE, _DIFFER = 0.005, 0.25
+#: Causes that come at random, too: of those it takes so many to tell a period.
+_BY_CHANCE: tuple[Cause, ...] = ("host", "slower kernels", "sync", "communication", "input")
+_FEWEST = 3
 #: Causes that say nothing of what it is: two of them need not be one.
 _UNKNOWN: tuple[Cause, ...] = ("host", "work", "slower kernels")
 
@@ -74,6 +79,25 @@ def _episodes_of(profile: Profile) -> list[Episode]:
         return []
     single = [*_kinds(run), *_spikes(run), *_between(run)]
     return sorted(_together(run, single), key=lambda e: -e.per_step_ns)
+
+
+def mean_step(profile: Profile) -> float | None:
+    """Length of the mean step of the run, what lies between steps included; None where steps are alike.
+
+    What recurs counts by its period.
+    """
+    run, told = run_of(profile), episodes_of(profile)
+    if run.kinds is None:
+        return None
+    lengths = run.lengths.copy()
+    for e in told:
+        if not e.between:
+            lengths[e.rows] -= e.excess
+    mean = float(lengths.mean()) + sum(e.per_step_ns for e in told)
+    if len(run.kinds.kinds) > 1 or run.kinds.drift is not None:
+        return mean
+    usual = float(run.lengths[usual_step(run)])
+    return None if abs(mean - usual) < (_LITTLE if told else _DIFFER) * usual else mean
 
 
 def base_excess(run: Run) -> F64:
@@ -150,7 +174,7 @@ def _inside_usual(data: RankData, k: int) -> Inside:
 
 def _between(run: Run) -> Iterator[Episode]:
     order = {text: row for row, text in enumerate(run.label)}
-    length = np.zeros(len(run.label))
+    length, usual_label = np.zeros(len(run.label)), run.label[usual_step(run)]
     longest: dict[int, tuple[int, RankRun, int]] = {}
     for r in run.ranks:
         for k in np.flatnonzero(r.between_ns).tolist():
@@ -158,7 +182,8 @@ def _between(run: Run) -> Iterator[Episode]:
                 length[row] += float(r.between_ns[k]) / len(run.ranks)
                 longest[row] = max(longest.get(row, (0, r, k)), (int(r.between_ns[k]), r, k), key=lambda x: x[0])
     for row, (_, r, k) in longest.items():
-        why = beyond(inside_between(r, k), nothing(r.data), names_elsewhere(r.data, k))
+        usual = _usual(r, r.label.index(usual_label)) if usual_label in r.label else None
+        why = beyond(inside_between(r, k), nothing(r.data), names_elsewhere(r.data, k), usual)
         excess = length[[row]]
         rows = np.array([row], np.int64)
         yield Episode(True, rows, excess, None, len(run.label), r.data.rank, k, r.label[k], k, why)
@@ -177,7 +202,7 @@ def _together(run: Run, single: list[Episode]) -> Iterator[Episode]:
         rows = np.concatenate([e.rows for e in group])
         excess = np.concatenate([e.excess for e in group])
         shown = sorted(group, key=lambda e: float(e.excess.mean()))[(len(group) - 1) // 2]
-        every = period_of(run.number[rows], run.number, fewest=2)
+        every = period_of(run.number[rows], run.number, fewest=_FEWEST if shown.cause in _BY_CHANCE else 2)
         yield Episode(
             shown.between,
             rows,

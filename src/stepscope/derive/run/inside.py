@@ -21,17 +21,19 @@ from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 
 #: Calls of the OS that write files.
 _WRITES = r"(?i)^(p?write(v|64)?|fwrite|fflush|f(data)?sync|sync_file_range|close|fclose|rename)$"
-#: A range over more of the stretch than this share is around it, not in it.
-_AROUND = 0.95
 
 
 class Inside(Struct, frozen=True, dict=True):
-    """A stretch of a rank: on the GPU `gpu`, with the host's part of it; `ops` is what was launched in it."""
+    """A stretch of a rank: on the GPU `gpu`, with the host's part of it; `ops` is what was launched in it.
+
+    Ranges over all of `marked` are around the stretch, not in it.
+    """
 
     data: RankData
     gpu: Spans
     host: Spans
     ops: I64
+    marked: tuple[int, int] = (0, 0)
 
     @property
     def length(self) -> int:
@@ -59,13 +61,14 @@ class Inside(Struct, frozen=True, dict=True):
             return {}
         lo, hi = int(both.start[0]), int(both.end[-1])
         frame = frame.filter((pl.col("start_ns") < hi) & (pl.col("end_ns") > lo))
-        length = (frame["end_ns"] - frame["start_ns"]).to_numpy()
+        begin, end = self.marked
+        around = ((frame["start_ns"] <= begin) & (frame["end_ns"] >= end)).to_numpy()
         table = pl.DataFrame(
             {
                 "text": frame["text"].str.replace_all(r"\d+", "#"),
                 "ns": np.minimum(frame["end_ns"].to_numpy(), hi) - np.maximum(frame["start_ns"].to_numpy(), lo),
             }
-        ).filter(pl.Series(length < _AROUND * max(self.host.length(), 1)))
+        ).filter(pl.Series(~around))
         return dict(table.group_by("text").agg(pl.col("ns").sum()).sort("ns", "text").iter_rows())
 
     @cached_property
@@ -125,7 +128,8 @@ def inside_step(r: RankRun, k: int) -> Inside:
     steps = periods(r.data)
     assert steps is not None, "only asked of steps"
     ops, (lo, hi), _ = steps.of(k)
-    return Inside(r.data, Spans.of(int(r.until[k]), int(r.edges[k + 1])), Spans.of(lo, hi), ops)
+    marked = int(steps.anchors.start[k]), int(steps.anchors.end[k])
+    return Inside(r.data, Spans.of(int(r.until[k]), int(r.edges[k + 1])), Spans.of(lo, hi), ops, marked)
 
 
 def inside_between(r: RankRun, k: int) -> Inside:
@@ -135,7 +139,8 @@ def inside_between(r: RankRun, k: int) -> Inside:
     at = int(np.searchsorted(host.start, periods_begin(r, k)))
     on_host = Spans(host.start[at : at + 1], host.end[at : at + 1])
     begin, end = (int(on_host.start[0]), int(on_host.end[0])) if len(on_host) else (lo, hi)
-    return Inside(r.data, Spans.of(lo, hi), on_host, r.data.launched_between(begin, end)[0])
+    ops = r.data.launched_between(begin, end)[0]
+    return Inside(r.data, Spans.of(lo, hi), on_host, ops, (begin - 1, end + 1))
 
 
 def periods_begin(r: RankRun, k: int) -> int:

@@ -149,7 +149,8 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     waited = sum(f.recoverable_ns for f in findings if f.id in _WAITED_FOR) + bubble_ns(case)
     left_over = []
     comm = _mean(left, "comm")
-    idle = max(_mean(left, "idle") - sum(_besides(f) for f in findings if f.id not in _WAITED_FOR), 0)
+    grown = sum(f.recoverable_ns for f in findings if f.id == "drift")
+    idle = max(_mean(left, "idle") - grown - sum(_besides(f) for f in findings if f.id not in _WAITED_FOR), 0)
     explained = min(waited, comm)
     if case.material(comm - explained, SHOWN):
         left_over.append(_communication(case, left, comm - explained))

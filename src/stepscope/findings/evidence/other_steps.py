@@ -17,6 +17,8 @@ from stepscope.model.units import about
 
 def other_steps_notes(case: Case) -> list[Note]:
     """A note where the mean step is another than the one that was looked at, with what all of them have."""
+    if case.episodes:  # findings say why steps differ
+        return []
     found = [row for row in case.each_rank(_all_steps).values() if row is not None]
     if not found:
         return []

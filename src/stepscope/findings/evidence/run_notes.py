@@ -21,9 +21,9 @@ _LOADS = ("allocating memory", "loading code", "compiling", "copies to the devic
 
 
 def run_notes(case: Case) -> list[Note]:
-    """What the run has beyond the step, where it costs a share of the mean step; start-up within a capture."""
-    if case.kind == "step":
-        return _beside_the_step(run_of(case.profile))
+    """What the run has beyond a step that was asked for, where it costs a share of the mean step; start-up."""
+    if case.kind == "step":  # findings say it of the run as a whole
+        return [] if case.of_run else _beside_the_step(run_of(case.profile))
     return _startup(case, run_of(case.profile)) if case.kind == "capture" else []
 
 

@@ -1,0 +1,63 @@
+"""The step grows over the run: a list that keeps graphs, metrics over all that was seen, memory, clocks.
+
+The trend is that of the usual steps. What it costs is what steps take beyond the first, in the mean over the run; a
+longer run loses more. Why is looked for in what the last steps hold that the first do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.derive.run.beyond import beyond
+from stepscope.derive.run.episodes import names_elsewhere
+from stepscope.derive.run.inside import inside_step
+from stepscope.derive.run.job import Run, run_of
+from stepscope.findings.case import Case
+from stepscope.findings.finding import Finding, Place
+from stepscope.model.range_names import short_range
+from stepscope.model.units import about
+
+ID = "drift"
+
+
+def detect(case: Case) -> list[Finding]:
+    run = run_of(case.profile) if case.of_run else None
+    if run is None or run.kinds is None or run.kinds.drift is None or run.kinds.drift.change_ns <= 0:
+        return []
+    drift = run.kinds.drift
+    first, last = _ends(run)
+    rank = max(
+        (r for r in run.ranks if first in r.label and last in r.label),
+        key=lambda r: (int(r.step_ns[r.label.index(last)] - r.step_ns[r.label.index(first)]), -r.data.rank),
+    )
+    k, k0 = rank.label.index(last), rank.label.index(first)
+    why = beyond(inside_step(rank, k), inside_step(rank, k0), names_elsewhere(rank.data, k))
+    most = max(why.extra, key=lambda what: why.extra[what])
+    lo, hi = int(rank.edges[k]), int(rank.edges[k + 1])
+    steps = int(run.number[-1] - run.number[0]) + 1
+    return [
+        Finding(
+            ID,
+            f"the step grows by {about(drift.slope_ns)} with every step: {about(drift.change_ns)} over {steps} steps",
+            round(drift.change_ns / 2),
+            "certain" if why.recorded else "likely",
+            f"`{short_range(last)}` takes {about(hi - lo)} on rank {rank.data.rank}, `{short_range(first)}` "
+            f"{about(int(rank.step_ns[k0]))}; most of what is more: {most} {about(why.extra[most])}",
+            "see what grows: lists that keep tensors or graphs (append(loss) instead of loss.item()), metrics over all "
+            "that was seen, sequence lengths, memory near its limit, clocks",
+            ("breakdown", f"--rank {rank.data.rank}" if len(case.ranks) > 1 else ""),
+            ranks=case.ranks,
+            figures=(hi - lo,),
+            where=(Place(rank.data.rank, lo, hi),),
+            of_run=True,
+            index=k,
+        )
+    ]
+
+
+def _ends(run: Run) -> tuple[str, str]:
+    """The first and the last usual step."""
+    assert run.kinds is not None, "only asked of steps"
+    usual = run.kinds.kinds[0].steps
+    calm = np.sort(usual[~run.kinds.spike[usual]])
+    return run.label[int(calm[0])], run.label[int(calm[-1])]

@@ -1,0 +1,30 @@
+"""Some steps also evaluate, sample or write logs: forward passes without backward passes, or a range that says so.
+
+What it could give back is what those steps take beyond the usual one, over all steps of the run. It is the price of
+evaluating so often, not all of it is waste.
+"""
+
+from __future__ import annotations
+
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.episode import each, episode_finding, when
+from stepscope.findings.finding import Finding
+
+ID = "evaluation"
+
+
+def detect(case: Case) -> list[Finding]:
+    return [
+        episode_finding(
+            case,
+            e,
+            ID,
+            f"{'logging' if e.cause == 'logging' else 'an evaluation'} of {each(e)} {when(e)}",
+            "log less often, from another thread, and without reading numbers from the GPU"
+            if e.cause == "logging"
+            else "evaluate less often or on fewer batches, under torch.inference_mode() and in larger batches; read "
+            "its numbers once at the end; or evaluate checkpoints in another job",
+        )
+        for e in case.episodes
+        if e.cause in ("evaluation", "logging")
+    ]

@@ -1,0 +1,65 @@
+"""Some steps are far longer than their like: at random, or every so many steps.
+
+Why is looked for inside those steps: garbage collection, memory released and allocated again, input that comes late, a
+wait, a rank that is late, or a host that is elsewhere. What it could give back is what they take beyond the usual step,
+over all steps of the run. Checkpoints, evaluations, epochs and warm-up have findings of their own.
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.run.beyond import Cause
+from stepscope.derive.run.episodes import Episode
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.episode import each, episode_finding, when
+from stepscope.findings.evidence.warming import warms_up
+from stepscope.findings.finding import Finding
+from stepscope.model.capturing import capture_with
+from stepscope.model.range_names import short_range
+
+ID = "spikes"
+
+#: What happens in them, and what to do about it.
+_CAUSES: dict[Cause, tuple[str, str]] = {
+    "gc": (
+        "garbage collection stops the host for",
+        "gc.freeze() after set-up, gc.disable() in the loop, and gc.collect() rarely and on all ranks at once",
+    ),
+    "allocator": (
+        "memory is released and allocated again for",
+        "leave out torch.cuda.empty_cache(); near the limit, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or less "
+        "memory; keep shapes alike",
+    ),
+    "input": (
+        "input comes late by",
+        "more workers and a larger prefetch_factor, so that a slow batch does not reach the GPU",
+    ),
+    "sync": (
+        "the host waits for the GPU, which costs",
+        "see which call waits there (`stepscope idle --by call`), and read numbers less often or later",
+    ),
+    "communication": (
+        "communication takes longer by",
+        "give the traces of all ranks: one of them is late, or the network is shared",
+    ),
+    "slower kernels": (
+        "the same kernels take longer by",
+        f"see clocks and other processes on the GPU ({capture_with('gpu-metrics')})",
+    ),
+    "host": (
+        "the host does something else for",
+        "see what the program does there: name it with ranges; garbage collection (gc.callbacks), files, logging and "
+        f"locks look like this. {capture_with('python-sampling')}",
+    ),
+}
+
+
+def detect(case: Case) -> list[Finding]:
+    chosen = [e for e in case.episodes if e.cause in _CAUSES and not warms_up(e)]
+    return [_finding(case, e) for e in chosen if not (e.cause == "input" and (e.every or e.between))]
+
+
+def _finding(case: Case, e: Episode) -> Finding:
+    what, advice = _CAUSES[e.cause]
+    inside = f" in `{short_range(e.why.range)}`" if e.cause == "host" and e.why.range else ""
+    title = f"{what} {each(e)}{inside} {when(e)}{' between steps' * e.between}"
+    return episode_finding(case, e, ID, title, advice, "possible" if e.cause == "host" else None)

@@ -1,0 +1,14 @@
+"""Which episodes of a run are its warm-up."""
+
+from __future__ import annotations
+
+from stepscope.derive.run.episodes import Episode
+
+#: Causes that come once, wherever they come; and those that warm up where they are in the first steps alone.
+_ONCE = ("compile", "trial")
+_AT_FIRST = ("allocator", "host", "sync", "slower kernels", "communication")
+
+
+def warms_up(e: Episode) -> bool:
+    """Whether it is compiling or trying out, or the first steps of the capture are longer for no other reason."""
+    return e.cause in _ONCE or (e.cause in _AT_FIRST and e.first and not e.every)

@@ -1,0 +1,88 @@
+"""What `diagnose` says of the run: spikes, checkpoints, evaluations and drift, by what they cost per step.
+
+The simulator knows the truth: which steps are longer, by how much, and why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cited
+from pairs import scenario
+from stepscope import api
+from stepscope.derive.run.kinds import kinds_of
+from stepscope.simulate.nsys import write as write_nsys
+from stepscope.simulate.programs import assemble
+from stepscope.simulate.programs import execute as engine
+
+MS = 1_000_000
+OF_THE_RUN = ("checkpoint", "drift", "epoch-end", "evaluation", "spikes", "step-kinds", "warm-up")
+
+
+def simulated(folder: Path, *faults: str, steps: int = 12) -> api.Profile:
+    job = engine.run(scenario(3, steps=steps, faults=faults))
+    write_nsys.write(assemble.trace(job), 0, folder / "run.sqlite")
+    return api.open(folder / "run.sqlite", cache=False)
+
+
+def of_the_run(profile: api.Profile) -> list[dict[str, object]]:
+    return [row for row in profile.diagnose().rows.iter_rows(named=True) if row["id"] in OF_THE_RUN]
+
+
+def test_a_healthy_run_has_none(tmp_path):
+    assert of_the_run(simulated(tmp_path)) == []
+
+
+#: What is planted, what is found, when it comes, and what it costs per step: the first of twelve steps is no sample.
+PLANTED = [
+    (("spike:at=5,ms=60",), "spikes", "once in 11 steps", 60 / 11),
+    (("spike:at=2+9,ms=60",), "spikes", "in 2 of 11 steps", 120 / 11),
+    (("spike:at=3+7+11,ms=60",), "spikes", "every 4 steps", 60 / 4),
+    (("checkpoint:every=3,ms=40",), "checkpoint", "every 3 steps", 40.1 / 3),
+    (("checkpoint:every=3,ms=40,where=between",), "checkpoint", "every 3 steps", 40.1 / 3),
+    (("evaluation:every=3",), "evaluation", "every 3 steps", 2.25 / 3),
+    (("evaluation:every=3,where=between",), "evaluation", "every 3 steps", 2.25 / 3),
+    (("drift:us=300",), "drift", "3 ms over 11 steps", 0.3 * 10 / 2),
+]
+
+
+@pytest.mark.parametrize(("faults", "found", "when", "costs"), PLANTED)
+def test_what_is_planted_is_found_first(faults, found, when, costs, tmp_path):
+    profile = simulated(tmp_path, *faults)
+    result = profile.diagnose()
+    first = result.rows.row(0, named=True)
+    assert first["id"] == found and when in first["title"]
+    assert first["recoverable_ns"] == pytest.approx(costs * MS, rel=0.05)
+    assert len(of_the_run(profile)) == 1
+    if found != "drift":  # the mean is that of the usual step and what comes on top
+        assert result.summary["mean_step_ns"] == pytest.approx(
+            result.summary["step_ns"] + first["recoverable_ns"], rel=0.02
+        )
+        assert f"of the {result.summary['mean_step_ns'] / MS:.3g} ms mean step" in result.summary["statement"]
+    assert not [text for one in cited.every(profile) for text in one.wrong]
+
+
+def test_a_step_that_is_asked_for_is_judged_alone(tmp_path):
+    """`--index` looks at one step: what the run has beside is a note, not a finding of that step."""
+    profile = simulated(tmp_path, "spike:at=5,ms=60")
+    result = profile.diagnose(index=3)
+    assert not [row for row in result.rows["id"].to_list() if row in OF_THE_RUN]
+    (text,) = [str(n) for n in result.notes if n.code == "run-beyond-the-step"]
+    assert "1 step of 11 is a spike, 60" in text and "(5.45 ms a step)" in text
+
+
+@pytest.mark.parametrize("name", ["startup_weights_2.7B.sqlite"])
+def test_weights_that_are_uploaded_are_start_up(shared, name):
+    notes = [str(n) for n in api.open(shared / "judged" / name).diagnose().notes if n.code == "capture-starts-up"]
+    assert len(notes) == 1 and "of this capture is start-up" in notes[0]
+
+
+def test_kinds_of_the_issue():
+    """One step of twelve 60 ms late is a spike; steps of a plain loop that saves every third are of two kinds."""
+    lengths = np.array([10.0] * 5 + [70.0] + [10.0] * 5) * MS
+    assert kinds_of(lengths, np.arange(1, 12)).spike.tolist() == [k == 5 for k in range(11)]
+    saving = np.array([57.0, 57, 2400] * 4) * MS
+    assert [(k.name, k.every) for k in kinds_of(saving, np.arange(12)).kinds] == [("usual", None), ("longer", 3)]
