@@ -148,7 +148,7 @@ def _row(case: Case, f: Finding) -> dict[str, Any]:
 
 def _of_the_capture(f: Finding) -> Note:
     text = f"{f.title}. {f.evidence[0].upper()}{f.evidence[1:]}. {f.try_next[0].upper()}{f.try_next[1:]}"
-    return Note(f.id, text, severity="warning", ranks=f.ranks)
+    return Note("profiler-distortion", text, severity="warning", ranks=f.ranks)
 
 
 def _windows(case: Case) -> list[dict[str, Any]]:
