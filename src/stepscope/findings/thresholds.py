@@ -34,7 +34,7 @@ RUN_LOSES = Threshold(
     2.0,
     "% of the mean step",
     "as for findings: what a run loses outside its usual step is said from there on",
-    ("tests/findings/test_run_notes.py",),
+    ("tests/findings/test_run_findings.py",),
 )
 RUNS_DIFFER = Threshold(
     25.0,
@@ -46,7 +46,7 @@ STARTS_UP = Threshold(
     10.0,
     "% of the capture",
     "weights that are uploaded, memory and code before the first kernels make figures of a capture those of start-up",
-    ("public/a100_lm2.7b_nvtx.sqlite", "tests/findings/test_run_notes.py"),
+    ("public/a100_lm2.7b_nvtx.sqlite", "tests/findings/test_run_findings.py"),
 )
 LOOKED_AT = Threshold(
     0.5,
