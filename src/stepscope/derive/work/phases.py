@@ -159,7 +159,7 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
     again = np.zeros(len(ops), bool)
     if len(forward) < _RUN or len(backward) < _RUN:
         return again
-    symbols = _symbols(data, ops)
+    symbols = symbols_of(data, ops)
     seen = np.unique(_hashes(symbols[forward]))
     starts = np.flatnonzero(np.isin(_hashes(symbols[backward]), seen))
     covered = np.zeros(len(backward) + 1, np.int64)
@@ -173,7 +173,7 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
     return again
 
 
-def _symbols(data: RankData, ops: I64) -> I64:
+def symbols_of(data: RankData, ops: I64) -> I64:
     """A number per kernel that like launches share: name, blocks and threads."""
     shape = launches(data, ops)
     mixed = data.name[ops].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,0 +1,167 @@
+"""The parts of a model that a step's kernels belong to, as a person would name them: by what stands beside what.
+
+Kernels in the order of their launches, of the window that was asked about. Attention is fused kernels, or what lies
+between the products around a softmax; a loss is the run of memory-bound kernels around its log-softmax; the optimizer
+is a pass of its own. What is between those is named by what it does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.work.phases import AGAIN, BACKWARD, OPTIMIZER, Phases, phases
+from stepscope.derive.work.roles import Kernels, kernels
+from stepscope.derive.work.rules import Role
+from stepscope.intervals.arrays import I64, Mask
+
+PARTS = (
+    *("other", "attention", "linear layers", "convolutions", "norms", "loss", "embedding", "optimizer"),
+    *("elementwise", "casts and copies", "indexing", "pooling", "compiled", "communication", "graph"),
+)
+_CODE = {name: code for code, name in enumerate(PARTS)}
+ATTENTION, LOSS = _CODE["attention"], _CODE["loss"]
+_OF_ROLE = {
+    Role.PRODUCT: "linear layers",
+    Role.CONVOLUTION: "convolutions",
+    Role.LAYOUT: "casts and copies",
+    Role.ATTENTION: "attention",
+    Role.SOFTMAX: "elementwise",
+    Role.NORM: "norms",
+    Role.ELEMENTWISE: "elementwise",
+    Role.REDUCTION: "elementwise",
+    Role.COPY: "casts and copies",
+    Role.CAST: "casts and copies",
+    Role.FILL: "casts and copies",
+    Role.RANDOM: "elementwise",
+    Role.OPTIMIZER: "optimizer",
+    Role.EMBEDDING: "embedding",
+    Role.INDEX: "indexing",
+    Role.SORT: "indexing",
+    Role.LOSS: "loss",
+    Role.FUSED: "compiled",
+    Role.POOLING: "pooling",
+    Role.COMMUNICATION: "communication",
+    Role.GRAPH: "graph",
+}
+_BY_ROLE = np.array([_CODE[_OF_ROLE.get(role, "other")] for role in Role], np.int8)
+#: What a loss or a softmax cannot reach beyond.
+_WALLS = (Role.PRODUCT, Role.CONVOLUTION, Role.ATTENTION, Role.NORM, Role.EMBEDDING, Role.OPTIMIZER, Role.POOLING)
+#: Kernels between a softmax and the product that made its scores: scaling, masks, dropout, casts.
+_NEAR = 12
+I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
+
+
+class Parts(Struct, frozen=True):
+    """By row of the ops that were asked about: a code of PARTS, and whether attention is spelled out in kernels."""
+
+    part: I8
+    #: of a softmax between products: what fused attention would do in one kernel
+    by_hand: Mask
+
+    def are(self, *parts: str) -> Mask:
+        found: Mask = np.isin(self.part, [_CODE[part] for part in parts])
+        return found
+
+
+def parts(data: RankData, ops: I64, known: Kernels | None = None, passes: Phases | None = None) -> Parts:
+    """The part of each op."""
+    kinds = known or kernels(data, ops)
+    when = passes or phases(data, ops, kinds)
+    found = _BY_ROLE[kinds.role]
+    order = np.lexsort((data.start[ops], data.launched_at[ops]))
+    order = order[~kinds.are(Role.COMMUNICATION)[order]]
+    by_hand = np.zeros(len(ops), bool)
+    by_hand[order] = _around_softmax(kinds.role[order], kinds.matrix[order], when.phase[order])
+    found[by_hand] = ATTENTION
+    lossy = np.zeros(len(ops), bool)
+    lossy[order] = _around_loss(kinds.role[order])
+    found[lossy & ~by_hand] = LOSS
+    found[when.are(OPTIMIZER) & ~kinds.are(Role.COMMUNICATION)] = _CODE["optimizer"]
+    return Parts(found, by_hand)
+
+
+def _around_softmax(role: I8, matrix: Mask, phase: I8) -> Mask:
+    """From the product before a softmax to the product behind it; in the backward pass two products on either side.
+
+    A softmax that chooses (sorting stands behind it) or whose products are far is none of attention's.
+    """
+    count = len(role)
+    marked = np.zeros(count, bool)
+    product = np.flatnonzero((role == Role.PRODUCT) & matrix)
+    soft = np.flatnonzero((role == Role.SOFTMAX) & (phase != OPTIMIZER))
+    if not len(product) or not len(soft):
+        return marked
+    sides = np.where(phase[soft] == BACKWARD, 2, 1)
+    behind = np.searchsorted(product, soft)
+    first, last = behind - sides, behind + sides - 1
+    inside = (first >= 0) & (last < len(product))
+    soft, sides, behind, first, last = (a[inside] for a in (soft, sides, behind, first, last))
+    near = (soft - product[behind - 1] <= _NEAR) & (product[behind] - soft <= _NEAR)
+    near &= (product[behind - 1] - product[first] <= _NEAR) & (product[last] - product[behind] <= _NEAR)
+    begin, end = product[first], product[last]
+    walls = np.r_[0, np.cumsum(np.isin(role, (Role.SORT, Role.LOSS, Role.NORM, Role.ATTENTION, Role.CONVOLUTION)))]
+    near &= walls[end + 1] == walls[begin]
+    return _covered(count, begin[near], end[near] + 1)
+
+
+def _around_loss(role: I8) -> Mask:
+    """Runs between walls that have a loss's kernel in them."""
+    wall = np.isin(role, _WALLS)
+    run = np.cumsum(wall)
+    lossy = np.unique(run[role == Role.LOSS])
+    found: Mask = np.isin(run, lossy) & ~wall
+    return found
+
+
+def _covered(count: int, begin: I64, end: I64) -> Mask:
+    """Places within any of the spans."""
+    edges = np.zeros(count + 1, np.int64)
+    np.add.at(edges, begin, 1)
+    np.add.at(edges, end, -1)
+    found: Mask = np.cumsum(edges[:-1]) > 0
+    return found
+
+
+class Layers(Struct, frozen=True):
+    """The shortest sequence that recurs: how many kernels it has, how often it runs in a row, and where it begins."""
+
+    period: int
+    times: int
+    begin: int
+
+    def of(self, count: int) -> I64:
+        """The number of the layer at each place of the sequence; -1 outside of them."""
+        at = np.arange(count) - self.begin
+        found: I64 = np.where((at >= 0) & (at < self.period * self.times), at // max(self.period, 1), -1)
+        return found
+
+
+#: Sequences longer than this are not looked for.
+_LONGEST = 4000
+
+
+def layers(symbols: I64) -> Layers:
+    """Layers by repetition: of all periods the one whose unbroken repetition covers most; of equals, the shortest.
+
+    A sequence repeats with period p where each symbol equals that p places before it.
+    """
+    best = Layers(0, 0, 0)
+    covered = 0
+    for period in range(2, min(len(symbols) // 2, _LONGEST) + 1):
+        same = symbols[period:] == symbols[:-period]
+        edges = np.flatnonzero(np.diff(np.r_[False, same, False].astype(np.int8)))
+        begin, end = edges[::2], edges[1::2]
+        if not len(begin):
+            continue
+        k = int(np.argmax(end - begin))
+        times = (int(end[k] - begin[k]) + period) // period
+        if times >= 2 and times * period > covered * 1.1:
+            best, covered = Layers(period, times, int(begin[k])), times * period
+    return best
+
+
+def recomputed(when: Phases) -> Mask:
+    """What runs a second time."""
+    return when.are(AGAIN)
