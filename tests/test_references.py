@@ -139,7 +139,11 @@ def texts() -> dict[str, Path]:
 
 
 def test_references_lead_somewhere() -> None:
-    wrong = {name: list(dangling(prose(name, path.read_text("utf-8")), path.parent)) for name, path in texts().items()}
+    wrong = {}
+    for name, path in texts().items():
+        text = path.read_text("utf-8")
+        if any(dangling(text, path.parent)):  # perhaps in code alone: only then is it worth taking apart
+            wrong[name] = list(dangling(prose(name, text), path.parent))
     assert {name: found for name, found in wrong.items() if found} == {}
 
 

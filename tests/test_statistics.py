@@ -92,6 +92,7 @@ def test_few_runs_are_not_taken_for_more(n, m):
     assert wrong <= 16
 
 
+@pytest.mark.slow
 def test_many_rows_hold_together():
     """In at most 5 % of the pairs (7 of 60, with what chance adds) any of 40 rows of noise is called changed."""
     random = np.random.default_rng(3)
@@ -110,6 +111,7 @@ def test_the_same_samples_give_the_same_interval():
     assert (first.low, first.high) == (second.low, second.high)
 
 
+@pytest.mark.slow
 def test_long_runs_need_little_memory():
     long = noise("normal", 5_000, RANDOM)
     found = median_change(long[:, None], long[:, None], long, long, STEPS)

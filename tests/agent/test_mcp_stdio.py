@@ -60,6 +60,7 @@ def commanded(profile: Path, question: str, folder: Path) -> str:
     return subprocess.run(script, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_tools_and_the_five_questions(traces: Path, tmp_path: Path) -> None:
     """The figures that the skill shows, which its own tests find in the raw tables."""
 
@@ -123,6 +124,7 @@ def test_fifty_calls_in_a_row(traces: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_signal_ends_it_though_nobody_writes(traces: Path, number: signal.Signals) -> None:
     started = stdio(traces)
     with subprocess.Popen(

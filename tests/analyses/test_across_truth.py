@@ -58,6 +58,7 @@ def test_waits_and_transfers_are_the_truth(name, form):
 
 
 @pytest.mark.parametrize("form", slow_unless("nsys".__eq__, ["nsys", "kineto"]))
+@pytest.mark.slow
 def test_a_clock_offset_changes_nothing(form):
     """500 µs between two hosts, and drift: where other tools blame the wrong rank."""
     faults = ("straggler:rank=1", "clock:node=1,offset_us=500,drift_ppm=20")

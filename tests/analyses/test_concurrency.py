@@ -185,6 +185,7 @@ def test_dependencies_equal_brute_force(tables: dict[str, list[dict[str, Any]]])
 
 @settings(max_examples=60, deadline=None)
 @given(_programs())
+@pytest.mark.slow
 def test_every_streams_parts_sum_to_the_window(tables: dict[str, list[dict[str, Any]]]):
     if not tables["ops"]:
         return

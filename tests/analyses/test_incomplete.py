@@ -108,6 +108,7 @@ def test_nobody_is_blamed_for_working_while_another_was_not_recorded(job, tmp_pa
         assert any("rank 5 recorded fewer of its collectives" in n for n in result.notes)
 
 
+@pytest.mark.slow
 def test_different_numbers_of_steps(job, tmp_path):
     """One node stopped after the first step: what both have is matched."""
     profile = api.open(job / "node1.sqlite", cache=False)

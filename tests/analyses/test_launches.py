@@ -113,6 +113,7 @@ _spans = st.tuples(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_spans, min_size=1, max_size=8))
+@pytest.mark.slow
 def test_depth_equals_brute_force(items: list[tuple[int, int, int, int, int]]):
     calls = [call(s, s + n, i) for i, (s, n, *_) in enumerate(items, 1)]
     ops = [op(s + lag, s + lag + n, stream=q, call=i) for i, (s, _, lag, n, q) in enumerate(items, 1)]

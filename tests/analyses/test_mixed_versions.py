@@ -61,6 +61,7 @@ def test_sqlite_beside_parquet_of_another_version(job, whole, tmp_path):
         assert result.rows.select(same).equals(whole[command].rows.select(same)), command
 
 
+@pytest.mark.slow
 def test_a_version_without_payloads_answers_for_what_labels_say(job, whole, tmp_path):
     """2023.2 exports no payloads: that node's experts are matched by labels; nothing pairs it with the other node."""
     first, old = beside(job, tmp_path)

@@ -124,6 +124,7 @@ def _open(ranges: list[dict[str, Any]], tid: int | None, at: int) -> list[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(_forests())
+@pytest.mark.slow
 def test_sums_equal_brute_force(tables: dict[str, list[dict[str, Any]]]):
     tables["ranges"].sort(key=lambda r: (r["start_ns"], r["end_ns"]))
     rows = ask(make(**tables), WindowSpec(whole=True)).rows.to_dicts()

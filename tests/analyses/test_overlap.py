@@ -135,6 +135,7 @@ def test_streams_figures_equal_brute_force(tables: Tables, given_time: bool, sta
 
 @settings(max_examples=80, deadline=None)
 @given(profiles())
+@pytest.mark.slow
 def test_single_ops_equal_brute_force(tables: Tables):
     ops = tables["ops"]
     if not any(role(o) == "comm" for o in ops):

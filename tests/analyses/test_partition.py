@@ -41,6 +41,7 @@ def _window(tables: Tables) -> tuple[int, int]:
 
 @settings(max_examples=80, deadline=None)
 @given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
+@pytest.mark.slow
 def test_the_partition_equals_brute_force(tables: Tables, given_time: bool, start: int, length: int):
     lo, hi = (start, start + length) if given_time else _window(tables)
     spec = WindowSpec(start=lo, end=hi) if given_time else WHOLE
@@ -52,6 +53,7 @@ def test_the_partition_equals_brute_force(tables: Tables, given_time: bool, star
 
 @settings(max_examples=80, deadline=None)
 @given(profiles(), st.booleans(), st.integers(0, 30), st.integers(1, 60))
+@pytest.mark.slow
 def test_idle_causes_equal_brute_force(tables: Tables, given_time: bool, start: int, length: int):
     lo, hi = (start, start + length) if given_time else _window(tables)
     spec = WindowSpec(start=lo, end=hi) if given_time else WHOLE
@@ -66,6 +68,7 @@ def test_idle_causes_equal_brute_force(tables: Tables, given_time: bool, start: 
 
 @settings(max_examples=60, deadline=None)
 @given(profiles())
+@pytest.mark.slow
 def test_the_trees_top_level_sums_to_the_window(tables: Tables):
     lo, hi = _window(tables)
     rows = breakdown(make(**tables), WHOLE, tree=True).rows.to_dicts()

@@ -139,6 +139,7 @@ def test_the_rank_whose_capture_ended_early_is_named(shared, command):
         assert any("rank 2 recorded less than ranks that do the same" in n for n in result.notes)
 
 
+@pytest.mark.slow
 def test_ranks_that_share_a_gpu_are_named(shared):
     for trace in ("moe4", "moe4mps", "payloads"):
         assert any(

@@ -134,6 +134,7 @@ TRACES = [
 
 
 @pytest.mark.parametrize("pattern", slow_unless("h200/moe4*/*.sqlite".__eq__, TRACES))
+@pytest.mark.slow
 def test_the_account_closes_on_real_traces(shared, pattern):
     for path in sorted((shared / "traces").glob(pattern)):
         if "invalid" not in path.name:

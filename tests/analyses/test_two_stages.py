@@ -148,6 +148,7 @@ jobs = st.builds(
 
 @settings(max_examples=30, deadline=None)
 @given(jobs)
+@pytest.mark.slow
 def test_any_job_by_brute_force(job):
     """The same figures from a log and from a profile whose host ran ahead of its GPU."""
     items, queue_in, queue_out, transfer = job

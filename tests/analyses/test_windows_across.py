@@ -25,6 +25,7 @@ def ask(job, **options):
     return api.analyse(api.open(job, cache=False), "collectives", **options)
 
 
+@pytest.mark.slow
 def test_the_whole_capture_unless_asked(job):
     whole = ask(job).rows
     parts = [ask(job, anchor=r"^step \d+$", index=k).rows for k in range(3)]

@@ -108,6 +108,7 @@ def test_without_the_rules_the_labels_are_unknown(traces: tuple[Path, Path, Path
         profile.window(chunk=True)
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_file_is_not_mixed_up(traces: tuple[Path, Path, Path]):
     """One file, read through the cache by three sets of rules: each answers as it does without a cache."""
     _, renamed, rules = traces
@@ -136,6 +137,7 @@ def test_runs_are_compared_by_the_same_rules(traces: tuple[Path, Path, Path], tm
     assert run(again) == 0
 
 
+@pytest.mark.slow
 def test_sql_and_the_report_too(traces: tuple[Path, Path, Path], tmp_path: Path, capsys: Any):
     _, renamed, rules = traces
     page = tmp_path / "page.md"

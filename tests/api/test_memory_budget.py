@@ -93,6 +93,7 @@ def test_an_export_is_the_same(traces, request, monkeypatch, tmp_path):
         assert (tmp_path / f"small-{name}").read_bytes() == (tmp_path / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_budget_of_open_is_of_the_process(traces):
     try:
         api.open(traces, cache=False, memory="1GiB")

@@ -48,6 +48,7 @@ def same(result: Result, other: Result) -> bool:
     return bool(result.rows.equals(other.rows) and result.notes == other.notes and result.summary == other.summary)
 
 
+@pytest.mark.slow
 def test_processes(job, alone):
     profile = api.open(job, cache=False, jobs=2)
     for command in ("stragglers", "critical-path", "info", "breakdown"):
@@ -132,6 +133,7 @@ def _fails(part: model.Profile) -> None:
     raise BadInput("no good", "try another")
 
 
+@pytest.mark.slow
 def test_bad_options(job):
     with pytest.raises(BadInput, match="--jobs 0"):
         api.open(job, jobs=0)

@@ -106,6 +106,7 @@ def test_a_job_that_is_gone(job, monkeypatch, capsys):
     assert "Invalid job id" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_on_two_nodes(job, nsys, train, tmp_path, capsys):
     nsys()
     asked = ["capture", "run", "--trigger", "nvtx", "--no-verify", "-o", "cap", "--", "torchrun-stand-in"]
@@ -122,6 +123,7 @@ def test_a_run_on_two_nodes(job, nsys, train, tmp_path, capsys):
     assert "--nodes=2 --ntasks-per-node=1" in (tmp_path / "srun.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_is_refused_where_one_node_lacks_something(job, nsys, script, tmp_path, capsys):
     """Here the second node has an nsys that does not run."""
     nsys()
@@ -142,6 +144,7 @@ def test_a_node_that_does_not_answer(job, script, tmp_path, capsys):
     assert "have answers of 0 nodes, need 2" in said and "--no-doctor" in said and len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_doctor_looks_at_every_node(job, nsys, capsys):
     nsys()
     asked = ["capture", "doctor", "--trigger", "nvtx", "--input", "corpus"]

@@ -138,6 +138,7 @@ def test_launches_that_a_graph_keeps_are_not_lost(shared, capsys):
     assert checks["nothing dropped"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_one_process_needs_no_label(shared, capsys):
     """Captures that stepscope did not make, of trainers with markers of their own."""
     for name in ("hf/hf1_healthy.sqlite", "hf/hf1_healthy.rank0.pt.trace.json.gz", "train/eager.sqlite"):
@@ -156,6 +157,7 @@ def test_ranks_that_others_state_are_a_warning(shared, capsys):
     assert checks["payloads"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_arrived(shared, tmp_path, capsys):
     rich = shared / "traces" / "h200" / "hf" / "hf1_rich.sqlite"
     (tmp_path / "node0.sqlite").symlink_to(rich)

@@ -90,6 +90,7 @@ def test_findings_are_counted_and_named(traces, heard):
     assert any(what.endswith(": replaying the step") for what, _, _ in heard)
 
 
+@pytest.mark.slow
 def test_sections_of_the_report_are_named(traces, heard):
     _ = api.open(traces, cache=False).report().markdown
     assert any(what.startswith("Findings, looking for straggler") for what, _, _ in heard)

@@ -84,6 +84,7 @@ def test_simulate_needs_a_directory(call, tmp_path: Path):
     assert call("simulate")[0] == 2
 
 
+@pytest.mark.slow
 def test_the_tour_says_true_things(call, tmp_path: Path):
     status, out, err = call("demo", "--keep", tmp_path)
     assert (status, err) == (0, "")

@@ -54,6 +54,7 @@ def test_an_encoding_without_the_character(trace: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and "Time (%)" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_nobody_of_that_name(trace: Path, tmp_path: Path) -> None:
     missing = shell(f"{STEPSCOPE} info '~nobody-here'", tmp_path)
     assert (missing.returncode, missing.stderr) == (2, "stepscope: ~nobody-here: no such file; check the path\n")

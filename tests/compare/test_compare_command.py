@@ -58,6 +58,7 @@ def test_repeated_runs_are_the_unit(traces, capfd):
     assert globbed["rows"] == answer["rows"]
 
 
+@pytest.mark.slow
 def test_one_new_run_against_several(traces, capfd):
     answer = ask(capfd, *sorted(traces.glob("a?")), "--to", traces / "b0")
     assert (answer["summary"]["step"]["base_n"], answer["summary"]["step"]["new_n"]) == (3, 1)
@@ -95,6 +96,7 @@ def test_the_manifest_beside_a_capture_counts(traces, tmp_path, capfd):
     assert statement.endswith("environment.NCCL_ALGO changed from Ring to Tree")  # another commit is what one compares
 
 
+@pytest.mark.slow
 def test_the_statement_is_the_last_line_and_all_fits(traces, capfd):
     for by in ("part", "stage", "rank", "family", "kernel"):
         assert run(["compare", str(traces / "a0"), "--to", str(traces / "b0"), "--by", by]) == 0

@@ -126,6 +126,7 @@ def test_a_stall_between_steps_is_idle_time(tmp_path):
     assert "most of it idle" in result.summary["statement"]
 
 
+@pytest.mark.slow
 def test_chunks_of_one_step_are_compared_pair_by_pair(tmp_path):
     for name, more in {"a": {}, "b": {"faults": ("serialized",)}}.items():
         what = scenario(1, schedule="dualpipev", pp=2, ep=2, layers=4, micro_batches=8, steps=1, scale=0.5, **more)

@@ -131,6 +131,7 @@ def test_a_limit_on_what_neither_side_has(traces):
         api.gate(traces / "base", traces / "again", limits=["stage:stage2_f=1"], cache=False)
 
 
+@pytest.mark.slow
 def test_a_baseline_gives_what_the_profile_gives(traces, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = api.save_baseline(traces / "base", "main", cache=False)
@@ -251,6 +252,7 @@ def test_a_baseline_of_several_runs_judges_one(traces, tmp_path):
     assert api.open(traces / "again").gate(base=path, limits=["step=20"]).summary["pass"] is True
 
 
+@pytest.mark.slow
 def test_limits_of_the_pace(tmp_path):
     """A checkpoint every tenth step that takes longer moves no median: the mean and the 99th percentile tell."""
     for name, ms in (("base", 20), ("same", 20.2), ("slower", 60)):

@@ -69,6 +69,7 @@ def test_figures_of_a_real_capture_stay(tmp_path):
     assert _figures(profile) == _figures(api.open(tmp_path / "out.pftrace", cache=False))
 
 
+@pytest.mark.slow
 def test_figures_and_findings_of_a_job_stay(tmp_path):
     profile = api.open(job(tmp_path / "job"), cache=False)
     profile.export(tmp_path / "out.pftrace", anonymize=True)

@@ -86,6 +86,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("finding", slow_unless(lambda finding: finding == "expert-imbalance", FAULTS))
+@pytest.mark.slow
 def test_ranks_that_are_compared(finding: str) -> None:
     """The trainers of `dualpipev` mark chunks, those of `1f1b` and `fsdp` steps. A peer is shown beside the rank."""
     schedule, fault = FAULTS[finding]
@@ -103,6 +104,7 @@ def straggling() -> Iterator[api.Profile]:
         yield profile
 
 
+@pytest.mark.slow
 def test_uneven_stages() -> None:
     with profile_of(scenario("1f1b", layers=5)) as profile:
         found = list(cited.every(profile))

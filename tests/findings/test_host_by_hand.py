@@ -156,6 +156,7 @@ def test_products_without_tensor_cores() -> None:
         assert "no-tensor-cores" not in found(diagnose(ops=ops, calls=calls, ranges=steps(700)))
 
 
+@pytest.mark.slow
 def test_numbers_between_products_halve_where_all_are_in_float() -> None:
     """Kernels that move floats take half the time once products are in half precision; beside products on tensor cores
     they stay as they are. Losses stay in float, and so does what an optimizer moves."""

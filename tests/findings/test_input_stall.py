@@ -25,6 +25,7 @@ JOBS: dict[str, dict[str, int]] = {
 
 @pytest.mark.parametrize("kind", ["nsys", "kineto"])
 @pytest.mark.parametrize("schedule", slow_unless("ddp".__eq__, JOBS))
+@pytest.mark.slow
 def test_a_stall_of_the_input_is_seen_in_one_step(schedule: str, kind: str, tmp_path: Path, capsys):
     files = []
     for name, faults in (("healthy", ()), ("stalled", (f"dataloader:stall_ms={STALL_NS / 1e6}",))):

@@ -39,6 +39,7 @@ def healthy_ns(reference_capture: Callable[[str, str], Path]) -> int:
     ("name", "backend"),
     [pytest.param(*case, marks=() if case == ("slow-link", "nsys") else pytest.mark.slow) for case in CASES],
 )
+@pytest.mark.slow
 def test_the_planted_fault_comes_first(
     reference_capture: Callable[[str, str], Path], healthy_ns: int, name: str, backend: str
 ) -> None:

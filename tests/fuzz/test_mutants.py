@@ -64,6 +64,7 @@ def test_the_command_line_names_every_kind() -> None:
 
 
 @pytest.mark.parametrize("table", slow_unless("StringIds".__eq__, _TABLES))
+@pytest.mark.slow
 def test_values_of_every_type_in_every_column(table: str, inputs: good_inputs.Inputs, tmp_path: Path) -> None:
     """Every value in turn, over the rows of a table; one column after the other."""
     base = inputs.one("sqlite", "mesh").paths[0]
@@ -85,6 +86,7 @@ def test_values_of_every_type_in_every_column(table: str, inputs: good_inputs.In
         path.unlink()
 
 
+@pytest.mark.slow
 def test_good_inputs_under_every_option(inputs: good_inputs.Inputs) -> None:
     """Figures of good inputs are possible however a question is asked: else the oracle is wrong, or the answer."""
     for kind, name in (("sqlite", "one"), ("snapshot", "retry"), ("ncu-csv", "raw"), ("log", "run")):

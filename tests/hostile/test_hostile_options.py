@@ -43,6 +43,7 @@ def test_a_part_that_begins_at_zero(sound: Good, tmp_path: Path) -> None:
     assert page.stat().st_size
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text(sound: Good, tmp_path: Path) -> None:
     """A file of any name is written; a cache that cannot be is done without."""
     command = [sys.executable, "-m", "stepscope", "report", str(sound.export), "-o", b"\xff.html"]

@@ -45,6 +45,7 @@ def test_captures_and_rows_are_the_same() -> None:
     assert {path.name for path in new.DATA.glob("*.tar.xz")} == named
 
 
+@pytest.mark.slow
 def test_they_are_small_and_nothing_is_private() -> None:
     for path in sorted(new.DATA.glob("*.tar.xz")):
         assert path.stat().st_size < 1_000_000, path.name

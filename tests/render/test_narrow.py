@@ -48,6 +48,7 @@ def test_a_name_of_a_megabyte_takes_no_time(letter: str) -> None:
     assert len(text) < 10_000 and text.count("…") >= 10
 
 
+@pytest.mark.slow
 def test_no_line_is_longer(answers: list[Result]) -> None:
     for result in answers:
         text = render(result, "table", width=WIDTH).decode()

@@ -14,6 +14,7 @@ from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
 
+@pytest.mark.slow
 def test_a_report_matches_and_aligns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = Scenario(schedule="1f1b", pp=2, dp=2, nodes=2, layers=2, micro_batches=2, steps=2)
     simulate_to(scenario, tmp_path, ("nsys",))

@@ -73,6 +73,7 @@ def fake(table: pl.DataFrame, *findings: dict, **said: str) -> Asker:
 # -- what it says ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_commands(job, page):
     profile = api.open(job)
     mine = {r["rank"]: r for r in page["parts"]["breakdown"]["rows"]}
@@ -101,6 +102,7 @@ def test_the_peak_where_shapes_are_recorded(shared):
     assert "989.5 TFLOP/s (bf16)" in to_markdown(report)
 
 
+@pytest.mark.slow
 def test_commands_on_the_page_can_be_run(job, page, capsys):
     parts = [page["findings"], *page["parts"].values(), page["timeline"]]
     for line in dict.fromkeys([p["command"] for p in parts] + [f["command"] for f in page["findings"]["rows"]]):

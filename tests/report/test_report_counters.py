@@ -48,6 +48,7 @@ def test_without_samples_there_are_no_lanes():
     assert found.marks.height == 0 and found.labels == []
 
 
+@pytest.mark.slow
 def test_a_real_capture(shared):
     file = shared / "traces/h200/hf/hf1_rich.sqlite"
     found = lanes(stepscope.open(file, cache=False))

@@ -41,6 +41,7 @@ def codes(path: Path, folder: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_codes_exist():
     spec = importlib.util.spec_from_file_location("note_codes", TESTS.parent / "docs" / "note_codes.py")
     assert spec is not None and spec.loader is not None

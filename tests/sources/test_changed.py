@@ -327,6 +327,7 @@ def test_a_file_that_is_touched_is_still_the_same(pairs: dict[str, tuple[Path, P
 
 
 @pytest.mark.parametrize("wrap", [None, cached], ids=["read", "cached"])
+@pytest.mark.slow
 def test_a_race(
     wrap: Any, pairs: dict[str, tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_an_old_version_is_named(job, capsys, monkeypatch):
     assert "sql needs DuckDB 2, and 1.4.2 is installed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_can_be_interrupted(job):
     """A query that would take years stops at once."""
     endless = "SELECT count(*) AS n FROM range(10000000) a(n), range(10000000) b(m) WHERE n + m = 7"
@@ -135,6 +136,7 @@ def test_it_can_be_interrupted(job):
     assert running.returncode == 130 and said == ("", "stepscope: interrupted\n")
 
 
+@pytest.mark.slow
 def test_as_a_program_it_says_nothing_else(job):
     """DuckDB's bindings complain at exit about what is left open."""
     for text in ("SELECT nr FROM ops", "SELECT nothing FROM ops"):

@@ -72,6 +72,7 @@ def test_a_wide_view_counts_every_op(known, about, served_job):
     assert columns["n"][buckets].sum() <= total
 
 
+@pytest.mark.slow
 def test_spans_are_what_the_commands_say(known, about, served_job, capsys):
     chance = random.Random(11)
     for _ in range(6):

@@ -42,6 +42,7 @@ def test_as_the_matrix_gives(monkeypatch, groups):
     assert without.same.tolist() == whole.same.tolist()
 
 
+@pytest.mark.slow
 def test_thousands_of_clocks():
     """As a matrix this would be half a gigabyte, and minutes."""
     clocks = 4_000

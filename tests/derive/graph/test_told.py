@@ -79,6 +79,7 @@ def test_the_path_with_told_dependencies_is_the_truth(schedule, tmp_path):
     assert [n for n in silent.critical_path().notes if n.code == "waits-inferred"]
 
 
+@pytest.mark.slow
 def test_exports_keep_them(tmp_path):
     profile, truth = _written(tmp_path / "job", "fsdp", told=True)
     for name in ("out.pftrace", "out.json", "out"):

@@ -76,6 +76,7 @@ kernel = st.tuples(st.sampled_from([DISPATCH, LAYOUT, CAST]), st.integers(1, 40)
 
 
 @given(st.lists(kernel, min_size=1, max_size=40), st.integers(0, 20))
+@pytest.mark.slow
 def test_the_rule_equals_brute_force(kernels: list[tuple[str, int, int]], more: int):
     ops, at = [], 0
     for name, length, stream in [*kernels, *[(DISPATCH, 100, 5)] * more]:

@@ -38,6 +38,7 @@ def test_healthy_runs_are_not_accused():
     assert wrong(1, lambda *_: ([], [], False)) <= 0.01 * RUNS
 
 
+@pytest.mark.slow
 def test_spikes_are_named():
     def plant(random, noise, steps):
         at = np.sort(random.choice(STEPS, int(random.integers(1, 5)), replace=False))
@@ -47,6 +48,7 @@ def test_spikes_are_named():
     assert wrong(2, plant) <= 0.02 * RUNS
 
 
+@pytest.mark.slow
 def test_what_recurs_is_a_kind():
     def plant(random, noise, steps):
         every = int(random.integers(3, 10))
@@ -57,6 +59,7 @@ def test_what_recurs_is_a_kind():
     assert wrong(3, plant) <= 0.02 * RUNS
 
 
+@pytest.mark.slow
 def test_alternating_steps_are_two_kinds():
     def plant(random, noise, steps):
         steps[::2] *= random.uniform(1.3, 8.0)
@@ -65,6 +68,7 @@ def test_alternating_steps_are_two_kinds():
     assert wrong(4, plant) <= 0.02 * RUNS
 
 
+@pytest.mark.slow
 def test_drift_is_no_kind():
     def plant(random, noise, steps):
         steps *= 1.0 + random.uniform(0.2, 0.6) * NUMBER / STEPS

@@ -46,6 +46,7 @@ def read(text: str | bytes, chunk_bytes: int) -> tuple[list[tuple[str, float]], 
     chunk_bytes=st.integers(1, 80),
     indent=st.sampled_from([None, 0, 2]),
 )
+@pytest.mark.slow
 def test_any_trace_in_any_chunks(
     events: list[dict[str, Any]], head: dict[str, Any], tail: dict[str, Any], chunk_bytes: int, indent: int | None
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_bare_list_of_events(events: list[dict[str, Any]], chunk_bytes: int) -
 
 
 @given(events=EVENTS.filter(len), chunk_bytes=st.integers(1, 80), data=st.data())
+@pytest.mark.slow
 def test_a_cut_off_trace_is_never_taken_for_a_whole_one(
     events: list[dict[str, Any]], chunk_bytes: int, data: st.DataObject
 ) -> None:

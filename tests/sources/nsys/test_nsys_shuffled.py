@@ -130,6 +130,7 @@ def test_real_traces(name: str, variants: bool, tmp_path: Path) -> None:
     assert changed["diff_ns"].to_list() == [0] * changed.height
 
 
+@pytest.mark.slow
 def test_a_parquet_export(shared: Path, tmp_path: Path) -> None:
     source = shared / "h200" / "payloads" / "overlapped_pqtdir"
     other = tmp_path / source.name
@@ -144,6 +145,7 @@ def test_a_parquet_export(shared: Path, tmp_path: Path) -> None:
     assert_same(source, other, 0, variants=False)
 
 
+@pytest.mark.slow
 def test_the_test_sees_what_changes(exports: dict[tuple[str, int], Path], tmp_path: Path) -> None:
     """Shuffling does reorder, and another time of one kernel is seen."""
     path = exports["ddp", 1]
