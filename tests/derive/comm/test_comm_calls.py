@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from fake import call, comm, make, op
-from stepscope.derive.comm.calls import sides_of
+from stepscope.derive.comm.calls import operations, sides_of
 from stepscope.derive.comm.kinds import kinds
 from stepscope.derive.rank.data import ranks_of
 
@@ -52,6 +53,23 @@ def test_a_group_launches_one_kernel_at_its_end_with_all_its_transfers():
         ("send_recv", True, 3, 8),
         ("send_recv", False, 2, 16),
     ]
+
+
+def test_the_operation_is_that_of_the_program():
+    """One per kernel, in the order asked for: of an all-to-all that runs as SendRecv, and of kernels that name none."""
+    peers = ((n, p) for p in range(3) for n in ("ncclSend", "ncclRecv"))
+    inner = [nccl(5 + i, 6 + i, name, "0xa", 1, bytes=8, peer=peer) for i, (name, peer) in enumerate(peers)]
+    profile = make(
+        ops=[
+            comm(100, 200, call=1),
+            op(200, 210, "ncclDevKernel_Generic", 9, call=2),
+            op(220, 230, "ncclDevKernel_Broadcast_RING", 9, call=3),
+        ],
+        calls=[call(55, 57, id=1), call(72, 74, id=2), call(90, 91, id=3)],
+        comms=[*group(0, *inner), nccl(70, 80, "ncclAllReduce", "0xa", bytes=4)],
+    )
+    data = next(iter(ranks_of(profile)))
+    assert operations(data, np.array([2, 0, 1])).to_list() == ["broadcast", "all_to_all", "all_reduce"]
 
 
 def test_sends_to_everyone_are_an_all_to_all():

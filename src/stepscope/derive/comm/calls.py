@@ -78,6 +78,16 @@ def _sides_of(data: RankData) -> pl.DataFrame:
     return table.select([pl.col(k).cast(t) for k, t in SIDES.items()]).sort("launched_ns", "op", maintain_order=True)
 
 
+def operations(data: RankData, ops: I64) -> pl.Series:
+    """The operation of each communication (`all_reduce`): as the program called it, else by its kernel; else null.
+
+    A kernel's name is not enough: an all-to-all runs as `SendRecv`, and others' libraries name none.
+    """
+    sides = data.once(_sides_of).select("op", "kind").unique("op", keep="first", maintain_order=True)  # one of a group
+    asked = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
+    return asked.join(sides, on="op", how="left", maintain_order="left")["kind"]
+
+
 _CALL = ("communicator", "kind", "bytes", "peer")
 _LINKED = ("communicator", "kind", "bytes", "parted", "seq", "send", "peer", "known_by")
 

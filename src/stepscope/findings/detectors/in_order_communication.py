@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.derive.accounting.exposure import comm_ops
-from stepscope.derive.comm.kinds import kinds
+from stepscope.derive.comm.calls import operations
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.window import Window
@@ -44,7 +44,7 @@ def _in_order(case: Case) -> dict[int, tuple[Part, str]]:
         if not chosen.any() or not (data.role[window.ops] == COMPUTE).any():
             return None
         wall = subtract(union(comm.start[chosen], comm.end[chosen]), data.compute).length()
-        names = kinds(profile.names.gather(data.name[comm.ops[chosen]])).fill_null("communication")
+        names = operations(data, comm.ops[chosen]).fill_null("communication")
         kind = str(names.value_counts().sort(["count", names.name], descending=[True, False])[names.name][0])
         part = Part(comm.ops[chosen], comm.exposed[chosen], int(comm.length[chosen].sum()), wall)
         return part, f"{kind.replace('_', '-')}s" if kind != "communication" else kind

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.derive.accounting.partition import partition
-from stepscope.derive.comm.kinds import kinds
+from stepscope.derive.comm.calls import operations
 from stepscope.derive.host.idle_causes import API, CAUSES, HOST, QUEUE, Pieces, causes
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.graphs import captures
@@ -118,7 +118,7 @@ class _Left(Struct, frozen=True, dict=True):
         data, ops = self.data, self.window.ops[self.data.role[self.window.ops] == COMM]
         if not len(ops) or not len(self.comm):
             return {}
-        kind = kinds(data.profile.names.gather(data.name[ops])).fill_null("communication")
+        kind = operations(data, ops).fill_null("communication")
         of_kinds = {str(text): ops[(kind == text).to_numpy()] for text in kind.unique().to_list()}
         return {k: intersect(union(data.start[of], data.end[of]), self.comm).length() for k, of in of_kinds.items()}
 

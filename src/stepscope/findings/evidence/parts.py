@@ -13,7 +13,8 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.accounting.exposure import comm_ops
-from stepscope.derive.comm.kinds import OPERATIONS, kinds
+from stepscope.derive.comm.calls import operations
+from stepscope.derive.comm.kinds import OPERATIONS
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
 from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
@@ -85,8 +86,7 @@ def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
         return {}
     stage = data.stage_of(comm.ops)
     purpose = purpose_of(profile, data, comm.ops)
-    names = profile.names.gather(data.name[comm.ops])
-    kind = kinds(names).fill_null(UNTOLD)
+    kind = operations(data, comm.ops).fill_null(UNTOLD)
     key = pl.select(
         pl.when(stage != NO_STAGE).then(stage).when(purpose != UNKNOWN).then(purpose).otherwise(kind).alias("key")
     ).to_series()
