@@ -13,6 +13,7 @@ import pytest
 import cited
 from pairs import scenario
 from stepscope import api
+from stepscope.derive.run.episodes import episodes_of
 from stepscope.derive.run.kinds import kinds_of
 from stepscope.simulate.nsys import write as write_nsys
 from stepscope.simulate.programs import assemble
@@ -45,6 +46,7 @@ PLANTED = [
     (("checkpoint:every=3,ms=40,where=between",), "checkpoint", "every 3 steps", 40.1 / 3),
     (("evaluation:every=3",), "evaluation", "every 3 steps", 2.25 / 3),
     (("evaluation:every=3,where=between",), "evaluation", "every 3 steps", 2.25 / 3),
+    (("penalty:every=4",), "step-kinds", "every 4 steps", 1.19 / 4),
     (("drift:us=300",), "drift", "3 ms over 11 steps", 0.3 * 10 / 2),
 ]
 
@@ -62,6 +64,21 @@ def test_what_is_planted_is_found_first(faults, found, when, costs, tmp_path):
             result.summary["step_ns"] + first["recoverable_ns"], rel=0.02
         )
         assert f"of the {result.summary['mean_step_ns'] / MS:.3g} ms mean step" in result.summary["statement"]
+    assert not [text for one in cited.every(profile) for text in one.wrong]
+
+
+def test_findings_of_two_kinds_of_steps_are_weighed(tmp_path):
+    """Every fourth step runs three passes more, and reads numbers in each: its finding counts a fourth."""
+    profile = simulated(tmp_path, "penalty:every=4,passes=3", "host-syncs:per_layer=4", steps=14)
+    rows = {row["id"]: row for row in profile.diagnose().rows.iter_rows(named=True)}
+    alone = [profile.diagnose(index=k, only=("host-sync",)).rows["recoverable_ns"][0] for k in (3, 4)]
+    assert alone[1] > 2 * alone[0]
+    assert rows["host-sync"]["recoverable_ns"] == pytest.approx(0.75 * alone[0] + 0.25 * alone[1], rel=0.1)
+    assert "in the longer steps (every 4th, of " in rows["host-sync"]["evidence"]
+    # What the longer steps lose to it is not lost to their kind, too.
+    (kind,) = (e for e in episodes_of(profile) if e.cause == "work")
+    both = rows["step-kinds"]["recoverable_ns"] + 0.25 * (alone[1] - alone[0])
+    assert both == pytest.approx(kind.per_step_ns, rel=0.05)
     assert not [text for one in cited.every(profile) for text in one.wrong]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, reduce
 from inspect import signature
 from operator import and_
@@ -13,8 +14,9 @@ from stepscope.derive.rank.data import COMPUTE, RankData, rank_of, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
-from stepscope.derive.run.episodes import Episode, episodes_of, mean_step
+from stepscope.derive.run.episodes import Episode, OtherKind, episodes_of, mean_step, other_kinds, representative
 from stepscope.derive.windows.choosing import settled, step
+from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Kind, Window
 from stepscope.errors import CannotAnswer
@@ -38,9 +40,29 @@ class Case:
         named = spec.anchor is not None or spec.start is not None or spec.whole or spec.unit is not None
         self._unasked = spec.index == "median" and not (named or spec.match or spec.period)
         self.spec = settled(self.profile, spec)
+        if self._unasked and self.spec.label is not None:
+            self.spec = self._of_step(representative(self.profile, self.spec.label))
         self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
         self._before: dict[tuple[str, str], Change] = {}
         self._memo = Memo()
+
+    def _of_step(self, label: str) -> WindowSpec:
+        """The choice of a step by its label; by its number, where it has the same on all ranks, so that it is cited."""
+        if label == self.spec.label:
+            return self.spec
+        of_ranks = [periods(d) for d in ranks_of(self.profile)]
+        places = {p.anchors.label.index(label) for p in of_ranks if p is not None and label in p.anchors.label}
+        if len(places) != 1:
+            return replace(self.spec, label=label)
+        return replace(self.spec, label=None, index=places.pop())
+
+    @cached_property
+    def others(self) -> list[tuple[OtherKind, int, Case]]:
+        """Other kinds of steps of the run, each with the number of the step that stands for it, and its case."""
+        kinds = other_kinds(self.profile) if self.of_run else []
+        chosen = [(kind, self._of_step(kind.label)) for kind in kinds]
+        numbered = [(kind, spec, spec.index) for kind, spec in chosen]
+        return [(k, i, Case(self.profile, spec, self.align)) for k, spec, i in numbered if isinstance(i, int)]
 
     # -- the step ----------------------------------------------------------------------------------------------------
 

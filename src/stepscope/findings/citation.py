@@ -36,8 +36,13 @@ def cited(case: Case, finding: Finding) -> str:
     if name in ALIGNED and case.align != "auto":
         options += ["--align", case.align]
     if name not in NO_WINDOW:
-        options += _window(case, name, index) if finding.index is None else ["--index", str(finding.index)]
+        options += _window(case, name, index) if finding.index is None else _step(case, name, finding.index)
     return shlex.join(["stepscope", name, "PROFILE", *options])
+
+
+def _step(case: Case, name: str, index: int) -> list[str]:
+    """Another step than the one that is looked at."""
+    return [*["--step"] * (name in NOT_THE_STEP and case.once(_marked)), "--index", str(index)]
 
 
 def _window(case: Case, name: str, index: int | None) -> list[str]:

@@ -24,6 +24,7 @@ from stepscope.findings.evidence.other_steps import other_steps_notes
 from stepscope.findings.evidence.run_notes import run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
+from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import detectors
 from stepscope.findings.text import clean, statement
 from stepscope.findings.thresholds import SHOWN
@@ -91,7 +92,14 @@ def diagnose(
 
 
 def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Skipped]]:
-    """All findings, ranked, and the detectors that could not look."""
+    """All findings, ranked, and the detectors that could not look; of several kinds of steps, over all of them."""
+    findings, skipped = _look_at(case, only)
+    others = [(kind, index, _look_at(of_kind, only)[0]) for kind, index, of_kind in case.others]
+    return ranked(over_kinds(findings, others) if others else findings), skipped
+
+
+def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Skipped]]:
+    """The same of one step."""
     ids = {d.id for d in detectors()}
     if unknown := [i for i in only if i not in ids]:
         raise BadInput(f"no finding is called {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
@@ -110,7 +118,7 @@ def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Sk
     for detector in detectors():
         if detector.rest is not None and (not only or detector.id in only):
             findings += _within(case, detector.rest(case, findings))
-    return ranked(findings), skipped
+    return findings, skipped
 
 
 def _within(case: Case, findings: list[Finding]) -> list[Finding]:

@@ -16,7 +16,7 @@ from stepscope.derive.run.account import RankRun
 from stepscope.derive.run.beyond import Beyond, Cause, beyond
 from stepscope.derive.run.inside import Inside, inside_between, inside_step, nothing
 from stepscope.derive.run.job import Run, run_of
-from stepscope.derive.run.kinds import period_of
+from stepscope.derive.run.kinds import Kind, period_of
 from stepscope.derive.windows.periods import periods
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
@@ -25,6 +25,8 @@ from stepscope.model.profile import Profile
 _MOST = 24
 #: Below this share of the usual step, what episodes cost makes no other mean; below this one, what nothing tells.
 _LITTLE, _DIFFER = 0.005, 0.25
+#: Most kinds of steps that are looked at by themselves, beside the usual one.
+_MOST_KINDS = 3
 #: Causes that come at random, too: of those it takes so many to tell a period.
 _BY_CHANCE: tuple[Cause, ...] = ("host", "slower kernels", "sync", "communication", "input")
 _FEWEST = 3
@@ -66,6 +68,15 @@ class Episode(Struct, frozen=True):
     def first(self) -> bool:
         """Whether the run's first samples have it, and no others."""
         return not self.between and bool((np.sort(self.rows) == np.arange(len(self.rows))).all())
+
+
+class OtherKind(Struct, frozen=True):
+    """A kind of steps beside the usual one: its share of all steps, and the step that stands for it."""
+
+    kind: Kind
+    share: float
+    label: str
+    steps: int
 
 
 def episodes_of(profile: Profile) -> list[Episode]:
@@ -120,6 +131,38 @@ def usual_step(run: Run) -> int:
     calm = usual[~kinds.spike[usual]]
     calm = calm if len(calm) else usual
     return median_of(run, calm)
+
+
+def representative(profile: Profile, label: str) -> str:
+    """The step that stands for the run: this one, unless it is a spike or of a kind that is not usual."""
+    run = run_of(profile)
+    if run.kinds is None or label not in run.label:
+        return label
+    like, usual = run.kind_of(label), usual_step(run)
+    length = float(run.lengths[run.label.index(label)])
+    usual_one = like.kind == run.kinds.kinds[0].name and not like.spike
+    return label if usual_one and length <= (1.0 + _DIFFER) * float(run.lengths[usual]) else run.label[usual]
+
+
+def other_kinds(profile: Profile) -> list[OtherKind]:
+    """Kinds of steps that do other work than the usual one, or less of it: each is to be looked at by itself.
+
+    What only makes steps longer, by a cause of its own, is an episode of usual steps.
+    """
+    run = run_of(profile)
+    if run.kinds is None:
+        return []
+    by_cause = {e.kind for e in episodes_of(profile) if e.kind is not None and e.cause != "work"}
+    others = [k for k in run.kinds.kinds[1:] if k.name not in by_cause]
+    others.sort(key=lambda k: -float(run.lengths[k.steps].sum()))
+    return [_other(run, k) for k in others[:_MOST_KINDS]]
+
+
+def _other(run: Run, kind: Kind) -> OtherKind:
+    share = 1.0 / kind.every if kind.every else len(kind.steps) / len(run.label)
+    assert run.kinds is not None, "it has kinds"
+    calm = kind.steps[~run.kinds.spike[kind.steps]]
+    return OtherKind(kind, share, run.label[median_of(run, calm if len(calm) else kind.steps)], len(run.label))
 
 
 def median_of(run: Run, rows: I64) -> int:

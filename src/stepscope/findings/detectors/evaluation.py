@@ -19,7 +19,7 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"{'logging' if e.cause == 'logging' else 'an evaluation'} of {each(e)} {when(e)}",
+            f"{'logging' if e.cause == 'logging' else 'an evaluation'} takes {each(e)} {when(e)}",
             "log less often, from another thread, and without reading numbers from the GPU"
             if e.cause == "logging"
             else "evaluate less often or on fewer batches, under torch.inference_mode() and in larger batches; read "

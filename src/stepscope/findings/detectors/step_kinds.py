@@ -22,7 +22,7 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"{'between steps ' * e.between}other work of {each(e)} {when(e)}",
+            f"other work takes {each(e)} {'between steps ' * e.between}{when(e)}",
             "see what those steps do beyond the others (`stepscope kernels --index N` of both), and whether they need "
             "it so often",
         )

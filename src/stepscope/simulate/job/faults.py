@@ -49,6 +49,11 @@ KNOWN: dict[str, dict[str, Param]] = {
         "passes": Param("int", 4, 1, 1000),
         "where": Param("word", "in"),
     },
+    "penalty": {
+        "every": Param("int", 4, 1, 10**6),
+        "passes": Param("int", 1, 1, 1000),
+        "where": Param("word", "in"),
+    },
     "drift": {"rank": _RANK, "us": Param("float", 500.0, 0, 1e9)},
     "clock": {
         "node": Param("int", required=True),

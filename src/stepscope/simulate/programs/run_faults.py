@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepscope.simulate.engine.rank import Wait
+from stepscope.simulate.engine.record import AUTOGRAD, MAIN
 from stepscope.simulate.job.faults import Fault
 from stepscope.simulate.job.kernels import COPIES
 from stepscope.simulate.programs.layers import Worker
@@ -34,7 +35,7 @@ def at_end(w: Worker, number: int) -> Wait:
 def _recurring(w: Worker, number: int, where: str) -> Wait:
     for fault in w.faults.of_the_run:
         if fault.params.get("where") == where and fault.recurs(number):
-            yield from _checkpoint(w, fault) if fault.name == "checkpoint" else _evaluation(w, fault)
+            yield from _KINDS[fault.name](w, fault)
 
 
 def _checkpoint(w: Worker, fault: Fault) -> Wait:
@@ -44,6 +45,21 @@ def _checkpoint(w: Worker, fault: Fault) -> Wait:
         yield from w.sim.copy(COPIES, w.model.layer_bytes // _COPIES, to_host=True)
     yield from w.sim.sync_device()
     w.sim.sleep(round(fault.params["ms"] * 1_000_000))
+    w.sim.pop()
+
+
+def _penalty(w: Worker, fault: Fault) -> Wait:
+    """Forward and backward passes once more: a step of another kind."""
+    w.sim.push("penalty")
+    for _ in range(fault.params["passes"]):
+        w.compute("embedding_f")
+        for layer in range(w.scenario.layers):
+            yield from w.forward(layer)
+        w.sim.switch(AUTOGRAD)
+        for layer in reversed(range(w.scenario.layers)):
+            yield from w.backward(layer)
+        w.compute("embedding_b")
+        w.sim.switch(MAIN)
     w.sim.pop()
 
 
@@ -58,3 +74,6 @@ def _evaluation(w: Worker, fault: Fault) -> Wait:
         w.compute("loss_f")
     yield from w.sim.item()
     w.sim.pop()
+
+
+_KINDS = {"checkpoint": _checkpoint, "evaluation": _evaluation, "penalty": _penalty}
