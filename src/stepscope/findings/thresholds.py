@@ -42,6 +42,12 @@ RUNS_DIFFER = Threshold(
     "a checkpoint or a collection takes as much more or less in another run of the same program",
     ("tests/promises/new.toml",),
 )
+PART_NAMED = Threshold(
+    5.0,
+    "% of the excess",
+    "smaller parts of what a step takes beyond its like say nothing of why",
+    ("tests/findings/test_run_findings.py",),
+)
 STARTS_UP = Threshold(
     10.0,
     "% of the capture",

@@ -138,10 +138,9 @@ def representative(profile: Profile, label: str) -> str:
     run = run_of(profile)
     if run.kinds is None or label not in run.label:
         return label
-    like, usual = run.kind_of(label), usual_step(run)
-    length = float(run.lengths[run.label.index(label)])
-    usual_one = like.kind == run.kinds.kinds[0].name and not like.spike
-    return label if usual_one and length <= (1.0 + _DIFFER) * float(run.lengths[usual]) else run.label[usual]
+    like = run.kind_of(label)
+    usual = like.kind == run.kinds.kinds[0].name and not like.spike
+    return label if usual else run.label[usual_step(run)]
 
 
 def other_kinds(profile: Profile) -> list[OtherKind]:
@@ -163,6 +162,12 @@ def _other(run: Run, kind: Kind) -> OtherKind:
     assert run.kinds is not None, "it has kinds"
     calm = kind.steps[~run.kinds.spike[kind.steps]]
     return OtherKind(kind, share, run.label[median_of(run, calm if len(calm) else kind.steps)], len(run.label))
+
+
+def usual_length(profile: Profile) -> float | None:
+    """Length of the usual step; None without samples. A few steps of all lengths have no kinds, but this."""
+    run = run_of(profile)
+    return float(run.lengths[usual_step(run)]) if run.kinds is not None else None
 
 
 def median_of(run: Run, rows: I64) -> int:

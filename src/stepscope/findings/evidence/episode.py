@@ -8,13 +8,13 @@ from stepscope.derive.run.account import rank_run
 from stepscope.derive.run.episodes import Episode
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Cause, Finding, Place
-from stepscope.findings.thresholds import RUNS_DIFFER
+from stepscope.findings.thresholds import PART_NAMED, RUNS_DIFFER
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import listed, several
 from stepscope.model.units import about
 
-#: Parts of the excess that evidence names: at least this share of it, and how many.
-_NAMED, _MOST_NAMED = 0.05, 3
+#: So many parts of the excess are listed.
+_LISTED = 3
 
 
 def when(e: Episode) -> str:
@@ -73,8 +73,8 @@ def _count(e: Episode) -> str:
 
 def parts(e: Episode) -> str:
     """What the excess is made of, the largest first, and the range around it."""
-    largest = sorted(e.why.extra.items(), key=lambda item: -item[1])[:_MOST_NAMED]
-    text = listed(f"{what} {about(ns)}" for what, ns in largest if ns >= _NAMED * max(e.why.excess_ns, 1))
+    largest = sorted(e.why.extra.items(), key=lambda item: -item[1])[:_LISTED]
+    text = listed(f"{what} {about(ns)}" for what, ns in largest if ns >= PART_NAMED.share * max(e.why.excess_ns, 1))
     more = "" if e.between else " more"
     around = f", most of it in `{short_range(e.why.range)}`" if e.why.range else ""
     return f"{text}{more}{around}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
+from stepscope.derive.run.episodes import usual_length
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.launching import quicker
@@ -30,7 +31,7 @@ def profiler_cost(case: Case) -> Cost | None:
     plain = case.profile.unprofiled_step_ns
     if not plain or case.kind != "step":
         return None
-    if case.step_ns <= SLOWED_STEP.value * plain or not hosts(case):
+    if min(case.step_ns, usual_length(case.profile) or case.step_ns) <= SLOWED_STEP.value * plain or not hosts(case):
         return Cost(plain, 1.0, Change())
     wanted = plain * case.replay.plain / case.step_ns
     low, high = 1.0, WORST_PROFILER.value
