@@ -75,7 +75,7 @@ def test_folders(ask):
         (("recipe", "nccl_s"), {"nccl_sum"}),
         (("diagnose", "x", "--only", "late"), {"late-node"}),
         (("diagnose", "x", "--fail-on", "strag"), {"straggler"}),
-        (("simulate", "--fault", "slow"), {"slow-host:", "slow-link:"}),
+        (("simulate", "--fault", "slow"), {"slow-host:", "slow-link:", "slow-python:"}),
         (("simulate", "--schedule", "zero"), {"zero-bubble"}),
         (("mfu", "x", "--model", "deep"), {"deepseek-v2-lite"}),
         (("capture", "plan", "--model", "qwen"), {"qwen3-30b-a3b"}),

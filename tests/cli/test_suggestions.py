@@ -45,9 +45,18 @@ def test_others_are_not(stepscope, arguments):
     assert "mean" not in ran.err
 
 
-def test_a_profile_is_not_a_command(stepscope, tmp_path: Path):
+def test_a_profile_alone_is_diagnosed(stepscope, tmp_path: Path):
     ran = stepscope(tmp_path)
-    assert f"as in `stepscope diagnose {tmp_path}`" in ran.err
+    asked = stepscope("diagnose", tmp_path)
+    assert ran.status == 0
+    assert asked.out.splitlines()[-1] in ran.out  # the same conclusion, in fewer words
+    for command in ("diagnose", "report", "stragglers"):
+        assert f"stepscope {command} {tmp_path}" in ran.out
+
+
+def test_a_missing_profile_is_no_command(stepscope, tmp_path: Path):
+    ran = stepscope(tmp_path / "nothing.sqlite")
+    assert (ran.status, ran.out) == (2, "") and "no such file" in ran.err
 
 
 def test_spelling_does_not_count():

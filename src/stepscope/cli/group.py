@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import re
-import shlex
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,6 +42,15 @@ ORDER = (
     "Agents",
     "Data",
 )
+
+#: What to begin with.
+START = {
+    "PROFILE": "A profile alone: a short diagnosis, and what else to ask.",
+    "demo": "A tour on a simulated job.",
+    "capture run": "Profile a training script as it is: `stepscope capture run -- python train.py`.",
+    "report": "All of it as one page, with a timeline.",
+    "compare": "Did my change help?",
+}
 
 #: Commands that have commands of their own.
 GROUPS = ("capture", "skill")
@@ -79,9 +87,13 @@ class Commands(Suggesting):
             return completing(command_of(cmd_name))
         return None
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The command; a profile in its place is diagnosed in short."""
+        if args[0] not in self.list_commands(ctx) and _is_profile(args[0]):
+            return "", import_module("stepscope.cli.commands._first_look").command, args
+        return super().resolve_command(ctx, args)
+
     def elsewhere(self, name: str) -> str | None:
-        if Path(name).exists():
-            return f"It is a file or a folder: ask it something, as in `stepscope diagnose {shlex.quote(name)}`."
         context = click.Context(self)
         parts = {
             part: f"{group} {part}"
@@ -93,6 +105,8 @@ class Commands(Suggesting):
         return f"Did you mean {command}?" if command else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Start here"):
+            formatter.write_dl([(name.ljust(_widest()), why) for name, why in START.items()])
         for title, names in grouped():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(_widest()), question(name)) for name in names])
@@ -103,6 +117,13 @@ class Commands(Suggesting):
         with formatter.indentation():
             formatter.write_text("Agents: read the skills first (`stepscope skill list`). They are in")
             formatter.write(f"  {SKILLS}\n")  # never wrapped: a path is to be copied
+
+
+def _is_profile(word: str) -> bool:
+    """Whether a word names files, or is a pattern of some, or looks so much like a file that it is missing."""
+    return (
+        Path(word).exists() or any(mark in word for mark in "*/") or word.endswith((".sqlite", ".nsys-rep", ".json.gz"))
+    )
 
 
 @contextmanager

@@ -83,6 +83,11 @@ def writable(path: Path) -> Path:
     return path
 
 
+def page() -> tuple[int, bool]:
+    """Width of what standard output shows, and whether it is styled."""
+    return _width(), colour()
+
+
 def _width() -> int:
     """The terminal's width; a fixed one when piped, so that scripts see the same text everywhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH

@@ -28,6 +28,27 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
     return "\n".join(out) + "\n"
 
 
+#: So many findings in a first look.
+_FIRST = 3
+
+
+def first_findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
+    """The first findings in three lines each, what qualifies them, and the statement."""
+    pen = Pen(colour)
+    out = opening(result, width, pen)
+    out += [pen.yellow(line) for text in parted(result)[0] for line in wrapped(text, width)]
+    out.append("")
+    for number, row in enumerate(result.rows.head(_FIRST).iter_rows(named=True), 1):
+        title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
+        out += [pen.bold(title), *(pen.bold(line) for line in more), f"   {could_give_back(row, result)}"]
+        out += ["   " + line for line in wrapped(f"try: {row['try_next']}", width - 3, indent=len("try: "))]
+    if (left := result.rows.height - _FIRST) > 0:
+        out.append(f"and {left} more")
+    out += [""] * bool(result.rows.height)
+    out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]
+    return "\n".join(out) + "\n"
+
+
 def parted(result: Result) -> tuple[list[str], list[Note]]:
     """What qualifies every finding: how the profiler changed the step, and what was not recorded; and other notes."""
     first = [note for note in result.notes if note.code in (*OF_THE_CAPTURE, *INCOMPLETE)]
