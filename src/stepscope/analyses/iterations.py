@@ -68,7 +68,8 @@ def iterations(
         gpu = [None if w.gpu_start_ns is None else w.gpu_ns for w in spans]
         starts = [w.gpu_start_ns for w in spans]
         following = zip(starts, [*starts[1:], None], strict=False)
-        period = [None if a is None or b is None else b - a for a, b in following]
+        # Ranges within each other may begin in another order on the GPU than on the host: that is not a pace.
+        period = [None if a is None or b is None or b < a else b - a for a, b in following]
         if all(w.kind == "step" for w in spans):  # a step is its period, the last one too
             period = gpu
         sampled = samples(data) if spans and all(w.kind == "step" for w in spans) else None

@@ -112,6 +112,7 @@ def _header(profile: Profile) -> Header:
         "capture_ns": first.capture_ns if len(sources) == 1 else None,
         "facts": first.facts if all(s.facts == first.facts for s in sources) else {},
     }
-    processes = profile.ranks.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias("proc")).select(list(PROCESSES))
+    numbered = pl.int_range(pl.len(), dtype=pl.Int32).alias("proc")
+    processes = profile.ranks.with_columns(numbered, devices=pl.lit(None, pl.String)).select(list(PROCESSES))
     read = [note.data() for note in profile.notes if note.origin != "analysis"]
     return Header([t for t in TABLES if t in TITLES and profile.has(t)], processes.to_dicts(), info, read)

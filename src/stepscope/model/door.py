@@ -50,8 +50,9 @@ def admitted(source: Source) -> Source:
 
 def forget(source: Source) -> None:
     """Let go which rows of a source were admitted, of one among thousands; if it is asked again, so is the door."""
-    if isinstance(source, Door):
-        source.admissions.clear()
+    inner = getattr(source, "source", source)  # behind `devices.DevicesApart`
+    if isinstance(inner, Door):
+        inner.admissions.clear()
 
 
 @dataclass(frozen=True)

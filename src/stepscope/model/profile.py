@@ -22,6 +22,7 @@ from stepscope.intervals.arrays import NONE, Mask, look_up
 from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
 from stepscope.model.beginning import Extent, beginnings
 from stepscope.model.columns import ROLE, Part
+from stepscope.model.devices import DevicesApart
 from stepscope.model.label_rules import LabelRules
 from stepscope.model.memo import Memo
 from stepscope.model.names import A, Names
@@ -66,7 +67,7 @@ class Profile:
         labels: LabelRules | None = None,
         known: Known | None = None,
     ) -> None:
-        self._sources = [door.admitted(s) for s in sources]
+        self._sources: list[Source] = [DevicesApart(door.admitted(s)) for s in sources]
         self._rules = rules or taxonomy.default()
         #: What the trainer calls its ranges.
         self.labels = labels or label_rules.default()

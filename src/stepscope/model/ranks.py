@@ -65,7 +65,12 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
     for index in timed or range(len(sources)):
         source = sources[index]
         processes = source.processes()
-        if processes.height == 1 and processes["rank"][0] is None and (n := rank_in_name(source.path)) is not None:
+        alone = processes["pid"].n_unique() == 1 and processes["rank"].is_null().all()
+        if (
+            alone
+            and (processes.height == 1 or processes["devices"].is_not_null().all())
+            and (n := rank_in_name(source.path)) is not None
+        ):
             processes = processes.with_columns(
                 pl.lit(n, pl.Int32).alias("rank"), pl.lit("file name").alias("rank_from")
             )
@@ -75,7 +80,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
                 pl.col("host").fill_null(_host_in_name(source.path)),
             )
         )
-    table = pl.concat(frames).select(list(RANKS)).cast(RANKS)  # type: ignore[arg-type]
+    table = _of_devices(pl.concat(frames)).select(list(RANKS)).cast(RANKS)  # type: ignore[arg-type]
     _refuse_strangers(table, sources)
     _refuse_twins(table, sources)
     unknown = table.filter(pl.col("rank").is_null()).height
@@ -97,6 +102,20 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
         )
     notes += [*_coinciding(table), *_sharing(table)]
     return table.sort("rank"), notes
+
+
+def _of_devices(table: pl.DataFrame) -> pl.DataFrame:
+    """Ranks of the devices of processes with several GPUs: those of a process follow each other."""
+    most = table["devices"].str.count_matches(",").max()
+    if not isinstance(most, int):
+        return table
+    per_process = most + 1
+    place = pl.int_range(pl.len()).over("source", "pid")
+    return table.with_columns(
+        pl.col("rank") * per_process + pl.when(pl.col("devices").is_not_null()).then(place).otherwise(0),
+        pl.col("world_size") * per_process,
+        pl.when(pl.col("devices").is_not_null()).then(pl.col("rank_from") + ", device").otherwise("rank_from"),
+    )
 
 
 def has_timeline(source: Source) -> bool:

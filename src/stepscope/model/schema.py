@@ -500,6 +500,7 @@ PROCESSES: dict[str, Dtype] = {
     "rank_from": pl.String,
     "setup": pl.String,
     "world_size": pl.Int32,
+    "devices": pl.String,  # `0,1,2,3`: the GPUs of a process that computes on several
 }
 
 

@@ -27,7 +27,7 @@ class Asker:
 
     def ask(self, name: str, **options: Any) -> Result:
         """The answer to `name`, in the window where the question has one."""
-        return self.answer(name, **options, **self._window(name))
+        return self.answer(name, **{**options, **self._window(name)})
 
     def command(self, name: str, *words: str, **options: Any) -> str:
         """The command line that prints the same."""

@@ -60,6 +60,8 @@ def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsy
 
     All of it or nothing: who finds a truth finds its traces.
     """
+    if scenario.gpus_per_process > 1 and "kineto" in formats:
+        raise BadInput("--gpus-per-process: only nsys files of such processes are written", "give --write nsys")
     _prepare(scenario, folder)
     done = engine.run(scenario)
     with building_set(folder, TRUTH) as beside:

@@ -60,7 +60,8 @@ class Timeline:
 def _window(asker: Asker) -> dict[str, Any]:
     """What findings are about: the step; the capture, where the trainer marks chunks alone."""
     if asker.window:
-        return {} if asker.window.get("index") == "all" else {"step": True}
+        chosen = {key for key, value in asker.window.items() if value} - {"index"}
+        return {} if chosen or asker.window.get("index") == "all" else {"step": True}
     window = asker.ask("breakdown").window
     return {"whole": True} if window and window[0].get("kind") == "capture" else {"step": True}
 

@@ -43,11 +43,11 @@ def build(s: Scenario) -> Mesh:
         SimRank(
             rank=r,
             # Nodes are alike, so pids collide between them, as they do in containers.
-            pid=_FIRST_PID + r % per_node,
+            pid=_FIRST_PID + r % per_node // s.gpus_per_process * s.gpus_per_process,
             node=r // per_node,
             host=f"node{r // per_node}",
             device=r % per_node,
-            setup=_label(s, r, c, sizes),
+            setup=_label(s, r, c, sizes) if s.gpus_per_process == 1 else "setup",  # labels are of processes
             coords={a: (c[a], sizes[a]) for a in AXES},
             main_tid=_FIRST_PID + r % per_node,
             batch=fault.params["factor"] if (fault := s.fault("larger-batch", r)) else 1.0,

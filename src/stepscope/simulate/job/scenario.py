@@ -29,6 +29,7 @@ class Scenario:
     ep: int = 4
     tp: int = 1
     nodes: int = 1
+    gpus_per_process: int = 1
     layers: int = 4
     micro_batches: int = 16
     steps: int = 3
@@ -76,12 +77,18 @@ class Scenario:
 def _check(s: Scenario) -> None:
     if s.schedule not in SCHEDULES:
         raise BadInput(f"--schedule {s.schedule}: not known", f"give one of {', '.join(SCHEDULES)}")
-    for option in (*AXES, "nodes", "layers", "micro_batches", "steps", "seq", "mbs", "vpp"):
+    for option in (*AXES, "nodes", "gpus_per_process", "layers", "micro_batches", "steps", "seq", "mbs", "vpp"):
         if getattr(s, option) < 1:
             raise BadInput(f"--{option.replace('_', '-')} {getattr(s, option)}: too small", "give 1 or more")
     if s.world > _MOST_RANKS:
         raise BadInput(f"{s.world} ranks are too many", f"keep pp·dp·cp·ep·tp at {_MOST_RANKS} or below")
-    if s.world % s.nodes:
+    if s.world % (s.nodes * s.gpus_per_process):
+        if s.world % s.nodes == 0:
+            each = s.world // s.nodes
+            raise BadInput(
+                f"{each} GPUs of a node do not spread over processes of {s.gpus_per_process}",
+                "give a number that divides the ranks of a node",
+            )
         raise BadInput(f"{s.world} ranks do not spread over {s.nodes} nodes", "give nodes that divide pp·dp·cp·ep·tp")
     for option, most in (("seq", _MOST_SEQ), ("mbs", _MOST_MBS)):
         if getattr(s, option) > most:

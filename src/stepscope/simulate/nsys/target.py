@@ -131,7 +131,7 @@ def _system(file: NsysFile, host: str, epoch_ns: int, duration: int) -> None:
 
 def _processes(file: NsysFile, views: list[RankView]) -> None:
     # An export lists every process of the machine: a reader must find the ranks by what they did.
-    pids = [v.rank.pid for v in views]
+    pids = list(dict.fromkeys(v.rank.pid for v in views))
     others = [(1, "systemd"), (max(min(pids) - 1, 2), "torchrun")]
     rows = [(pid, name) for pid, name in others if pid not in pids] + [(pid, "python") for pid in pids]
     file.insert_rows("PROCESSES", [(global_pid(pid), pid, name) for pid, name in rows])

@@ -16,6 +16,8 @@ from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.trace.trace import I32, I64, SimCalls, SimEvents, SimOps, SimRanges, SimRank, SimSyncs, SimTrace
 
+#: Ids that each device of a process has to itself.
+_IDS_OF_A_DEVICE = 50_000_000
 #: UTC of t=0 on the true clock (2027-01-01).
 EPOCH_NS = 1_798_761_600_000_000_000
 _STREAM = np.array([*STREAM_IDS, -1], dtype=np.int32)  # slot -1: none
@@ -39,6 +41,8 @@ def trace(job: Job, nodes: Iterable[int] | None = None) -> SimTrace:
     wanted = set(range(s.nodes) if nodes is None else nodes)
     ranks = [r for r in job.mesh.ranks if r.node in wanted]
     parts = [_rank(job, r) for r in ranks]
+    for r, tables in zip(ranks, parts, strict=True):
+        _number(tables, r.rank % s.gpus_per_process * _IDS_OF_A_DEVICE)
     return SimTrace(
         names=job.names,
         ranks=ranks,
@@ -51,6 +55,17 @@ def trace(job: Job, nodes: Iterable[int] | None = None) -> SimTrace:
         epoch_ns=[EPOCH_NS + clock(s, node)[0] for node in range(s.nodes)],
         scenario=s.as_dict(),
     )
+
+
+def _number(tables: _Parts, first: int) -> None:
+    """Correlation ids and events of one device of a process: they are unique within the process."""
+    ops, calls, _, syncs, events = tables
+    if first == 0:
+        return
+    for table in (ops, calls, syncs, events):
+        table["correlation"] = table["correlation"] + first
+    for table in (syncs, events):
+        table["event"] = np.where(table["event"] >= 0, table["event"] + first, table["event"]).astype(np.int32)
 
 
 def by_start(sim: RankSim) -> npt.NDArray[np.intp]:

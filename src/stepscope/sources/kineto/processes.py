@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from stepscope.model.devices import several
 from stepscope.model.gpus import gpu_of
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.source import process_table
@@ -69,6 +70,7 @@ def describe(
     gpus = _gpu_names(metadata)
     parts = _parts_of_gpus(metadata)
     devices, setups = _devices(tables.get("ops")), _setups(tables.get("ranges"), texts)
+    apart = _computing_on_several(tables.get("ops"))
     rows = []
     for proc, (pid, rank) in enumerate(zip(found.pids, found.ranks, strict=True)):
         device, label = devices.get(proc), setups.get(proc)
@@ -85,6 +87,7 @@ def describe(
                 "rank_from": "setup label" if setup else found.rank_from,
                 "setup": label,
                 "world_size": size if isinstance(size := info.get("world_size"), int) else world_sizes.get(proc),
+                "devices": apart.get(proc),
             }
         )
     return process_table(rows)
@@ -168,6 +171,13 @@ def _devices(ops: pl.DataFrame | None) -> dict[int, int]:
     counted = ops.drop_nulls("device").group_by("proc", "device").len()
     most = counted.sort("len", "device", descending=[True, False]).unique("proc", keep="first", maintain_order=True)
     return dict(most.select("proc", "device").iter_rows())
+
+
+def _computing_on_several(ops: pl.DataFrame | None) -> dict[int, str]:
+    """By process that computes on several GPUs, which."""
+    if ops is None or ops["device"].n_unique() < 2:
+        return {}
+    return several(ops.filter(pl.col("kind") == "kernel").group_by("proc", "device").len())
 
 
 def _setups(ranges: pl.DataFrame | None, texts: list[str]) -> dict[int, str]:

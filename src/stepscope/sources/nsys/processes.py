@@ -9,12 +9,13 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.capturing import capture_with
+from stepscope.model.devices import several
 from stepscope.model.labels import parse_setup
 from stepscope.model.source import process_table
 from stepscope.sources.nsys.comms import world_of
 from stepscope.sources.nsys.events import Export
 from stepscope.sources.nsys.extras import extra_tables
-from stepscope.sources.nsys.mapping import GPU_TABLES, MAX_I32, NVTX, RUNTIME
+from stepscope.sources.nsys.mapping import GPU_TABLES, GRAPH, KERNEL, MAX_I32, NVTX, RUNTIME
 from stepscope.sources.nsys.ranges import MARK, PUSH_POP, START_END
 from stepscope.sources.nsys.tables import field, text_field
 
@@ -40,6 +41,7 @@ def find_processes(export: Export) -> pl.DataFrame:
     world = world_of(export)
     host = _hostname(export)
     gpus = Gpus(export)
+    apart = _computing_on_several(export)
     rows = []
     for proc, key in enumerate(export.keys):
         pid = key & _PID
@@ -58,9 +60,22 @@ def find_processes(export: Export) -> pl.DataFrame:
                 "rank_from": "setup label" if label else None if rank is None else "NCCL payload",
                 "setup": label[1] if label else None,
                 "world_size": size,
+                "devices": apart.get(proc),
             }
         )
     return process_table(rows)
+
+
+def _computing_on_several(export: Export) -> dict[int, str]:
+    """By process that computes on several GPUs, which. Kernels are counted only where the question arises."""
+    asked = {key: proc for proc, key in enumerate(export.keys) if len(export.devices.get(key, ())) > 1}
+    if not asked:
+        return {}
+    columns = {"process": field("globalPid"), "device": field("deviceId")}
+    kernels = pl.concat([export.tables.frame(table, columns) for table in (KERNEL.table, GRAPH.table)])
+    counted = kernels.drop_nulls().group_by("process", "device").len()
+    proc = (pl.col("process") // (1 << 24)).replace_strict(asked, default=None, return_dtype=pl.Int32)
+    return several(counted.with_columns(proc.alias("proc")).drop_nulls("proc"))
 
 
 def _devices(export: Export) -> dict[int, set[int]]:
