@@ -1,4 +1,8 @@
-"""How far a long piece of work is. Work reports; whoever shows it (the CLI, on a terminal) listens; else nothing."""
+"""How far a long piece of work is, and whether it is still wanted.
+
+Work reports; whoever shows it (the CLI on a terminal, a server to its client) listens; else nothing. Where somebody may
+lose interest (a cancelled call, a closed tab), each report and each thing that is derived is a place to stop.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,32 @@ Listener = Callable[[str, int | None, int | None], None]
 T = TypeVar("T")
 
 _listener: Listener | None = None
+#: Who listens to the work of this call alone, and whether it is to stop: of a server that answers several at once.
+_own_listener: ContextVar[Listener | None] = ContextVar("own_listener", default=None)
+_unwanted: ContextVar[Callable[[], bool] | None] = ContextVar("unwanted", default=None)
 #: What the work at hand is for: a question of a report, a finding that is looked for.
 _phase: ContextVar[str] = ContextVar("phase", default="")
+
+
+class Stopped(BaseException):
+    """Nobody wants the answer any more. Not an `Exception`: what is caught on the way must not answer instead."""
+
+
+@contextmanager
+def wanted(unwanted: Callable[[], bool], listener: Listener | None = None) -> Iterator[None]:
+    """The block stops, by `Stopped`, soon after `unwanted()` is true; its reports go to `listener` too."""
+    stop, hear = _unwanted.set(unwanted), _own_listener.set(listener)
+    try:
+        yield
+    finally:
+        _unwanted.reset(stop)
+        _own_listener.reset(hear)
+
+
+def check() -> None:
+    """Stop here where the work is not wanted any more. Cheap enough for once per table that is derived."""
+    if (unwanted := _unwanted.get()) is not None and unwanted():
+        raise Stopped
 
 
 def listen(listener: Listener | None) -> None:
@@ -24,9 +52,15 @@ def listen(listener: Listener | None) -> None:
 
 def report(what: str, done: int | None = None, total: int | None = None) -> None:
     """Say what is being done. Cheap enough for once per table or rank, not for once per event."""
-    if _listener is not None:
-        phase = _phase.get()
-        _listener(f"{phase}: {what}" if phase else what, done, total)
+    check()
+    phase = _phase.get()
+    _tell(f"{phase}: {what}" if phase else what, done, total)
+
+
+def _tell(what: str, done: int | None, total: int | None) -> None:
+    for listener in (_listener, _own_listener.get()):
+        if listener is not None:
+            listener(what, done, total)
 
 
 @contextmanager
@@ -36,8 +70,8 @@ def phase(name: str) -> Iterator[None]:
     whole = f"{around}, {name}" if around else name
     before = _phase.set(whole)
     try:
-        if _listener is not None:
-            _listener(whole, None, None)
+        check()
+        _tell(whole, None, None)
         yield
     finally:
         _phase.reset(before)

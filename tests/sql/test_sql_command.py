@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -21,18 +21,19 @@ QUERY = (
 )
 
 
-#: Runs a command line, and says when its query begins.
+#: Runs a command line, and says when its query begins: its tables are with the process that answers.
 WAITING = """
 import signal
 import sys
 from stepscope.cli.main import run
-from stepscope.sql import query
+from stepscope.sql.process import Worker
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where whoever runs the tests is in the background
-rows = query._rows
-def begun(*given):
-    print("running", flush=True)
-    return rows(*given)
-query._rows = begun
+send = Worker.send
+def sent(self, **message):
+    send(self, **message)
+    if "tables" in message:
+        print("running", self._process.pid, flush=True)
+Worker.send = sent
 sys.exit(run(["sql", *sys.argv[1:]]))
 """
 
@@ -127,13 +128,15 @@ def test_it_can_be_interrupted(job):
     command = [sys.executable, "-c", WAITING, str(job.folder), endless]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
-            assert running.stdout is not None and running.stdout.readline() == "running\n"
-            time.sleep(1)
+            assert running.stdout is not None
+            begun, worker = running.stdout.readline().split()
+            assert begun == "running"
             running.send_signal(signal.SIGINT)
             said = running.communicate(timeout=60)
         finally:
             running.kill()
     assert running.returncode == 130 and said == ("", "stepscope: interrupted\n")
+    assert not Path(f"/proc/{worker}").exists()
 
 
 @pytest.mark.slow

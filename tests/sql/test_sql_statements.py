@@ -7,8 +7,9 @@ import pytest
 
 from fake import make, op
 from stepscope.errors import BadInput
-from stepscope.sql import query as module
+from stepscope.sql.database import answer, database
 from stepscope.sql.query import query
+from stepscope.sql.statement import Query
 
 PASSES = (
     "SELECT count(*) AS n FROM ops",
@@ -152,19 +153,12 @@ def test_the_line_says_what_is_allowed(profile, text):
         "SELECT * FROM profile",
     ],
 )
-def test_behind_the_parser_there_is_nothing_to_reach(profile, text, tmp_path, monkeypatch):
+def test_behind_the_parser_there_is_nothing_to_reach(profile, text, tmp_path):
     """The same database without the check: DuckDB itself refuses."""
-    allowed = module.parse
-
-    def blind(connection, text):
-        return allowed(connection, "SELECT * FROM ops").__class__(
-            text, frozenset({"ops"}), frozenset(), frozenset(), explains=False
-        )
-
-    monkeypatch.setattr(module, "parse", blind)
     (tmp_path / "there").write_text("secret")
-    with pytest.raises(BadInput):
-        query(profile, text.format(file=tmp_path / "there"))
+    blind = Query(text.format(file=tmp_path / "there"), frozenset({"ops"}), frozenset(), frozenset(), explains=False)
+    with pytest.raises(BadInput), database() as connection:
+        answer(connection, blind, {"ops": profile.ops}, 1 << 30, 0)
     assert [p.name for p in tmp_path.iterdir()] == ["there"] and (tmp_path / "there").read_text() == "secret"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.api.analysing import analyse, sql
+from stepscope.api.analysing import analyse, prepare_sql, sql
 from stepscope.api.comparing import Given, compare, gate, save_baseline
 from stepscope.api.opening import open, open_runs
 from stepscope.api.options import RESERVED, parse_ranks
@@ -18,6 +18,7 @@ __all__ = [
     "open",
     "open_runs",
     "parse_ranks",
+    "prepare_sql",
     "save_baseline",
     "sql",
 ]

@@ -131,6 +131,13 @@ def sql(
     return _finished(result, "sql", profile, Showing())
 
 
+def prepare_sql() -> None:
+    """A query follows once the profile is open: what takes a while to start may start now."""
+    from stepscope.sql.query import prepare
+
+    prepare()
+
+
 def _finished(result: Result, name: str, profile: model.Profile | None, shown: Showing) -> Result:
     """The result with the scope that only the front end knows, and the rows that were asked for."""
     result = shown.of(result)

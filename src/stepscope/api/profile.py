@@ -175,17 +175,19 @@ class Profile(model.Profile, Methods):
         *,
         limit: int = 0,
         rank: Ranks | None = None,
+        seconds: float | None = None,
         answers: Mapping[str, Result] | None = None,
     ) -> Result:
         """A question of your own, in SQL: `p.sql("SELECT name, sum(dur_ns) AS ns FROM ops GROUP BY name").rows`.
 
-        Only SELECT (WITH), EXPLAIN and DESCRIBE pass. `limit`: how many rows at most, 0 for all. Answers can be tables,
-        too: `p.sql("SELECT stage, median(exposed_ns) FROM a GROUP BY stage", answers={"a": p.overlap(index="all")})`.
+        Only SELECT (WITH), EXPLAIN and DESCRIBE pass. `limit`: how many rows at most, 0 for all; `seconds`: after
+        which the query is stopped. Answers can be tables, too:
+        `p.sql("SELECT stage, median(exposed_ns) FROM a GROUP BY stage", answers={"a": p.overlap(index="all")})`.
         See docs/cookbook.md.
         """
         from stepscope.api.analysing import sql
 
-        return sql(self, query, limit=limit, rank=rank, answers=answers)
+        return sql(self, query, limit=limit, rank=rank, seconds=seconds, answers=answers)
 
     def export(self, file: str | Path, **options: Any) -> Exported:
         """Write the profile for another tool: `p.export("job.pftrace")`, for https://ui.perfetto.dev.

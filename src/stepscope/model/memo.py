@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import polars as pl
 
+from stepscope import progress
 from stepscope.errors import CannotAnswer
 
 #: Bytes of an array that are worth to be given back.
@@ -33,6 +34,7 @@ class Memo:
         key = (function, args, tuple(sorted(options.items())))
         answer = self._answers.get(key, _UNKNOWN)
         if answer is _UNKNOWN:
+            progress.check()
             try:
                 answer = function(subject, *args, **options)
             except CannotAnswer as why:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.sql.tops import NO_THREAD
+
 
 @dataclass(frozen=True)
 class Macro:
@@ -30,6 +32,15 @@ _UNION = (
     " lambda gap: greatest(gap[1] - gap[2], 0))), 0))::BIGINT"
 )
 
+
+def _last(table: str, also: str = "") -> str:
+    """The range that is on top in a table of changes, at a moment."""
+    return (
+        f"(SELECT s.name FROM (SELECT of_rank AS rank, coalesce(of_tid::BIGINT, {NO_THREAD}) AS tid, at_ns AS at_ns) q"
+        f" ASOF LEFT JOIN {table} s ON s.rank = q.rank AND {also}q.at_ns >= s.since_ns)"
+    )
+
+
 MACROS = (
     Macro(
         "overlap_ns(a_start, a_end, b_start, b_end)",
@@ -51,8 +62,8 @@ MACROS = (
     Macro(
         "enclosing_range(of_rank, of_tid, at_ns)",
         "text of the innermost own range of the rank's thread at that moment, else of any of its threads",
-        "(SELECT first(name ORDER BY kind = 'pushpop' AND tid IS NOT DISTINCT FROM of_tid DESC, start_ns DESC, end_ns,"
-        " nr DESC) FROM ranges WHERE own AND rank = of_rank AND start_ns <= at_ns AND at_ns < end_ns)",
-        reads=("ranges",),
+        # Joins find the last change before each moment: looking through all ranges for each takes minutes.
+        f"coalesce({_last('_tops_of_threads', 's.tid = q.tid AND ')}, {_last('_tops_of_ranks')})",
+        reads=("_tops_of_threads", "_tops_of_ranks"),
     ),
 )

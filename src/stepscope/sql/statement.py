@@ -59,6 +59,11 @@ def parse(connection: DuckDBPyConnection, text: str) -> Query:
             kind = " ".join(s.type.name for s in connection.extract_statements(inner))
         except duckdb.Error as error:
             raise BadInput(f"the query: {said(error)}", ALLOWED) from None
+    if kind == "MULTI":  # DuckDB would have to run another query first
+        raise BadInput(
+            "a PIVOT that does not name its columns is refused",
+            "name them: PIVOT (SELECT rank, kind FROM ops) ON kind IN ('kernel', 'memcpy') USING count(*)",
+        )
     if kind != "SELECT":
         raise _refused(kind)
     nodes = list(_walk(_tree(connection, inner)))

@@ -15,6 +15,8 @@ from stepscope.render import FORMATS
 
 #: So many rows are shown unless the user says otherwise: a query is easily written that has millions.
 _LIMIT = 1000
+#: A query that takes longer is stopped: most likely it joins every row with every other.
+_SECONDS = 120.0
 
 
 def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
@@ -26,9 +28,10 @@ def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
         raise BadInput("one argument is missing", "give PROFILE..., then the query: stepscope sql PROFILE 'SELECT …'")
     with progress.shown():
         rules = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
+        api.prepare_sql()
         opened = api.open(*profile, cache=not given["no_cache"], **rules)
         target.spare([*map(Path, profile), *opened.paths])
-        result = opened.sql(text, limit=given["limit"], rank=given["rank"])
+        result = opened.sql(text, limit=given["limit"], rank=given["rank"], seconds=given["timeout"])
     target.write(result)
 
 
@@ -51,6 +54,9 @@ command = click.Command(
         click.Argument(["query"], metavar="QUERY"),
         click.Option(["--limit"], type=int, default=_LIMIT, metavar="N", help="The first N rows; 0 for all."),
         click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
+        click.Option(
+            ["--timeout"], type=float, default=_SECONDS, metavar="SECONDS", help="Stop a query that takes longer."
+        ),
         click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
         click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
         *reading_options(),
