@@ -23,16 +23,23 @@ from stepscope.model.units import about
 
 #: Findings whose time is that of kernels or transfers beside what they should take: figures are of both, or a part.
 BY_COMPARISON = (
+    "attention-by-hand",
     "below-roof",
+    "casts-and-copies",
     "compute-imbalance",
     "expert-imbalance",
     "idle-device",
     "low-occupancy",
+    "memory-layout",
     "no-tensor-cores",
+    "odd-shapes",
     "pipeline-bubble",
     "recomputation",
     "slow-link",
+    "slow-loss",
+    "slow-optimizer",
     "straggler",
+    "unfused-kernels",
 )
 
 

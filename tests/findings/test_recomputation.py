@@ -8,8 +8,8 @@ import cited
 from fake import call, make, nvtx, op
 from stepscope import api
 from stepscope.api.options import window_spec
-from stepscope.derive.pytorch.recomputed import recomputed
 from stepscope.derive.rank.data import rank_of
+from stepscope.derive.work.phases import AGAIN, phases
 
 US = 1000
 #: A block of a model: kernels and their lengths.
@@ -40,7 +40,8 @@ def job(*passes: tuple[tuple[tuple[str, int], ...], int], apart: int = 4) -> dic
 
 def again(tables: dict[str, list[dict[str, Any]]]) -> list[int]:
     data = rank_of(make(**tables), 0)
-    return recomputed(data, data.by_launch[0]).tolist()
+    ops = data.by_launch[0]
+    return ops[phases(data, ops).phase == AGAIN].tolist()
 
 
 def test_a_block_that_runs_again_is_told_by_its_kernels() -> None:

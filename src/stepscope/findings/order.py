@@ -34,7 +34,10 @@ ORDER: tuple[After, ...] = (
     ),
     *(
         After(finding, ("profiler-distortion",), "what only the profiler costs is no finding's to give back")
-        for finding in ("allocator-churn", "host-sync", "late-node", "launch-bound", "tiny-kernels")
+        for finding in (
+            *("allocator-churn", "attention-by-hand", "host-sync", "late-node", "launch-bound", "recomputation"),
+            *("slow-optimizer", "tiny-kernels", "unfused-kernels"),
+        )
     ),
     After(
         "launch-bound",
@@ -47,6 +50,40 @@ ORDER: tuple[After, ...] = (
         ("data-stall", "allocator-churn", "profiler-distortion", "host-sync"),
         "while the host fetches, allocates or waits, it is not the framework that keeps launches back",
         kind="framework",
+    ),
+    *(
+        After(
+            finding,
+            ("no-tensor-cores", "recomputation"),
+            "in half precision kernels move half the bytes, and what is computed twice has its own finding",
+        )
+        for finding in ("attention-by-hand", "casts-and-copies", "memory-layout", "unfused-kernels")
+    ),
+    After(
+        "recomputation",
+        ("no-tensor-cores",),
+        "products that become faster are faster the second time, too",
+    ),
+    After(
+        "tiny-kernels",
+        ("slow-optimizer",),
+        "an optimizer that is not fused repeats its kernels: its own finding says how to mend it",
+    ),
+    After(
+        "launch-bound",
+        ("slow-optimizer", "recomputation"),
+        "what need not be launched need not be launched faster",
+        kind="framework",
+    ),
+    After(
+        "low-occupancy",
+        ("memory-layout",),
+        "batch norms in NCHW have a block for each channel: the layout is the reason",
+    ),
+    After(
+        "below-roof",
+        ("attention-by-hand", "unfused-kernels", "memory-layout", "slow-loss", "casts-and-copies", "slow-optimizer"),
+        "kernels that need not run, or run apart, are not to be made faster",
     ),
     After(
         "below-roof",
@@ -89,6 +126,11 @@ ORDER: tuple[After, ...] = (
         "in-order-communication",
         ("slow-link", "first-use", "late-node", "expert-imbalance", "straggler"),
         "waiting for a late or slow rank, or on a slow link, is not the fault of the order",
+    ),
+    After(
+        "exposed-copies",
+        ("attention-by-hand", "casts-and-copies", "unfused-kernels", "recomputation"),
+        "copies within the device that need not be made have a finding that says why they are",
     ),
     After(
         "exposed-copies",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 #: The detector of an id is the file of that name in `findings/detectors`.
 DETECTORS = (
     "allocator-churn",
+    "attention-by-hand",
     "below-roof",
+    "casts-and-copies",
     "checkpoint",
     "clock-throttling",
     "compute-imbalance",
@@ -39,18 +41,23 @@ DETECTORS = (
     "late-node",
     "launch-bound",
     "low-occupancy",
+    "memory-layout",
     "module-loading",
     "no-tensor-cores",
+    "odd-shapes",
     "pipeline-bubble",
     "profiler-distortion",
     "recomputation",
     "serialized-communication",
     "slow-link",
+    "slow-loss",
+    "slow-optimizer",
     "spikes",
     "step-kinds",
     "straggler",
     "tiny-kernels",
     "unexplained",
+    "unfused-kernels",
     "warm-up",
 )
 #: Causes that are no finding, but are taken out of what findings give back: the file in `findings/evidence`.

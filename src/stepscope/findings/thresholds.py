@@ -337,6 +337,36 @@ FEW_BLOCKS = Threshold(
     "fewer blocks leave more than half of them empty, whatever a block does",
     (f"{_BY_HAND}::test_few_blocks",),
 )
+SMALL_TENSOR = Threshold(
+    65536,
+    "elements",
+    "kernels on fewer are over before memory matters: weights of a norm, sums of rows",
+    ("tests/promises/new.toml",),
+)
+SAME_SIZE = Threshold(
+    2.0,
+    "% of the elements",
+    "launches round up to whole blocks; tensors of another shape differ by more",
+    ("tests/promises/new.toml",),
+)
+CHAIN = Threshold(
+    3,
+    "kernels that compute",
+    "two of a size come together in every model, a product's bias and an activation; three are an op written out",
+    ("tests/promises/new.toml",),
+)
+LIKE_PRODUCT = Threshold(
+    2.5,
+    "times as long",
+    "the gradients of both factors of a product are as many FLOPs each; kernels for them differ by up to 1.5",
+    ("tests/promises/new.toml",),
+)
+USUAL_HEAD = Threshold(
+    64,
+    "numbers of a head",
+    "where no tensor beside the scores tells; it matters little: fused attention is a few per cent of what it replaces",
+    ("tests/promises/new.toml",),
+)
 MIXED_PRECISION = Threshold(
     25.0,
     "% of the number of products without tensor cores",

@@ -67,7 +67,7 @@ def _releases(data: RankData) -> Releases:
     call_start[linked], call_end[linked] = (
         data.calls[c].to_numpy()[data.launch[linked]] for c in ("start_ns", "end_ns")
     )
-    lat = _latency(data, stream, s_end, e_end, call_start, call_end)
+    lat = _latency(data, found.order, stream, s_end, e_end, call_start, call_end)
     # An op that started before its call returned (as a synchronous copy does) was launched some time within the call.
     launched = np.where(call_end <= data.start, call_end + lat.launch, call_start)
     by_event = np.full(n, lat.any_event)
@@ -92,10 +92,14 @@ def _releases(data: RankData) -> Releases:
     return Releases(why, source, wait, stuck, state, waits, found.order, found.beside, lat, found.unresolved, inferred)
 
 
-def _latency(data: RankData, stream: I64, s_end: I64, e_end: I64, call_start: I64, call_end: I64) -> Latency:
+def _latency(
+    data: RankData, order: I64, stream: I64, s_end: I64, e_end: I64, call_start: I64, call_end: I64
+) -> Latency:
     linked = call_start > _NEVER
     linked &= call_end <= data.start
-    launch = _median((data.start - call_end)[linked & (s_end <= call_start) & (e_end <= call_start)])
+    # A dependent launch begins while the op before it still runs: it did wait in its stream, and says nothing of this.
+    free = (order == NONE) | (data.end[np.maximum(order, 0)] <= call_start) if len(order) else linked
+    launch = _median((data.start - call_end)[linked & free & (s_end <= call_start) & (e_end <= call_start)])
     ready = np.where(linked, call_end + launch, np.iinfo(np.int64).max)
     began = np.where(stream != NONE, data.start[np.maximum(stream, 0)] if len(stream) else _NEVER, _NEVER)
     alone = (stream != NONE) & (ready <= s_end) & (e_end <= began)

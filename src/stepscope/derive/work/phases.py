@@ -156,7 +156,9 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
     kernel = data.is_kernel[ops][order] & ~kinds.are(Role.COMMUNICATION)[order]
     order = order[kernel]
     forward, backward = order[found[order] == FORWARD], order[found[order] == BACKWARD]
-    again = np.zeros(len(ops), bool)
+    # Nothing but its own backward pass needs fused attention's forward pass there: compilers leave that kernel as it
+    # is, where they fuse all around it in another way.
+    again: Mask = kinds.are(Role.ATTENTION) & ~kinds.backward & (found == BACKWARD) & bool(len(forward))
     if len(forward) < _RUN or len(backward) < _RUN:
         return again
     symbols = symbols_of(data, ops)

@@ -1,7 +1,7 @@
 """The backward pass computes again what the forward pass computed: activation checkpointing.
 
 That is a choice: it spends time to save memory. What it could give back is the step replayed without the recomputed
-kernels and their launches (`derive/pytorch/recomputed.py` says which they are). Where the memory's peak is known, the
+kernels and their launches (`derive/work/phases.py` says which they are). Where the memory's peak is known, the
 finding says whether there is room for fewer checkpoints.
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.derive.memory.history import histories
-from stepscope.derive.pytorch.recomputed import recomputed
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.machines import gpu_name
+from stepscope.findings.evidence.sequence import sequences
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
 from stepscope.model.gpus import gpu_of
@@ -26,7 +25,7 @@ ID = "recomputation"
 
 def _again(case: Case) -> dict[int, Waste]:
     """By rank: what ran before."""
-    found = {r: recomputed(h.data, h.window.ops) for r, h in hosts(case).items()}
+    found = {r: np.sort(s.ops[s.again]) for r, s in sequences(case).items()}
     return {r: Waste(ops, np.zeros(len(ops))) for r, ops in found.items() if len(ops)}
 
 

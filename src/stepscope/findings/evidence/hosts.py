@@ -155,12 +155,24 @@ class Host(Struct, frozen=True, dict=True):
         Threads that launch hand work to each other (forward and backward passes do), so that they count as one; calls
         of others, as of NCCL's watchdog, say nothing of launching.
         """
-        launching = numbered(self.tid[self.data.launch[self.data.launch != NONE]])[0]
-        calls = self.calls[np.isin(self.tid[self.calls], launching)]
+        calls = self._of_launching
         held = (call_causes(self.data)[calls] != API) | np.isin(calls, host_waits(self.data).call)
         first = self.start[calls[:1]] if self.whole else [self.begin]
         returned = np.r_[first, np.maximum.accumulate(self.stop[calls])[:-1]] if len(calls) else calls
         return returned, np.maximum(np.where(held, self.start[calls], self.stop[calls]), returned)
+
+    @cached_property
+    def _of_launching(self) -> I64:
+        """Calls of threads that launch."""
+        launching = numbered(self.tid[self.data.launch[self.data.launch != NONE]])[0]
+        rows: I64 = self.calls[np.isin(self.tid[self.calls], launching)]
+        return rows
+
+    def own_time(self, calls: I64) -> Spans:
+        """Host time that passes for these launches: the calls, and what comes before each of them; no long pauses."""
+        start, end = self.intervals
+        asked = np.isin(self._of_launching, calls) & (end - start <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
+        return union(start[asked], end[asked])
 
     def quicker(self, factor: float) -> Spans:
         """Host time that a host which is so many times as fast at launching does not need: a part of each interval.

@@ -20,7 +20,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import HIDDEN_BY_HOST
-from stepscope.intervals import Spans, union
+from stepscope.intervals import Spans
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
@@ -32,8 +32,8 @@ class Waste(Struct, frozen=True):
 
     ops: I64
     left: F64
-    #: host time that passes for nothing, beside the launches of what would not run
-    cut: Spans | None = None
+    #: those that come one behind the other would be one kernel: one launch, and no gaps
+    merged: bool = False
 
 
 Wastes = Mapping[int, Waste]
@@ -58,9 +58,9 @@ class Told(Struct, frozen=True):
 
 def change(case: Case, wastes: Wastes) -> Change:
     """The step with each at its good time."""
-    gone = {r: w.ops[w.left == 0] for r, w in wastes.items() if (w.left == 0).any()}
+    gone = {r: _gone(w) for r, w in wastes.items()}
+    gone = {r: ops for r, ops in gone.items() if len(ops)}
     cuts = {r: _launches(case, r, ops) for r, ops in gone.items()}
-    cuts |= {r: w.cut for r, w in wastes.items() if w.cut is not None}
     return Change(
         op_factor={r: (w.ops, w.left) for r, w in wastes.items()},
         ops_fused=gone,
@@ -68,12 +68,20 @@ def change(case: Case, wastes: Wastes) -> Change:
     )
 
 
+def _gone(waste: Waste) -> I64:
+    """Ops that would not be launched."""
+    if not waste.merged:
+        gone: I64 = waste.ops[waste.left == 0]
+        return gone
+    ops = np.sort(waste.ops)
+    return ops[np.r_[False, np.diff(ops) == 1]] if len(ops) else ops
+
+
 def _launches(case: Case, rank: int, ops: I64) -> Spans:
-    """Host time of launches that are not made: the calls alone, since what Python does between them may stay."""
+    """Host time of launches that are not made."""
     host = hosts(case)[rank]
     launch = host.data.launch[ops]
-    launch = launch[launch != NONE]
-    return union(host.start[launch], host.stop[launch])
+    return host.own_time(launch[launch != NONE])
 
 
 def lost_ns(case: Case, rank: int, waste: Waste) -> int:

@@ -1,0 +1,39 @@
+"""Attention written out: products, mask and softmax as kernels of their own, each reading and writing all scores.
+
+What it could give back is the step replayed with each of them at the time of fused attention of that size
+(`evidence/attention.py`). The scores are as many as queries times keys: memory grows with the square of the length,
+too.
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "attention-by-hand"
+
+
+def remedy(case: Case) -> Change:
+    """Fused attention."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"attention is written out: {several(told.kernels, 'kernel')} for its scores (on rank {told.rank})",
+        f"products, masks and softmax between them take {about(told.took_ns)} of the step on rank {told.rank}, "
+        f"{told.most}. Fused attention, which never writes the scores, takes about {about(told.good_ns)} for as much, "
+        "at the rate that torch's kernels reach",
+        "F.scaled_dot_product_attention(q, k, v, is_causal=True), or with attn_mask (torch 2.0; its flash kernels need "
+        "fp16 or bf16, heads of up to 256 and Ampere or later); flex_attention for masks and biases of other kinds "
+        "(torch 2.5); transformers: attn_implementation='sdpa'",
+    )

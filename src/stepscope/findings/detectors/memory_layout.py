@@ -1,0 +1,36 @@
+"""Tensors that are turned around in memory: NCHW to NHWC and back for convolutions, copies of permuted views.
+
+What it could give back is the step replayed without these kernels, and with batch norms as channels_last lets expect
+(`evidence/layouts.py`). What a kernel that reads one layout alone needs is not counted.
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "memory-layout"
+
+
+def remedy(case: Case) -> Change:
+    """One layout throughout."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"tensors are turned around in memory by {several(told.kernels, 'kernel')} (on rank {told.rank})",
+        f"changes of layout, and batch norms that NCHW slows, take {about(told.took_ns)} of the step on rank "
+        f"{told.rank}, {told.most}; in one layout throughout about {about(told.good_ns)} of it stay",
+        "convolutions: model.to(memory_format=torch.channels_last), and the inputs likewise; else views instead of "
+        ".contiguous(), and ops that take the layout that is there (einsum, LayerNorm over the last dimension)",
+    )

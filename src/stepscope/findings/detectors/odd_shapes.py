@@ -1,0 +1,36 @@
+"""Products of matrices whose sizes do not fit: a vocabulary of 50257, widths that are no multiple of 8.
+
+Names of their kernels say that loads are not aligned. What it could give back is the step replayed with each product at
+the rate of one whose sizes fit (`evidence/unaligned.py`).
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "odd-shapes"
+
+
+def remedy(case: Case) -> Change:
+    """Sizes that fit."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"the sizes of {several(told.kernels, 'product do', 'products do')} not fit the GPU's (on rank {told.rank})",
+        f"their kernels load unaligned numbers and take {about(told.took_ns)} of the step on rank {told.rank}, "
+        f"{told.most}; products of that size that fit take about {about(told.good_ns)}",
+        "pad sizes to a multiple of 64, at least of 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "
+        "50257, widths and heads likewise; transformers: model.resize_token_embeddings(n, pad_to_multiple_of=64)",
+    )

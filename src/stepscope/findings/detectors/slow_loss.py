@@ -1,0 +1,37 @@
+"""A loss over a large vocabulary that moves the logits more often than `F.cross_entropy` does.
+
+What it could give back is the step replayed with the loss as that call makes it (`evidence/loss.py`): no copies of the
+logits, no softmax or label smoothing written out. A loss in chunks, fused with the last product, needs less again.
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "slow-loss"
+
+
+def remedy(case: Case) -> Change:
+    """The loss by one call."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"the loss moves the logits by {several(told.kernels, 'kernel')} that it does not need (on rank {told.rank})",
+        f"beyond log-softmax and casts they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; "
+        f"F.cross_entropy would need about {about(told.good_ns)} of that",
+        "F.cross_entropy(logits, labels, label_smoothing=…, ignore_index=-100) on the logits as they are: no .float(), "
+        "and shift the labels, since a slice of the logits is copied; a loss fused with the last product or in chunks "
+        "(Liger's fused_linear_cross_entropy, torchtune's CEWithChunkedOutputLoss) moves least",
+    )

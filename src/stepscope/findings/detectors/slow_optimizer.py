@@ -1,0 +1,37 @@
+"""The optimizer's step in many kernels, where a fused one passes over parameters and states once.
+
+What it could give back is the step replayed with them as one fused step, at the rate measured for it
+(`evidence/optimizer_step.py`), and without their launches but one.
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "slow-optimizer"
+
+
+def remedy(case: Case) -> Change:
+    """A fused step."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"the optimizer takes {several(told.kernels, 'kernel')} for what one fused step does (on rank {told.rank})",
+        f"they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; a fused step, which reads and "
+        f"writes each number once, takes about {about(told.good_ns)}",
+        "fused=True (Adam, AdamW, SGD, Adagrad: torch 2.0 and later), or at least foreach=True; "
+        "clip_grad_norm_(foreach=True) instead of a loop over tensors; averages of weights (EMA) by "
+        "torch._foreach_lerp_, every few steps",
+    )

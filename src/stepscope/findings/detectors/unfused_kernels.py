@@ -1,0 +1,38 @@
+"""Chains of elementwise kernels and reductions: norms, activations, rotations of positions written out.
+
+What it could give back is the step replayed with each chain as one kernel that reads its inputs and writes its outputs
+once, as fast as the chain's own kernels move bytes (`evidence/chains.py`).
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "unfused-kernels"
+
+
+def remedy(case: Case) -> Change:
+    """Each chain as one kernel."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"{several(told.kernels, 'elementwise kernel comes', 'elementwise kernels come')} in chains that one kernel "
+        f"each could do (on rank {told.rank})",
+        f"they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; each reads and writes the "
+        "whole tensor. As one kernel per chain, at the bandwidth that they reach, they would take "
+        f"{about(told.good_ns)}",
+        "torch.compile; or fused modules: F.layer_norm, F.rms_norm (torch 2.4), F.gelu, F.silu, F.group_norm instead "
+        "of formulas; for transformers' models Liger kernels (apply_liger_kernel_to_…, use_liger_kernel=True)",
+    )

@@ -1,0 +1,76 @@
+"""Which kernel belongs to which cause: each to one, so that a loss is claimed once.
+
+A kernel may fit several: the casts within an attention written by hand are casts, a chain of elementwise kernels, and
+attention. Causes take what is theirs in this order; what is named more closely comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.attention import attention
+from stepscope.findings.evidence.chains import chains
+from stepscope.findings.evidence.copies import copies
+from stepscope.findings.evidence.layouts import layouts
+from stepscope.findings.evidence.loss import loss
+from stepscope.findings.evidence.optimizer_step import optimizer_step
+from stepscope.findings.evidence.sequence import Sequence, sequences
+from stepscope.findings.evidence.unaligned import unaligned
+from stepscope.findings.evidence.wasted import Waste
+from stepscope.intervals.arrays import F64, I64, Mask
+
+#: Causes whose kernels would be one kernel.
+_MERGED = ("slow-optimizer", "attention-by-hand", "unfused-kernels")
+#: By cause, in order: what is left of each kernel that is its own (by position, NaN for others), of those still free.
+Claim = Callable[[Sequence, Mask], F64]
+CAUSES: dict[str, Claim] = {
+    "slow-optimizer": optimizer_step,
+    "slow-loss": loss,
+    "attention-by-hand": attention,
+    "odd-shapes": unaligned,
+    "memory-layout": layouts,
+    "unfused-kernels": chains,
+    "casts-and-copies": copies,
+}
+
+
+class Claims(Struct, frozen=True):
+    """Of one rank, by position of its sequence: the cause (index into CAUSES, -1 for none), and what is left."""
+
+    sequence: Sequence
+    cause: I64
+    left: F64
+
+
+def claims(case: Case) -> dict[int, Claims]:
+    """By rank; made once per case."""
+    return case.once(_claims)
+
+
+def _claims(case: Case) -> dict[int, Claims]:
+    return {r: _of(s) for r, s in sequences(case).items()}
+
+
+def _of(sequence: Sequence) -> Claims:
+    cause = np.full(len(sequence.ops), -1)
+    left = np.ones(len(sequence.ops))
+    for number, claim in enumerate(CAUSES.values()):
+        found = claim(sequence, cause < 0)
+        mine = ~np.isnan(found) & (cause < 0)
+        cause[mine], left[mine] = number, found[mine]
+    return Claims(sequence, cause, left)
+
+
+def wastes(case: Case, cause: str) -> dict[int, Waste]:
+    """By rank: the kernels of a cause."""
+    number = list(CAUSES).index(cause)
+    found = {}
+    for rank, claimed in claims(case).items():
+        mine = (claimed.cause == number) & (claimed.left < 1)
+        if mine.any():
+            found[rank] = Waste(claimed.sequence.ops[mine], claimed.left[mine], merged=cause in _MERGED)
+    return found

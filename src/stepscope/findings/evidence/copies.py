@@ -1,0 +1,69 @@
+"""Casts and copies that change nothing: numbers that become another type and return, clones, gradients set to zero.
+
+Looked at are casts and copies of one size that come one behind the other, with nothing that computes between them. Of
+casts that return to where they began none is needed, of others one; of copies none. Filling tensors with zeros by list
+(`zero_grad(set_to_none=False)`) gives way to a gradient that is written where it would have been added.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.derive.work.roles import Role
+from stepscope.findings.evidence.sequence import Sequence
+from stepscope.intervals.arrays import F64, I64, NONE, Mask
+
+_ZEROS = r"multi_tensor_apply.*ZeroFunctor"
+#: What a cast gives, by name: the narrowest first.
+_GIVES = (r"(?i)bfloat16_copy|half_copy|float16_copy|to_half", r"(?i)direct_copy_kernel.*\(float\)", r"\(double\)")
+
+
+def copies(sequence: Sequence, free: Mask) -> F64:
+    """What is left of each needless cast or copy, NaN for others."""
+    left = np.full(len(sequence.ops), np.nan)
+    names = sequence.data.profile
+    zeros = names.names_with(_ZEROS)[sequence.data.name[sequence.ops]]
+    left[free & zeros] = 0.0
+    known = (sequence.size_class != NONE) & ~sequence.kinds.are(Role.FILL)
+    at = np.flatnonzero(known)
+    if not len(at):
+        return left
+    # Per size and segment, in order: a run is broken by anything else of that size.
+    order = at[np.lexsort((at, sequence.size_class[at], sequence.segment[at]))]
+    moving = (free & sequence.kinds.are(Role.CAST, Role.COPY))[order]
+    same = np.r_[
+        False,
+        (np.diff(sequence.size_class[order]) == 0) & (np.diff(sequence.segment[order]) == 0) & moving[1:] & moving[:-1],
+    ]
+    run = np.cumsum(~same)
+    _drop(sequence, order[moving], run[moving], left)
+    return left
+
+
+def _drop(sequence: Sequence, at: I64, run: I64, left: F64) -> None:
+    """Per run: all copies go, and all casts but the last where the run ends in another type than it began with."""
+    cast = sequence.kinds.are(Role.CAST)[at]
+    left[at[_copied(sequence, at)]] = 0.0
+    at, run = at[cast], run[cast]
+    if not len(at):
+        return
+    gives = _gives(sequence, at)
+    first = np.r_[True, np.diff(run) != 0]
+    last = np.r_[first[1:], True]
+    # A cast to half precision is from float, one to float from half precision, one to double from float.
+    began = np.where(gives == 1, 0, 1)[first]
+    needed = np.zeros(len(at), dtype=bool)
+    needed[last] = gives[last] != began
+    left[at[~needed]] = 0.0
+
+
+def _gives(sequence: Sequence, at: I64) -> I64:
+    """The type that each cast gives, as a place in `_GIVES`."""
+    name, profile = sequence.data.name[sequence.ops[at]], sequence.data.profile
+    return np.select([profile.names_with(pattern)[name] for pattern in _GIVES], [0, 1, 2], default=0)
+
+
+def _copied(sequence: Sequence, at: I64) -> Mask:
+    """Copies of whole tensors, not of strided ones or of parts: their bytes are recorded, or as those of a clone."""
+    whole = sequence.sizes.source[at] > 3
+    return sequence.kinds.are(Role.COPY)[at] & whole

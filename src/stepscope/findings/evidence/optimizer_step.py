@@ -1,0 +1,50 @@
+"""The step of an optimizer, in many kernels where one pass over parameters, gradients and states would do.
+
+A fused step of Adam reads a parameter, its gradient and two states, and writes all but the gradient: seven numbers of
+each parameter, at the rate measured for torch's fused kernel (`derive/work/reference.py`). Loops over tensors and lists
+of them (foreach) read and write most of these several times. How many parameters there are is told by the kernel that
+each of them passes once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.derive.work.reference import bandwidth, share_of_bandwidth
+from stepscope.derive.work.roles import Role
+from stepscope.derive.work.sizes import gpu
+from stepscope.findings.evidence.sequence import Sequence
+from stepscope.intervals.arrays import F64, I64, Mask
+
+_FUSED = r"(?i)Fused\w*MathFunctor|fused_?adam|multi_tensor_(adam|sgd|lamb)|AdamFunctor|AdamCapturable"
+_ONCE = r"(?i)addcdiv"
+_NORMS = r"(?i)LpNorm|l2norm|norm_kernel"
+
+
+def optimizer_step(sequence: Sequence, free: Mask) -> F64:
+    """What is left of each kernel of a step that is not fused, NaN for others."""
+    left = np.full(len(sequence.ops), np.nan)
+    name, profile = sequence.data.name[sequence.ops], sequence.data.profile
+    apart = profile.names_with(_FUSED)[name] | profile.names_with(_NORMS)[name]
+    stepping = sequence.kinds.are(Role.ELEMENTWISE, Role.OPTIMIZER, Role.REDUCTION, Role.CAST)
+    at = np.flatnonzero(free & sequence.optimizer & stepping & ~apart)
+    device = gpu(sequence.data)
+    share = share_of_bandwidth("adamw fused")
+    if not len(at) or device is None or share is None:
+        return left
+    good = _bytes(sequence, at) / (share * bandwidth(device).value)
+    took = float(sequence.ns[at].sum())
+    if good:
+        left[at] = min(1.0, good / max(took, 1.0))
+    return left
+
+
+def _bytes(sequence: Sequence, at: I64) -> float:
+    """What one pass moves: seven numbers of each parameter with two states, five with one."""
+    name = sequence.data.name[sequence.ops[at]]
+    elements = np.nan_to_num(sequence.sizes.elements[at])
+    once = sequence.data.profile.names_with(_ONCE)[name]
+    ids, where = np.unique(name, return_inverse=True)
+    totals = np.bincount(where, weights=elements, minlength=len(ids))
+    parameters = float(elements[once].sum()) if once.any() else float(np.median(totals[totals > totals.max() / 10]))
+    return parameters * 4.0 * (7 if once.any() else 5) if totals.max() else 0.0
