@@ -48,6 +48,20 @@ def test_a_step_never_ends_before_it_begins(capsys: pytest.CaptureFixture[str]) 
     assert "ends before it begins: its records contradict each other" in capsys.readouterr().err
 
 
+def test_ids_that_repeat_lead_to_the_nearest_call(capsys: pytest.CaptureFixture[str]) -> None:
+    """A step of 417 ms and two of none were found, where all take about 136."""
+    found = _answer(capsys, "iterations", _trap("02"))
+    assert [130 < row["gpu_ns"] / 1e6 < 150 for row in found["rows"]] == [True] * 4
+    assert any("474 correlation ids were given to several calls" in note for note in found["notes"])
+
+
+def test_compute_of_one_gpu_hides_nothing_of_another(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = _answer(capsys, "overlap", _trap("01_comm"))["rows"]
+    assert [(row["rank"], row["comm_ns"], row["exposed_ns"]) for row in rows if row["n"]] == [(0, 10**8, 10**8)]
+    rows = _answer(capsys, "breakdown", _trap("01_one"), "--whole")["rows"]
+    assert [275 <= row["idle_ns"] / 1e6 <= 296 for row in rows] == [True] * 4
+
+
 @pytest.mark.parametrize("trap", sorted(p.name for p in _TRAPS.glob("0*")) if _TRAPS.is_dir() else [])
 def test_an_instant_of_the_capture(trap: str) -> None:
     """A microsecond of it, for every question."""

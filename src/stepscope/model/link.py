@@ -48,6 +48,71 @@ def link(op_correlation: I64, call_correlation: I64) -> npt.NDArray[np.uint32]:
     return found
 
 
+def nearest(
+    launch: npt.NDArray[np.uint32], op_correlation: I64, op_start: I64, call_correlation: I64, calls: tuple[I64, I64]
+) -> tuple[npt.NDArray[np.uint32], int]:
+    """Launches of one process where ids repeat: of calls with an op's id, the latest that began before it.
+
+    `calls` are their starts and ends, in order of start. Records of one call (a runtime call that enters the driver)
+    lie within each other, and count as one. The second figure is how many ids were given to several calls.
+    """
+    start, end = calls
+    rows = _of_repeated(call_correlation)
+    if len(rows) == 0:
+        return launch, 0
+    order = rows[np.argsort(call_correlation[rows], kind="stable")]  # by id, then by start
+    ids = call_correlation[order]
+    again = np.r_[False, ids[1:] == ids[:-1]]
+    # Of the records of one id, those that begin after the ones before them are over are calls of their own.
+    first = np.flatnonzero(~again)
+    until = _latest_before(end[order], first)
+    own = ~again | (start[order] > until)
+    order, ids = order[own], ids[own]
+    repeated = np.unique(ids[1:][ids[1:] == ids[:-1]])
+    if len(repeated) == 0:
+        return launch, 0
+    ops = np.flatnonzero(np.isin(op_correlation, repeated))
+    number = np.searchsorted(repeated, op_correlation[ops])
+    several = np.isin(ids, repeated)
+    # One number per id and place in time, so that both are looked up at once.
+    places = len(start) + 1
+    key = np.searchsorted(repeated, ids[several]) * places + order[several]
+    before = np.searchsorted(start, op_start[ops] + EARLY_NS, side="right")
+    at = np.maximum(np.searchsorted(key, number * places + before) - 1, 0)
+    at += (key[at] // places < number).astype(np.int64)  # none began before: the first of the id
+    found = launch.copy()
+    found[ops] = order[several][at].astype(np.uint32)
+    return found, len(repeated)
+
+
+def _of_repeated(ids: I64) -> npt.NDArray[np.intp]:
+    """Rows whose id others have, too. Quick where there are none, as is usual."""
+    rows = np.flatnonzero(ids > 0)
+    given = ids[rows]
+    if len(given) == 0:
+        return rows
+    low, high = int(given.min()), int(given.max())
+    if high - low < _DENSE * len(given) + 1024:
+        counts = np.bincount(given - low)
+        return rows[counts[given - low] > 1] if int(counts.max()) > 1 else rows[:0]
+    _, number, counts = np.unique(given, return_inverse=True, return_counts=True)
+    return rows[counts[number] > 1]
+
+
+def _latest_before(end: I64, first: npt.NDArray[np.intp]) -> I64:
+    """The largest end of the rows before each one within its group; groups begin at `first`."""
+    by_end = np.argsort(end, kind="stable")
+    place = np.empty(len(end), dtype=np.int64)
+    place[by_end] = np.arange(len(end))
+    group = np.zeros(len(end), dtype=np.int64)
+    group[first] = 1
+    # Places of ends, groups lifted above each other: one running maximum serves them all.
+    lift = np.cumsum(group) * len(end)
+    largest = np.maximum.accumulate(place + lift) - lift
+    before: I64 = end[by_end][np.r_[largest[:1], largest[:-1]]]
+    return before
+
+
 def without_early(launch: npt.NDArray[np.uint32], op_start: I64, call_start: I64) -> tuple[npt.NDArray[np.uint32], int]:
     """Launches of one process without those that began after their op did, and how many those are."""
     linked = launch != NO_CALL

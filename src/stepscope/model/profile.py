@@ -431,11 +431,24 @@ class Profile:
         calls = self.calls
         call_id, op_id = (f["correlation"].fill_null(0).to_numpy() for f in (calls, ops))
         call_start, op_start = (f["start_ns"].to_numpy() for f in (calls, ops))
+        call_end = calls["end_ns"].to_numpy()
         launch = np.empty(ops.height, dtype=np.uint32)
         for (o0, o1), (c0, c1), source in zip(
             self._bounds(ops), self._bounds(calls), self.ranks["source"].to_list(), strict=True
         ):
             linked = link.link(op_id[o0:o1], call_id[c0:c1])
+            spans = call_start[c0:c1], call_end[c0:c1]
+            linked, repeated = link.nearest(linked, op_id[o0:o1], op_start[o0:o1], call_id[c0:c1], spans)
+            if repeated:
+                self._sources[source].quality.note(
+                    Note(
+                        "correlation-repeats",
+                        f"{repeated} correlation ids were given to several calls: an op is of the nearest call before "
+                        "it",
+                        severity="warning",
+                        origin="recording",
+                    )
+                )
             launch[o0:o1], early = link.without_early(linked, op_start[o0:o1], call_start[c0:c1])
             if early:
                 self._sources[source].quality.note(
