@@ -144,7 +144,7 @@ def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utiliz
     found: list[Utilization] = []
     for data in ranks_of(profile):
         bound = _bound(profile, data, asked)
-        work = data.once(_work)
+        work = work_of(data)
         for span in chosen.of(data.rank):
             if span.gpu_ns:
                 inside = of_window(profile, data, span, work, bound, asked.convention)
@@ -154,6 +154,11 @@ def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utiliz
     for each in found:
         _refuse_impossible(each)
     return found
+
+
+def work_of(data: RankData) -> Work:
+    """The work of a rank: by shapes, and measured where they do not tell."""
+    return data.once(_work)
 
 
 def _work(data: RankData) -> Work:

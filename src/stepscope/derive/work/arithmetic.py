@@ -1,0 +1,91 @@
+"""FLOPs of each kernel, and the peak of the numbers that it computes with.
+
+FLOPs are those of the torch op that launched it (`derive/flops`: by shapes, or measured), without what a causal mask
+hides; of several kernels of one op, a part by their times. Without shapes nothing tells them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.flops.precision import peak
+from stepscope.derive.flops.utilization import work_of
+from stepscope.derive.flops.work import BACKWARD, FORWARD, MEASURED, Work
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.work.roles import PRECISION, Kernels
+from stepscope.derive.work.rules import MULTIPLYING
+from stepscope.intervals.arrays import F64, I64, NONE, take
+from stepscope.model.gpus import Gpu
+
+
+class Arithmetic(Struct, frozen=True):
+    """By row of the ops that were asked about. FLOPs are NaN where nothing tells; rates where the GPU is not known."""
+
+    #: what the model asks for; 0 of what runs again
+    asked: F64
+    #: what was run
+    done: F64
+    #: dense peak of its own numbers, and of half precision: FLOPs a nanosecond
+    rate: F64
+    half: float
+    #: codes of PRECISION: types where recorded, else the name's
+    precision: np.ndarray[tuple[int], np.dtype[np.int8]]
+
+    @property
+    def known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return ~np.isnan(self.done)
+
+
+def arithmetic(data: RankData, ops: I64, kinds: Kernels, gpu: Gpu | None) -> Arithmetic:
+    """FLOPs and peaks of these ops."""
+    work = work_of(data)
+    multiplying = kinds.are(*MULTIPLYING)
+    row = np.where(multiplying, work.of_kernel[ops], NONE)
+    part = _parts(data, ops, work, row)
+    counted = work.ops.select(
+        asked=pl.when(pl.col("phase").is_in([FORWARD, BACKWARD, MEASURED])).then("causal").otherwise(0),
+        done=pl.col("causal") + pl.col("again_causal"),
+    ).cast(pl.Float64)
+    asked, done = (take(counted[c].fill_null(np.nan).to_numpy(), row, np.nan) * part for c in ("asked", "done"))
+    precision = _precisions(work, row, kinds)
+    return Arithmetic(asked, done, _rates(gpu, precision), _half(gpu), precision)
+
+
+def _parts(data: RankData, ops: I64, work: Work, row: I64) -> F64:
+    """The part that each kernel has of its op: by times, over all kernels of the op."""
+    length = np.maximum(data.end - data.start, 1).astype(float)
+    total = np.bincount(work.of_kernel[work.of_kernel != NONE], length[work.of_kernel != NONE], work.ops.height)
+    found: F64 = length[ops] / take(total, row, np.nan)
+    return found
+
+
+def _precisions(work: Work, row: I64, kinds: Kernels) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """Types say what was multiplied; fp32 on tensor cores is TF32."""
+    codes = {name: code for code, name in enumerate(PRECISION)}
+    typed = work.ops["precision"].replace_strict(codes, default=0, return_dtype=pl.Int8).fill_null(0).to_numpy()
+    told = take(typed, row, 0)
+    told = np.where((told == codes["fp32"]) & (kinds.tensor == 1), codes["tf32"], told)
+    return np.where(told > 0, told, kinds.precision).astype(np.int8)
+
+
+def _rates(gpu: Gpu | None, precision: np.ndarray[tuple[int], np.dtype[np.int8]]) -> F64:
+    """FLOPs a nanosecond at the peak: half precision's where nothing says the numbers."""
+    if gpu is None:
+        return np.full(len(precision), np.nan)
+    known = [_peak(gpu, name) for name in PRECISION]
+    found: F64 = np.array(known)[precision]
+    return found
+
+
+def _peak(gpu: Gpu, precision: str) -> float:
+    if not precision:
+        return _half(gpu)
+    name, tensor = ("fp32", True) if precision == "tf32" else (precision, False)
+    found = peak(gpu, name, tensor)
+    return 1e3 * found[1] if found else _half(gpu)
+
+
+def _half(gpu: Gpu | None) -> float:
+    return 1e3 * (gpu.half or gpu.fp32) if gpu else np.nan
