@@ -48,6 +48,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "analyses.iterations",
         "analyses.run",
         "analyses.kernels",
+        "analyses.compute",
         "analyses.nvtx",
         "analyses.launches",
         "analyses.concurrency",

@@ -142,6 +142,14 @@ class Methods:
     ) -> Result:
         """What did torch.compile make of the step: regions, graph breaks, recompiles, compiled share of GPU time?"""
 
+    def compute(
+        self,
+        *,
+        by: Literal["part", "role", "module", "chain", "budget"] = "part",
+        **options: Unpack[Windowed],
+    ) -> Result:
+        """What does the GPU compute, and what would the same work take if it were done well?"""
+
     def concurrency(
         self,
         *,

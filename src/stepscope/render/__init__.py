@@ -82,6 +82,10 @@ def narrowed(result: Result) -> Result:
         from stepscope.render.roofline import narrowed as without_details
 
         return without_details(result)
+    if result.command == "compute":
+        from stepscope.render.compute import narrowed as without_sources
+
+        return without_sources(result)
     if result.command == "memory":
         from stepscope.render.memory import narrowed as narrow_ledger
 

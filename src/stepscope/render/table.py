@@ -79,6 +79,10 @@ def drawn(result: Result, width: int) -> list[str]:
     """The picture that a result asks for, as lines of text."""
     if result.command == "roofline":
         return roofline_plot(result, width)
+    if result.command == "compute":
+        from stepscope.render.compute import budget_bar
+
+        return budget_bar(result, width)
     if result.command == "memory":
         from stepscope.render.memory import memory_plot
 

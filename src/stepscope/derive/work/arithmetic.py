@@ -1,7 +1,7 @@
 """FLOPs of each kernel, and the peak of the numbers that it computes with.
 
 FLOPs are those of the torch op that launched it (`derive/flops`: by shapes, or measured), without what a causal mask
-hides; of several kernels of one op, a part by their times. Without shapes nothing tells them.
+hides; of several kernels of one op that multiply, a part by their times. Without shapes nothing tells them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stepscope.derive.flops.precision import peak
 from stepscope.derive.flops.utilization import work_of
 from stepscope.derive.flops.work import BACKWARD, FORWARD, MEASURED, Work
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.work.roles import PRECISION, Kernels
+from stepscope.derive.work.roles import PRECISION, Kernels, kernels
 from stepscope.derive.work.rules import MULTIPLYING
 from stepscope.intervals.arrays import F64, I64, NONE, take
 from stepscope.model.gpus import Gpu
@@ -41,23 +41,33 @@ class Arithmetic(Struct, frozen=True):
 def arithmetic(data: RankData, ops: I64, kinds: Kernels, gpu: Gpu | None) -> Arithmetic:
     """FLOPs and peaks of these ops."""
     work = work_of(data)
-    multiplying = kinds.are(*MULTIPLYING)
-    row = np.where(multiplying, work.of_kernel[ops], NONE)
-    part = _parts(data, ops, work, row)
+    share = data.once(_shares)[ops]
+    row = np.where(share > 0, work.of_kernel[ops], NONE)
     counted = work.ops.select(
         asked=pl.when(pl.col("phase").is_in([FORWARD, BACKWARD, MEASURED])).then("causal").otherwise(0),
         done=pl.col("causal") + pl.col("again_causal"),
     ).cast(pl.Float64)
-    asked, done = (take(counted[c].fill_null(np.nan).to_numpy(), row, np.nan) * part for c in ("asked", "done"))
+    asked, done = (take(counted[c].fill_null(np.nan).to_numpy(), row, np.nan) * share for c in ("asked", "done"))
     precision = _precisions(work, row, kinds)
     return Arithmetic(asked, done, _rates(gpu, precision), _half(gpu), precision)
 
 
-def _parts(data: RankData, ops: I64, work: Work, row: I64) -> F64:
-    """The part that each kernel has of its op: by times, over all kernels of the op."""
+def _shares(data: RankData) -> F64:
+    """The part that each GPU op of the rank has of its torch op, by times: among kernels that multiply, where it has
+    any; 0 for others."""
+    of = work_of(data).of_kernel
+    everything = np.arange(len(data.start))
+    multiplying = kernels(data, everything).are(*MULTIPLYING)
     length = np.maximum(data.end - data.start, 1).astype(float)
-    total = np.bincount(work.of_kernel[work.of_kernel != NONE], length[work.of_kernel != NONE], work.ops.height)
-    found: F64 = length[ops] / take(total, row, np.nan)
+    told = of != NONE
+    count = int(of.max(initial=-1)) + 1
+    those = np.bincount(of[told], weights=(length * multiplying)[told], minlength=count)
+    whole = np.bincount(of[told], weights=length[told], minlength=count)
+    found = np.zeros(len(of))
+    at = of[told]
+    found[told] = np.where(
+        those[at] > 0, (length * multiplying)[told] / np.maximum(those[at], 1), length[told] / whole[at]
+    )
     return found
 
 

@@ -34,6 +34,8 @@ PASS_RANGES = {
 }
 #: So many kernels in a row are no coincidence.
 _RUN = 5
+#: Products of the backward pass for each that runs again.
+_AT_LEAST = 1.5
 I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
@@ -59,7 +61,7 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
             found[open_] = said
             how[open_[said != OTHER]] = code
     found, how = _completed(data, ops, kinds, found, how)
-    again = _run_again(data, ops, kinds, found)
+    again = _run_again(data, ops, kinds, np.where((found == BACKWARD) & (how <= NAMES), OTHER, found).astype(np.int8))
     found[again] = AGAIN
     return Phases(found, how)
 
@@ -112,13 +114,15 @@ def _by_threads(data: RankData, ops: I64) -> I8:
 
 
 def _main_thread(tid: I64, kinds: Kernels) -> int:
-    """The thread of the forward pass: most products that are not named backward, or steps of an optimizer."""
-    forward = kinds.are(Role.OPTIMIZER, Role.ATTENTION, Role.NORM, Role.EMBEDDING, Role.SOFTMAX) & ~kinds.backward
-    some = tid[forward & (tid != NONE)]
-    if not len(some):
-        some = tid[tid != NONE]
-    values, counts = np.unique(some, return_counts=True)
-    return int(values[counts.argmax()])
+    """The thread of the forward pass: the one that steps the optimizer, else that of fewest kernels named backward."""
+    known = tid != NONE
+    stepping = tid[known & kinds.are(Role.OPTIMIZER)]
+    if len(stepping):
+        values, counts = np.unique(stepping, return_counts=True)
+        return int(values[counts.argmax()])
+    values, where = np.unique(tid[known], return_inverse=True)
+    share = np.bincount(where, weights=kinds.backward[known]) / np.bincount(where)
+    return int(values[share.argmin()])
 
 
 def _completed(data: RankData, ops: I64, kinds: Kernels, found: I8, how: I8) -> tuple[I8, I8]:
@@ -169,9 +173,12 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
     np.add.at(covered, starts + _RUN, -1)
     inside = np.cumsum(covered[:-1]) > 0
     runs = np.cumsum(np.r_[inside[:1], inside[1:] & ~inside[:-1]]) * inside
-    telling = kinds.are(*MULTIPLYING)[backward] & kinds.matrix[backward] & ~kinds.backward[backward]
-    whole = np.unique(runs[telling & inside])
+    multiplying = kinds.are(*MULTIPLYING)[backward] & kinds.matrix[backward]
+    whole = np.unique(runs[multiplying & ~kinds.backward[backward] & inside])
     again[backward[inside & np.isin(runs, whole) & ~kinds.backward[backward]]] = True
+    # A layer has twice as many products backward as forward: without these, backward is only like forward.
+    if (multiplying & ~again[backward]).sum() < _AT_LEAST * (multiplying & again[backward]).sum():
+        again[:] = False
     return again
 
 

@@ -117,6 +117,13 @@ def share_of_bandwidth(op: str, **sizes: object) -> float | None:
     return max(r.bytes / r.us / 1e3 for r in found) / bandwidth(_of(MEASURED_ON)).value
 
 
+@cache
+def scores_reach() -> float:
+    """The part of the peak that products with attention's scores reach, heads of 64: memory bounds them."""
+    found = [r.flops / r.us / 1e6 for r in rows() if r.op == "batched" and "64" in (r.sizes["k"], r.sizes["n"])]
+    return float(np.mean(found)) / (_of(MEASURED_ON).bf16 or 1.0)
+
+
 def _of(name: str) -> Gpu:
     found = gpu_of(name)
     assert found is not None  # the table of GPUs has it

@@ -150,7 +150,7 @@ PRECISIONS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern 
 
 #: Names that say of themselves that they run in the backward pass.
 BACKWARD = re.compile(
-    r"backward|[wd]grad|bwd|bprop|_grad_|_grad\b|GammaBeta|igemm_(bwd|wrw)|compute_dot_do_o|convert_dq|_bw_"
+    r"backward|[wd]grad|bwd|bprop|_grad_|_grad\b|GammaBeta|igemm_(bwd|wrw)|compute_dot_do_o|convert_dq|reduce_head|_bw_"
     r"|compute_grad_weight|krn_partial|sum_and_scatter|ComputeInternalGradients|cuComputeGradInput",
     re.IGNORECASE,
 )

@@ -1,0 +1,100 @@
+"""The module of the program that each GPU op belongs to, where the trace tells.
+
+By `nn.Module` frames (torch.profiler with stacks), else by ranges that are no pass and no step (`capture run --ranges
+modules`, a framework's own). A backward op belongs to the module of the forward op that made its node, by autograd's
+sequence numbers. Numbers of layers and instances go: `model.layers.*.mlp`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.pytorch.frames import MODULE
+from stepscope.derive.pytorch.passes import Passes
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.work.launches import launching
+from stepscope.derive.work.phases import PASS_RANGES
+from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.nesting import Nesting, climb, nest
+from stepscope.model.range_names import TORCH_OP
+
+#: Ranges that say when something runs, not what: passes, steps, chunks, torch's own ops, compiled regions.
+_NO_MODULE = "|".join(
+    [
+        *PASS_RANGES.values(),
+        TORCH_OP,
+        r"(?i)\b(step|iteration|iter|epoch|batch|micro-?batch|train(ing)?|data(loader)?|ProfilerStep|capture)\b",
+        r"^(aten|autograd|c10d|nccl|cub|torch)\b|^Optimizer\.|Torch-Compiled|CompiledF|^\s*$|^rank=|=\d+;",
+    ]
+)
+_NUMBERS = r"(^|[._ \[])\d+\b|_\d+$"
+
+
+def modules(data: RankData, ops: I64) -> pl.Series:
+    """The module of each op; null where nothing tells."""
+    tid = np.full(len(ops), NONE, np.int64)
+    at = data.launched_at[ops].copy()
+    linked = data.launch[ops] != NONE
+    if not linked.any():
+        return pl.Series("module", [None] * len(ops), dtype=pl.String)
+    tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
+    tid, at = _of_forward(data, tid, at)
+    found = _by_frames(data, tid, at)
+    if found is None:
+        found = _by_ranges(data, tid, at)
+    return found.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_").alias("module")
+
+
+def _of_forward(data: RankData, tid: I64, at: I64) -> tuple[I64, I64]:
+    """For launches within a backward node: where and when the forward op ran that made it."""
+    torch = launching(data).torch
+    if not len(torch) or not torch.backward.any():
+        return tid, at
+    _, _, maker = data.once(_passes).of(tid, at)
+    made = maker != NONE
+    thread, start = (torch.frame[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns"))
+    rows = np.maximum(maker, 0)
+    return np.where(made, thread[rows], tid), np.where(made, start[rows], at)
+
+
+def _passes(data: RankData) -> Passes:
+    return Passes(launching(data).torch)
+
+
+def _by_frames(data: RankData, tid: I64, at: I64) -> pl.Series | None:
+    """By frames of modules; None where the trace has none."""
+    frames = data.once(_frames)
+    if frames is None:
+        return None
+    names, nesting = frames
+    row = nesting.enclosing(tid, at)
+    return names.gather(pl.Series(row).replace(NONE, None))
+
+
+def _frames(data: RankData) -> tuple[pl.Series, Nesting] | None:
+    if not data.profile.has("host"):
+        return None
+    host = data.host.filter(pl.col("kind") == "python")
+    if not host.height:
+        return None
+    called = pl.Series(data.profile.names_with(MODULE)[host["name"].to_numpy()])
+    host = host.filter(called)
+    if not host.height:
+        return None
+    tid, start, end = (host[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
+    return data.profile.names.gather(host["name"]).str.extract(MODULE), nest(tid, start, end)
+
+
+def _by_ranges(data: RankData, tid: I64, at: I64) -> pl.Series:
+    if data.ranges.height == 0:
+        return pl.Series([None] * len(tid), dtype=pl.String)
+    named = data.once(_module_ranges)
+    return data.text_of(climb(data.range_at(tid, at), named, data.parents))
+
+
+def _module_ranges(data: RankData) -> Mask:
+    own = np.zeros(data.ranges.height, bool)
+    own[data.own_ranges] = True
+    found: Mask = own & ~data.profile.names_with(_NO_MODULE)[data.ranges["name"].to_numpy()]
+    return found

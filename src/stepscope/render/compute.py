@@ -1,0 +1,48 @@
+"""`compute` for people: fewer columns, and the budget as one bar in text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stepscope.model.result import Result
+from stepscope.model.units import duration
+
+#: From where figures are known: JSON and CSV have it; a terminal has no room.
+_WIDE = ("bytes_from", "phase_from", "what", "layers")
+_IF_FILLED = ("flops", "done_flops", "precision", "good_from")
+_LEAST_WIDTH = 40
+_LETTERS = {
+    "ideal": "I", "precision": "P", "below the roof": "B", "memory-bound by nature": "M", "not fused": "N",
+    "layout": "L", "casts and copies": "C", "recomputation": "R", "optimizer": "O", "unknown kernels": "?",
+    "exposed communication": "c", "exposed copies": "x",
+}  # fmt: skip
+_IDLE = "."
+
+
+def narrowed(result: Result) -> Result:
+    """The result with the columns that fit a terminal."""
+    rows = result.rows
+    empty = [c for c in _IF_FILLED if c in rows.columns and not rows[c].count()]
+    alone = ["rank"] if "rank" in rows.columns and rows["rank"].n_unique() < 2 else []
+    return replace(result, rows=rows.drop([*_WIDE, *empty, *alone, "pid"], strict=False))
+
+
+def budget_bar(result: Result, width: int) -> list[str]:
+    """One bar per rank: a letter for each row, as long as its share."""
+    rows = result.rows
+    if "loss" not in rows.columns or not rows.height or width < _LEAST_WIDTH:
+        return []
+    key = [c for c in ("rank", "index") if c in rows.columns]
+    lines, used = [], {}
+    for _, mine in rows.group_by(key, maintain_order=True):
+        total = int(mine["total_ns"].sum())
+        name = f"rank {mine['rank'][0]}"
+        room = width - len(name) - len(duration(total)) - 5
+        bar, done = "", 0
+        for loss, ns in mine.select("loss", "total_ns").iter_rows():
+            letter = _LETTERS.get(loss, _IDLE)
+            done += ns
+            bar += letter * (round(room * done / total) - len(bar)) if total else ""
+            used[letter] = "idle" if letter == _IDLE else loss
+        lines.append(f"{name} [{bar}] {duration(total)}")
+    return [*lines, "  ".join(f"{letter} {loss}" for letter, loss in used.items())]
