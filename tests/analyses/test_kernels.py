@@ -10,11 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fake import call, comm, copy, make, nvtx, op
+from fake import FakeSource, call, comm, copy, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.kernels import kernels
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.profile import Profile
 
 WHOLE = WindowSpec()
 
@@ -122,3 +123,26 @@ def test_durations_equal_traceinsight_on_a_kineto_trace(shared: Path):
             assert ours[text] == pytest.approx(us * 1e3, abs=200)
             compared += 1
     assert compared >= 30
+
+
+def test_torch_op_module_and_occupancy_of_most_of_its_time():
+    """Two launches of one kernel within `aten::mm` (30 and 10 ns), one within `aten::bmm` (20 ns), in modules."""
+    host = [
+        {"start_ns": 0, "end_ns": 9, "name": "aten::mm", "kind": "cpu_op", "tid": 1},
+        {"start_ns": 10, "end_ns": 19, "name": "aten::bmm", "kind": "cpu_op", "tid": 1},
+        {"start_ns": 20, "end_ns": 29, "name": "aten::mm", "kind": "cpu_op", "tid": 1},
+        {"start_ns": 0, "end_ns": 19, "name": "nn.Module: Linear_0", "kind": "python", "tid": 1},
+        {"start_ns": 20, "end_ns": 29, "name": "nn.Module: Attention_3", "kind": "python", "tid": 1},
+    ]
+    ops = [
+        op(100, 130, "gemm", call=1, occupancy_pct=50.0),
+        op(130, 150, "gemm", call=2, occupancy_pct=20.0),
+        op(150, 160, "gemm", call=3),
+    ]
+    calls = [call(1, 2, 1), call(11, 12, 2), call(21, 22, 3)]
+    source = FakeSource({"host": host, "ops": ops, "calls": calls}, format="kineto")
+    row = kernels(Profile([source]), WHOLE).rows.to_dicts()[0]
+    assert (row["torch_op"], row["module"]) == ("aten::mm", "Linear")
+    assert row["occupancy_pct"] == pytest.approx((30 * 50 + 20 * 20) / 50)
+    bare = kernels(make(ops=[op(0, 10)]), WHOLE).rows.to_dicts()[0]
+    assert (bare["torch_op"], bare["module"], bare["occupancy_pct"]) == (None, None, None)

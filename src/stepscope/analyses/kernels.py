@@ -31,6 +31,7 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
+from stepscope.derive.work.callers import callers, with_callers
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
@@ -73,6 +74,9 @@ COLUMNS = (
     Col("bound", "what bounds the measured one of them that takes most; null without"),
     Col("measured_pct", "share of its time in kernels that were measured; null where no report was given"),
     *_SAMPLED,
+    Col("torch_op", "innermost torch op around the launches of most of it; null where ops were not recorded"),
+    Col("module", "module of the program that most of it belongs to; null where neither ranges nor stacks tell"),
+    Col("occupancy_pct", "occupancy as torch.profiler estimates it, mean by time; null for other profilers"),
 )
 VARIANTS = {
     "by=family": (
@@ -109,6 +113,8 @@ def kernels(
             ops = span.ops[_wanted(data, span.ops, stage, range)]
             frame = names.of(data, ops, _lengths(data, span, ops)).hstack(_roofs(profile, data, ops))
             table = _with_samples(_table(frame, by, span.gpu_ns), frame, by, data, ops, metrics)
+            if by == "name":
+                table = with_callers(table, frame.hstack(callers(data, ops)), _keys(by))
             frames.append(span.named(table.select(*_who(data), pl.all())))
             totals.append(_total(span, frame))
             if metrics is not None:

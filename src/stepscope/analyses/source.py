@@ -31,6 +31,7 @@ from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
+from stepscope.derive.work.callers import with_most
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.files import whole
 from stepscope.intervals.arrays import I64, NONE
@@ -66,7 +67,7 @@ _BY = {
     "module": ("module", "phase"),
     "kernel": ("kernel",),
 }
-COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES)
+COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES, _KEYS["module"])
 VARIANTS = {f"by={by}": (*_WHO, *(_KEYS[k] for k in keys), *_FIGURES) for by, keys in _BY.items() if by != "site"}
 
 By = Literal["site", "function", "line", "op", "module", "kernel"]
@@ -208,7 +209,7 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
         frame = frame.with_columns(pl.col("function").str.replace(r"\([\d?-]+\): ", ": "))
     keys = list(_BY[by])
     share = 100.0 * pl.col("total_ns") / window_ns if window_ns else pl.lit(None, dtype=pl.Float64)
-    return (
+    table = (
         frame.group_by(keys)
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
@@ -218,6 +219,7 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
         .with_columns(share.alias("share_pct"))
         .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))], nulls_last=True)
     )
+    return with_most(table, frame, keys, "module") if by == "site" else table
 
 
 def _total(span: Window, frame: pl.DataFrame, found: Callers) -> dict[str, Any]:

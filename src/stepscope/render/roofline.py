@@ -19,7 +19,9 @@ _SHOWN = (
     *("kernel", "name", "n", "dur_ns", "bound", "precision", "tflops", "intensity"),
     *("dram_pct", "roof_pct", "access", "why"),
 )
-_OF_REPORT = ("roof_pct", "bound", "measured_pct")
+_OF_REPORT = ("roof_pct", "bound", "measured_pct", "torch_op", "module", "occupancy_pct")
+#: What `kernels` leaves out in a terminal where the torch op stands beside the name.
+_FOR_ROOM = ("variants", "mean_ns", "family")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LEAST_WIDTH, _HEIGHT = 40, 18
 _COLOUR_OF = {"compute": "compute", "bandwidth": "comm", "latency": "late", "overhead": "copy"}
@@ -28,8 +30,10 @@ _COLOUR_OF = {"compute": "compute", "bandwidth": "comm", "latency": "late", "ove
 def narrowed(result: Result) -> Result:
     """The result with the columns that fit a terminal; of `kernels`, without those that only a report fills."""
     if result.command == "kernels":
-        empty = [c for c in _OF_REPORT if c in result.rows.columns and not result.rows[c].count()]
-        return replace(result, rows=result.rows.drop(empty))
+        rows = result.rows
+        empty = [c for c in _OF_REPORT if c in rows.columns and not rows[c].count()]
+        told = "torch_op" in rows.columns and "torch_op" not in empty  # names need the room
+        return replace(result, rows=rows.drop([*empty, *(_FOR_ROOM if told else ())], strict=False))
     if "roof_pct" not in result.rows.columns:
         return result
     kept = [name for name in _SHOWN if name in result.rows.columns]
