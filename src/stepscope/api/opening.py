@@ -21,6 +21,7 @@ from stepscope.model.source import Source
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
 from stepscope.sources.open import find_profiles
+from stepscope.sources.runs import refuse_other_runs
 
 if TYPE_CHECKING:
     from stepscope.compare.grouping import Runs
@@ -52,6 +53,7 @@ def open(  # the name that users see: stepscope.open
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     found = _opened(given, cache=cache, nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))
+    refuse_other_runs(by_profiler[first])
     profile = found.profile(by_profiler[first])
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
     profile.others = {name: cache_result(partial(found.profile, by_profiler[name])) for name in others}

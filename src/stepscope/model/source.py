@@ -31,6 +31,8 @@ class SourceInfo:
     #: UTC of the source's t=0; null where the source does not say.
     epoch_ns: int | None = None
     capture_ns: int | None = None  # length of the capture, where known
+    #: UTC of the first and the last record, about; null where the source does not say
+    recorded_ns: tuple[int, int] | None = None
     #: what else it says about how it was made: driver, CUDA, options of the capture; for comparing runs
     facts: dict[str, str] = field(default_factory=dict)
 

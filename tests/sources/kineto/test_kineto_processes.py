@@ -41,6 +41,7 @@ def test_one_process(tmp_path: Path) -> None:
             "rank_from": "distributedInfo",
             "setup": None,
             "world_size": 8,
+            "devices": None,
         }
     ]
     assert (found.info.format, found.info.tool, found.info.schema) == ("kineto", "CUPTI 22", "1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -120,7 +120,8 @@ class _Trace:
             format="kineto",
             tool=_tool(metadata),
             schema=str(metadata["schemaVersion"]) if "schemaVersion" in metadata else None,
-            epoch_ns=_epoch(metadata, collector.earliest_ns),
+            epoch_ns=(epoch := _epoch(metadata, collector.earliest_ns)),
+            recorded_ns=_recorded(self.tables, epoch),
             facts=_facts(metadata),
         )
         self._note(chunks, collector)
@@ -211,6 +212,15 @@ def _facts(metadata: dict[str, Any]) -> dict[str, str]:
         "traced": ", ".join(options) if options else None,
     }
     return {k: str(v) for k, v in found.items() if v}
+
+
+def _recorded(tables: Mapping[str, pl.DataFrame], epoch_ns: int | None) -> tuple[int, int] | None:
+    """UTC of the first and last GPU op, else of what the host did."""
+    frame = next((tables[t] for t in ("ops", "calls", "host", "ranges") if t in tables and tables[t].height), None)
+    if frame is None or epoch_ns is None:
+        return None
+    first, last = frame["start_ns"].min(), frame["end_ns"].max()
+    return (epoch_ns + first, epoch_ns + last) if isinstance(first, int) and isinstance(last, int) else None
 
 
 def _epoch(metadata: dict[str, Any], earliest_ns: int | None) -> int | None:

@@ -21,13 +21,16 @@ def source_info(tables: Tables, file: str, format: str) -> SourceInfo:
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         for name, value in tables.rows(table, text_field("name"), text_field("value")):
             meta.setdefault(str(name), str(value))
+    epoch = _positive(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    length = _positive(tables, "ANALYSIS_DETAILS", "duration")
     return SourceInfo(
         file=file,
         format=format,
         tool=meta.get("EXPORT_PRODUCT_VERSION"),
         schema=meta.get("EXPORT_SCHEMA_VERSION"),
-        epoch_ns=_positive(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
-        capture_ns=_positive(tables, "ANALYSIS_DETAILS", "duration"),
+        epoch_ns=epoch,
+        capture_ns=length,
+        recorded_ns=None if epoch is None or length is None else (epoch, epoch + length),
         facts=_facts(tables),
     )
 

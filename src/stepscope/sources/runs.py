@@ -1,0 +1,117 @@
+"""Files of one job ran at the same time, or talked to each other: others are other runs, and refused as one profile.
+
+Ranks of two runs side by side would be a job that never was, with a straggler that does not exist.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from stepscope.errors import BadInput
+from stepscope.model.source import Source
+
+#: Clocks of hosts that nobody sets may differ by so much: captures that lie closer may be of one time.
+_CLOCKS_NS = 60 * 10**9
+#: Runs that a refusal lists.
+_MOST_LISTED = 4
+
+
+class _Capture(NamedTuple):
+    first: int
+    last: int
+    source: Source
+    host: str | None
+
+
+def refuse_other_runs(sources: Sequence[Source]) -> None:
+    """`BadInput` with the list of runs where the files are of several."""
+    told = [_capture(s) for s in sources if s.info.recorded_ns is not None]
+    if len(told) < 2:
+        return
+    _refuse_copies([c for c in told if c is not None])
+    runs = _joined(_by_time([c for c in told if c is not None]))
+    if len(runs) < 2:
+        return
+    listed = "; ".join(f"{n}. {_named(run)}" for n, run in enumerate(runs[:_MOST_LISTED], 1))
+    more = f"; and {len(runs) - _MOST_LISTED} more" if len(runs) > _MOST_LISTED else ""
+    one, other = (" ".join(shlex.quote(str(path)) for path in _paths(run)) for run in runs[:2])
+    raise BadInput(
+        f"these files are of {len(runs)} runs, at different times and without a common communicator: {listed}{more}",
+        f"ask about one, `stepscope diagnose {one}`, or compare two, `stepscope compare {one} --to {other}`",
+    )
+
+
+def _refuse_copies(captures: list[_Capture]) -> None:
+    """The same capture under two names would be ranks that agree suspiciously well."""
+    seen: dict[tuple[object, ...], Path] = {}
+    for first, last, source, _ in captures:
+        who = source.processes().select("pid", "host", "rank").rows()
+        other = seen.setdefault((first, last, source.info.format, *who), source.path)
+        if other is not source.path:
+            raise BadInput(f"{other} and {source.path} hold the same capture", "give each capture once")
+
+
+def _capture(source: Source) -> _Capture | None:
+    if source.info.recorded_ns is None:
+        return None
+    hosts = source.processes()["host"].unique().to_list()
+    return _Capture(*source.info.recorded_ns, source, hosts[0] if len(hosts) == 1 else None)
+
+
+def _by_time(captures: list[_Capture]) -> list[list[_Capture]]:
+    """Captures in groups that ran at the same time, as far as clocks tell."""
+    groups: list[list[_Capture]] = []
+    until: _Capture | None = None
+    for capture in sorted(captures, key=lambda c: (c.first, c.last)):
+        one_clock = until is not None and until.host is not None and until.host == capture.host
+        if until is None or capture.first > until.last + (0 if one_clock else _CLOCKS_NS):
+            groups.append([])
+            until = capture
+        groups[-1].append(capture)
+        until = max(until, capture, key=lambda c: c.last)
+    return groups
+
+
+def _joined(groups: list[list[_Capture]]) -> list[list[_Capture]]:
+    """Groups that share a communicator are one run. Their calls are read only where there are several groups."""
+    if len(groups) < 2:
+        return groups
+    runs: list[tuple[set[str], list[_Capture]]] = []
+    for group in groups:
+        used = set().union(*(_communicators(c.source) for c in group))
+        same = [run for run in runs if run[0] & used]
+        for run in same:
+            runs.remove(run)
+        runs.append((used.union(*(r[0] for r in same)), [*(c for r in same for c in r[1]), *group]))
+    return [run for _, run in runs]
+
+
+def _communicators(source: Source) -> set[str]:
+    if "comms" not in source.tables():
+        return set()
+    chunk = source.read("comms")
+    return set(chunk.names.gather(chunk.frame["communicator"].drop_nulls().unique()).drop_nulls().to_list())
+
+
+def _named(run: list[_Capture]) -> str:
+    """`a.sqlite and 3 more (2026-11-16 16:20:01 to 16:20:09 UTC)`."""
+    first, last = (_utc(ns) for ns in (min(c.first for c in run), max(c.last for c in run)))
+    more = f" and {len(run) - 1} more" if len(run) > 1 else ""
+    until = last[11:] if last[:10] == first[:10] else last
+    return f"{run[0].source.path.name}{more} ({first} to {until} UTC)"
+
+
+def _utc(ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{ns // 10**9} s"
+
+
+def _paths(run: list[_Capture]) -> list[Path]:
+    paths = [c.source.path for c in run]
+    return paths if len(paths) <= 2 else [*paths[:1], Path("…")]

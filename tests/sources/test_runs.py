@@ -1,0 +1,83 @@
+"""Several runs in one folder, and one capture twice: refused with the list of runs, by every front end."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from stepscope import api
+from stepscope.cli.main import run
+from stepscope.errors import BadInput
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import simulate_to
+
+_HOUR = 3600 * 10**9
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A process with two GPUs, which says no rank."""
+    folder = tmp_path_factory.mktemp("run")
+    job = Scenario(schedule="1f1b", pp=1, ep=2, dp=1, layers=1, micro_batches=1, steps=2, gpus_per_process=2)
+    simulate_to(job, folder / "job")
+    return folder / "job" / "node0.sqlite"
+
+
+def _later(source: Path, path: Path, ns: int, communicators: bool) -> Path:
+    """A copy that was captured so much later; with the communicators of the first, or with none."""
+    shutil.copy(source, path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + ?", [ns])
+        if not communicators:
+            db.execute("DELETE FROM NVTX_EVENTS WHERE jsonText IS NOT NULL OR binaryData IS NOT NULL")
+        db.commit()
+    return path
+
+
+def test_runs_at_other_times_are_refused_with_the_list(
+    capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _later(capture, tmp_path / "monday.sqlite", 0, communicators=False)
+    _later(capture, tmp_path / "tuesday.sqlite", 24 * _HOUR, communicators=False)
+    assert run(["stragglers", str(tmp_path), "--no-cache"]) == 2
+    said = capsys.readouterr().err
+    assert "these files are of 2 runs" in said and said.count("\n") == 1
+    assert "1. monday.sqlite (2027-01-01 00:00:00 to" in said and "2. tuesday.sqlite (2027-01-02 00:00:00 to" in said
+    assert f"`stepscope diagnose {tmp_path}/monday.sqlite`" in said
+    assert f"`stepscope compare {tmp_path}/monday.sqlite --to {tmp_path}/tuesday.sqlite`" in said
+    with pytest.raises(BadInput, match="2 runs"):
+        api.open(tmp_path, cache=False)
+
+
+def test_what_it_advises_works(capture: Path, tmp_path: Path) -> None:
+    monday = _later(capture, tmp_path / "monday.sqlite", 0, communicators=False)
+    tuesday = _later(capture, tmp_path / "tuesday.sqlite", _HOUR, communicators=False)
+    assert run(["diagnose", str(monday), "--no-cache"]) == 0
+    assert run(["compare", str(monday), "--to", str(tuesday), "--no-cache"]) == 0
+
+
+def test_a_common_communicator_makes_one_run(capture: Path, tmp_path: Path) -> None:
+    """Ranks of one job may be captured one after the other."""
+    first = _later(capture, tmp_path / "a.sqlite", 0, communicators=True)
+    second = _later(capture, tmp_path / "b.sqlite", _HOUR, communicators=True)
+    assert api.open(first, second, cache=False).ranks.height == 4
+
+
+def test_clocks_of_hosts_may_differ(capture: Path, tmp_path: Path) -> None:
+    first = _later(capture, tmp_path / "a.sqlite", 0, communicators=False)
+    second = _later(capture, tmp_path / "b.sqlite", 20 * 10**9, communicators=False)
+    with closing(sqlite3.connect(second)) as db:
+        db.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = 'another' WHERE name = 'Hostname'")
+        db.commit()
+    assert api.open(first, second, cache=False).ranks.height == 4
+
+
+def test_one_capture_under_two_names_is_refused(capture: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copy(capture, tmp_path / f"{name}.sqlite")
+    with pytest.raises(BadInput, match=r"a\.sqlite and .*b\.sqlite hold the same capture; give each capture once"):
+        api.open(tmp_path, cache=False)
