@@ -65,9 +65,9 @@ ORDER: tuple[After, ...] = (
         "products that become faster are faster the second time, too",
     ),
     After(
-        "tiny-kernels",
-        ("slow-optimizer",),
-        "an optimizer that is not fused repeats its kernels: its own finding says how to mend it",
+        "slow-optimizer",
+        ("tiny-kernels",),
+        "where the host launches an optimizer's kernels one by one and is behind, fewer launches come first",
     ),
     After(
         "launch-bound",

@@ -1,7 +1,7 @@
 """The optimizer's step in many kernels, where a fused one passes over parameters and states once.
 
 What it could give back is the step replayed with them as one fused step, at the rate measured for it
-(`evidence/optimizer_step.py`), and without their launches but one.
+(`evidence/optimizer_step.py`). What launching them costs a host that is behind is `tiny-kernels`' to say.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ from stepscope.findings.evidence.unaligned import unaligned
 from stepscope.findings.evidence.wasted import Waste
 from stepscope.intervals.arrays import F64, I64, Mask
 
-#: Causes whose kernels would be one kernel.
+#: Causes whose kernels would be one kernel. That the host launches an optimizer's kernels one by one is `tiny-kernels`.
 _MERGED = ("slow-optimizer", "attention-by-hand", "unfused-kernels")
+_LAUNCHED = ("slow-optimizer",)
 #: By cause, in order: what is left of each kernel that is its own (by position, NaN for others), of those still free.
 Claim = Callable[[Sequence, Mask], F64]
 CAUSES: dict[str, Claim] = {
@@ -72,5 +73,6 @@ def wastes(case: Case, cause: str) -> dict[int, Waste]:
     for rank, claimed in claims(case).items():
         mine = (claimed.cause == number) & (claimed.left < 1)
         if mine.any():
-            found[rank] = Waste(claimed.sequence.ops[mine], claimed.left[mine], merged=cause in _MERGED)
+            ops, left = claimed.sequence.ops[mine], claimed.left[mine]
+            found[rank] = Waste(ops, left, merged=cause in _MERGED, launched_once=cause not in _LAUNCHED)
     return found

@@ -1,8 +1,9 @@
 """Casts and copies that change nothing: numbers that become another type and return, clones, gradients set to zero.
 
 Looked at are casts and copies of one size that come one behind the other, with nothing that computes between them. Of
-casts that return to where they began none is needed, of others one; of copies none. Filling tensors with zeros by list
-(`zero_grad(set_to_none=False)`) gives way to a gradient that is written where it would have been added.
+casts that return to where they began none is needed, of others one; of copies none. Tensors that are filled with zeros
+by list (`zero_grad(set_to_none=False)`) need not be, and gradients then are written where they would have been added:
+sums in the backward pass of the size of a weight, which is cast in the forward pass and passes no other kernel there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from stepscope.findings.evidence.sequence import Sequence
 from stepscope.intervals.arrays import F64, I64, NONE, Mask
 
 _ZEROS = r"multi_tensor_apply.*ZeroFunctor"
+_SUM = r"CUDAFunctor_add"
 #: What a cast gives, by name: the narrowest first.
 _GIVES = (r"(?i)bfloat16_copy|half_copy|float16_copy|to_half", r"(?i)direct_copy_kernel.*\(float\)", r"\(double\)")
 
@@ -24,6 +26,8 @@ def copies(sequence: Sequence, free: Mask) -> F64:
     names = sequence.data.profile
     zeros = names.names_with(_ZEROS)[sequence.data.name[sequence.ops]]
     left[free & zeros] = 0.0
+    if zeros.any():
+        left[free & _accumulated(sequence)] = 0.0
     known = (sequence.size_class != NONE) & ~sequence.kinds.are(Role.FILL)
     at = np.flatnonzero(known)
     if not len(at):
@@ -38,6 +42,16 @@ def copies(sequence: Sequence, free: Mask) -> F64:
     run = np.cumsum(~same)
     _drop(sequence, order[moving], run[moving], left)
     return left
+
+
+def _accumulated(sequence: Sequence) -> Mask:
+    """Sums of gradients into what was set to zero."""
+    size, forward = sequence.size_class, ~sequence.back & ~sequence.optimizer & (sequence.size_class != NONE)
+    computed = sequence.kinds.are(Role.ELEMENTWISE, Role.REDUCTION, Role.RANDOM)
+    weights = np.setdiff1d(size[forward & sequence.kinds.are(Role.CAST)], size[forward & computed])
+    sums = sequence.data.profile.names_with(_SUM)[sequence.data.name[sequence.ops]]
+    found: Mask = sequence.back & sums & np.isin(size, weights)
+    return found
 
 
 def _drop(sequence: Sequence, at: I64, run: I64, left: F64) -> None:

@@ -70,10 +70,9 @@ def _needed(stretch: I64, strided: Mask, norms: Mask) -> Mask:
 
 
 def _several(sequence: Sequence, at: I64) -> Mask:
-    """Two and more of one size in a stretch: one brings a tensor into the layout that a product asks for."""
+    """Two and more in a stretch: one may bring a tensor into the layout that a product asks for."""
     if not len(at):
         return np.zeros(0, dtype=bool)
-    key = np.stack([sequence.stretch[at], sequence.size_class[at]])
-    _, group, count = np.unique(key, axis=1, return_inverse=True, return_counts=True)
-    several: Mask = count[group.reshape(-1)] > 1
+    _, group, count = np.unique(sequence.stretch[at], return_inverse=True, return_counts=True)
+    several: Mask = count[group] > 1
     return several

@@ -32,8 +32,9 @@ class Waste(Struct, frozen=True):
 
     ops: I64
     left: F64
-    #: those that come one behind the other would be one kernel: one launch, and no gaps
+    #: those that come one behind the other would be one kernel, without gaps; and launched once
     merged: bool = False
+    launched_once: bool = True
 
 
 Wastes = Mapping[int, Waste]
@@ -60,7 +61,7 @@ def change(case: Case, wastes: Wastes) -> Change:
     """The step with each at its good time."""
     gone = {r: _gone(w) for r, w in wastes.items()}
     gone = {r: ops for r, ops in gone.items() if len(ops)}
-    cuts = {r: _launches(case, r, ops) for r, ops in gone.items()}
+    cuts = {r: _launches(case, r, ops) for r, ops in gone.items() if wastes[r].launched_once}
     return Change(
         op_factor={r: (w.ops, w.left) for r, w in wastes.items()},
         ops_fused=gone,
