@@ -31,6 +31,8 @@ class Latency(Struct, frozen=True):
 
     launch: int
     stream: int
+    #: the same of launches with dependent ones, which wait longer: what is later than that waited for something else
+    late: int
     event: dict[int, int]  # by waiting stream
     any_event: int
 
@@ -99,7 +101,8 @@ def _latency(
     linked &= call_end <= data.start
     # A dependent launch begins while the op before it still runs: it did wait in its stream, and says nothing of this.
     free = (order == NONE) | (data.end[np.maximum(order, 0)] <= call_start) if len(order) else linked
-    launch = _median((data.start - call_end)[linked & free & (s_end <= call_start) & (e_end <= call_start)])
+    alone = linked & (s_end <= call_start) & (e_end <= call_start)
+    launch, late = (_median((data.start - call_end)[chosen]) for chosen in (alone & free, alone))
     ready = np.where(linked, call_end + launch, np.iinfo(np.int64).max)
     began = np.where(stream != NONE, data.start[np.maximum(stream, 0)] if len(stream) else _NEVER, _NEVER)
     alone = (stream != NONE) & (ready <= s_end) & (e_end <= began)
@@ -107,7 +110,8 @@ def _latency(
     waited = (e_end > _NEVER) & (ready <= e_end) & (s_end + after <= e_end)
     lag = data.start - e_end
     streams = numbered(data.stream[waited])[0].tolist()
-    return Latency(launch, after, {s: _median(lag[waited & (data.stream == s)]) for s in streams}, _median(lag[waited]))
+    events = {s: _median(lag[waited & (data.stream == s)]) for s in streams}
+    return Latency(launch, after, late, events, _median(lag[waited]))
 
 
 def _median(values: I64) -> int:
@@ -126,7 +130,7 @@ def _by_order(
     if n == 0:
         return 0
     bare = best <= _NEVER // 2
-    late = bare if events else bare | (~told & (data.start > best + max(lat.launch, lat.stream, 0)))
+    late = bare if events else bare | (~told & (data.start > best + max(lat.late, lat.stream, 0)))
     ops = np.flatnonzero(late)
     by_end = np.argsort(data.end, kind="stable").astype(np.int64)
     k = np.searchsorted(data.end[by_end], data.start[ops], side="right") - 1
