@@ -35,8 +35,8 @@ ORDER: tuple[After, ...] = (
     *(
         After(finding, ("profiler-distortion",), "what only the profiler costs is no finding's to give back")
         for finding in (
-            *("allocator-churn", "attention-by-hand", "host-sync", "late-node", "launch-bound", "recomputation"),
-            *("slow-optimizer", "tiny-kernels", "unfused-kernels"),
+            *("allocator-churn", "attention-by-hand", "casts-and-copies", "host-sync", "late-node", "launch-bound"),
+            *("memory-layout", "recomputation", "slow-optimizer", "tiny-kernels", "unfused-kernels"),
         )
     ),
     After(
@@ -71,7 +71,7 @@ ORDER: tuple[After, ...] = (
     ),
     After(
         "launch-bound",
-        ("slow-optimizer", "recomputation"),
+        ("attention-by-hand", "casts-and-copies", "recomputation", "slow-optimizer", "unfused-kernels"),
         "what need not be launched need not be launched faster",
         kind="framework",
     ),

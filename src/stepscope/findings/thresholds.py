@@ -40,7 +40,7 @@ RUNS_DIFFER = Threshold(
     25.0,
     "% of the cost",
     "a checkpoint or a collection takes as much more or less in another run of the same program",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 PART_NAMED = Threshold(
     5.0,
@@ -341,37 +341,37 @@ SMALL_TENSOR = Threshold(
     65536,
     "elements",
     "kernels on fewer are over before memory matters: weights of a norm, sums of rows",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 SAME_SIZE = Threshold(
     2.0,
     "% of the elements",
     "launches round up to whole blocks; tensors of another shape differ by more",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 CHAIN = Threshold(
     3,
     "kernels that compute",
     "two of a size come together in every model, a product's bias and an activation; three are an op written out",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 LIKE_PRODUCT = Threshold(
     2.5,
     "times as long",
     "the gradients of both factors of a product are as many FLOPs each; kernels for them differ by up to 1.5",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 USUAL_HEAD = Threshold(
     64,
     "numbers of a head",
     "where no tensor beside the scores tells; it matters little: fused attention is a few per cent of what it replaces",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 MIXED_PRECISION = Threshold(
     25.0,
     "% of the number of products without tensor cores",
     "where so many already use them, the rest is an island in a model of half precision: around it nothing changes",
-    ("tests/promises/new.toml",),
+    ("tests/findings/test_waste_pairs.py",),
 )
 TENSOR_CORES_REACH = Threshold(
     85.0,

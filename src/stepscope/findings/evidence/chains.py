@@ -3,7 +3,8 @@
 A chain is what works on tensors of one size within a segment (`sequence`): a norm, an activation, a rotation of
 positions written out. A fused kernel reads what the first of them reads and writes what the last writes; it reads
 once more where something is summed over first, and in the backward pass what the forward pass kept. A sum of two
-branches at its beginning stays: others need it, too. It moves that as fast as the chain's own kernels move bytes, and
+branches at its beginning stays: others need it, too. A chain that begins with the same kernels twice is of two tensors,
+as the norms of queries and keys are. It moves that as fast as the chain's own kernels move bytes, and
 is no faster than the quickest of them.
 """
 
@@ -57,10 +58,27 @@ def _fused_ns(sequence: Sequence, at: I64, group: I64) -> F64:
     back = sequence.back[at[first]]
     joins = (tensors[first] == 3) & ~back & sequence.heavy[np.maximum(at[first] - 1, 0)]
     passes = 1.0 + reduces + 2.0 * joins + back * (1.0 + reduces)
-    good = size * (passes * item[first] + item[last]) / np.maximum(rate, 1e-9)
+    good = size * (passes * item[first] + item[last]) * _tensors(sequence, at, group) / np.maximum(rate, 1e-9)
     quickest = np.full(count, np.inf)
     np.minimum.at(quickest, group, np.where(told, sequence.ns[at], np.inf))
     return np.where(rate > 0, np.maximum(good, np.where(np.isinf(quickest), 0.0, quickest)), np.inf)
+
+
+def _tensors(sequence: Sequence, at: I64, group: I64) -> I64:
+    """By chain: on how many tensors it runs, one after the other."""
+    order = np.lexsort((at, group))
+    names = sequence.data.name[sequence.ops[at[order]]].astype(np.int64)
+    parts = np.split(names, np.flatnonzero(np.diff(group[order])) + 1)
+    return np.array([_times(part) for part in parts], dtype=np.int64)
+
+
+def _times(names: I64) -> int:
+    """How often the kernels that it begins with come in a row."""
+    for period in range(int(CHAIN.value), len(names) // 2 + 1):
+        if np.array_equal(names[:period], names[period : 2 * period]):
+            whole = len(names) // period * period
+            return int((names[:whole].reshape(-1, period) == names[:period]).all(axis=1).sum())
+    return 1
 
 
 def _items(sequence: Sequence, at: I64) -> tuple[F64, I64]:

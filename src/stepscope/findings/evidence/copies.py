@@ -32,13 +32,13 @@ def copies(sequence: Sequence, free: Mask) -> F64:
     at = np.flatnonzero(known)
     if not len(at):
         return left
-    # Per size and segment, in order: a run is broken by anything else of that size.
-    order = at[np.lexsort((at, sequence.size_class[at], sequence.segment[at]))]
-    moving = (free & sequence.kinds.are(Role.CAST, Role.COPY))[order]
-    same = np.r_[
-        False,
-        (np.diff(sequence.size_class[order]) == 0) & (np.diff(sequence.segment[order]) == 0) & moving[1:] & moving[:-1],
-    ]
+    # Per size, in order: a run is broken by anything that computes.
+    moves = sequence.kinds.are(Role.CAST, Role.COPY)
+    part = np.cumsum(sequence.heavy | (known & ~moves)) + sequence.segment
+    order = at[np.lexsort((at, sequence.size_class[at], part[at]))]
+    moving = (free & moves)[order]
+    alike = (np.diff(sequence.size_class[order]) == 0) & (np.diff(part[order]) == 0)
+    same = np.r_[False, alike & moving[1:] & moving[:-1]]
     run = np.cumsum(~same)
     _drop(sequence, order[moving], run[moving], left)
     return left
@@ -62,7 +62,8 @@ def _drop(sequence: Sequence, at: I64, run: I64, left: F64) -> None:
     if not len(at):
         return
     gives = _gives(sequence, at)
-    first = np.r_[True, np.diff(run) != 0]
+    # Two casts to the same type are of two tensors.
+    first = np.r_[True, (np.diff(run) != 0) | (np.diff(gives) == 0)]
     last = np.r_[first[1:], True]
     # A cast to half precision is from float, one to float from half precision, one to double from float.
     began = np.where(gives == 1, 0, 1)[first]

@@ -132,7 +132,9 @@ def wasted(
 
 
 def _behind(saved: int, lost: int) -> str:
-    """What stands behind it, where the step gives back far less than the kernels take too long."""
+    """What stands behind it, where the step gives back far less than the kernels take too long, or far more."""
+    if saved * HIDDEN_BY_HOST.share > lost:
+        return f". {about(saved - lost)} of what comes back is the host's, which is behind and need not launch them"
     if saved >= HIDDEN_BY_HOST.share * lost:
         return ""
     return (
