@@ -78,3 +78,4 @@ def cut(file: Path, whole: bool) -> None:
             low, high = db.execute("select min(start), max(end) from CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
             for table in ("KERNEL", "RUNTIME", "MEMCPY", "SYNCHRONIZATION"):
                 db.execute(f"delete from CUPTI_ACTIVITY_KIND_{table} where start < ?", (low + 0.6 * (high - low),))
+            db.execute("delete from NVTX_EVENTS where start < ? and end < ?", (low + 0.6 * (high - low), high))

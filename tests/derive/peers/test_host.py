@@ -15,7 +15,7 @@ STAGES = {0: "0", 1: "0", 2: "1", 3: "1"}
 def late(*percent: float, groups: dict[int, str] | None = None, data: tuple[float, ...] | None = None) -> list[int]:
     """Ranks whose host is late, of hosts that are late for these shares of the capture."""
     rows = [
-        (rank, SPAN, 10, round(share * SPAN / 100), round((data[rank] if data else 0) * SPAN / 100), False, 0)
+        (rank, SPAN, 10, round(share * SPAN / 100), round((data[rank] if data else 0) * SPAN / 100), False, 0, SPAN)
         for rank, share in enumerate(percent)
     ]
     own = pl.DataFrame(rows, schema=OWN, orient="row")

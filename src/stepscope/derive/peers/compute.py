@@ -176,6 +176,19 @@ def recorded_whole(communications: Mapping[int, int], groups: Mapping[int, str])
     return {rank for rank, n in communications.items() if n >= RECORDED_WHOLE.share * most[groups[rank]]}
 
 
+def recorded_from_to(data: RankData) -> tuple[int, int]:
+    """The first and the last moment of which anything of the rank was recorded: a GPU or a host may well begin late.
+
+    Ranges around all of its calls do not count: a label of the whole run is not of the capture.
+    """
+    calls = data.calls
+    first, last = (calls["start_ns"].min(), calls["end_ns"].max()) if calls.height else (None, None)
+    around = (pl.col("start_ns") < first) & (pl.col("end_ns") > last) if calls.height else pl.lit(False)
+    tables = [t for t in (data.ops, calls, data.ranges.filter(around.not_())) if t.height]
+    begin = min((int(t["start_ns"].min()) for t in tables), default=0)  # type: ignore[arg-type]
+    return begin, max((int(t["end_ns"].max()) for t in tables), default=0)  # type: ignore[arg-type]
+
+
 def recorded_by_all(spans: Mapping[int, Sequence[int]]) -> tuple[int, int] | None:
     """From begin and end of each rank's records: the stretch that all have, where they are of unlike length; else none.
 

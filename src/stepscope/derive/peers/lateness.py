@@ -2,8 +2,8 @@
 
 `host_ns` is time without compute or copies whose next op had not been launched yet: the host was behind, for whatever
 reason of its own. Where the host was blocked in a synchronizing call while communication ran, it waited for others:
-that is not its own. `data_ns` is the part of it spent on input: in a range named so, or, where the trace has none,
-before the next copy from the host.
+that is not its own. `data_ns` is the part of it spent on input: in a range named so, or before the next copy from the
+host.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import polars as pl
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.derive.graph.releases import nearest_comm
-from stepscope.derive.peers.compute import communications_of, kernels_of, recorded_by_all
-from stepscope.derive.peers.thresholds import BATCHES, FETCH, INPUT, LIKE, QUIET
+from stepscope.derive.peers.compute import communications_of, kernels_of, recorded_by_all, recorded_from_to
+from stepscope.derive.peers.input import data_ranges, fetching_gaps
+from stepscope.derive.peers.thresholds import BATCHES, FETCH
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
-from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals import Spans, intersect, join, subtract, union
+from stepscope.intervals.arrays import NONE
 from stepscope.model.profile import Profile
-from stepscope.model.range_names import INPUT_RANGE, TORCH_OP
 
 #: Per communication op: the one that its start waited for, -1 for none.
 CHAIN: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -37,7 +37,8 @@ OWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "host_ns": pl.Int64,
     "data_ns": pl.Int64,
     "named": pl.Boolean,  # ranges say what is input
-    "begin_ns": pl.Int64,  # of its first op, in the rank's own time
+    "begin_ns": pl.Int64,  # of its records, in the rank's own time
+    "end_ns": pl.Int64,
 }
 
 
@@ -58,8 +59,8 @@ def comparable(profile: Profile, a: Across) -> tuple[pl.DataFrame, pl.DataFrame,
     and its length."""
     own, clock = a.facts["own"], CommonClock.of(a)
     spans = {
-        r: (clock.moment(r, begin), clock.moment(r, begin + ns))
-        for r, begin, ns in own.select("rank", "begin_ns", "span_ns").iter_rows()
+        r: (clock.moment(r, begin), clock.moment(r, end))
+        for r, begin, end in own.select("rank", "begin_ns", "end_ns").iter_rows()
     }
     both = recorded_by_all(spans)
     if both is None:
@@ -88,13 +89,17 @@ def _own(profile: Profile, data: RankData, within: tuple[int, int] | None = None
     if within is not None:
         late, fetching = late.clip(*within), fetching.clip(*within)
         ops = np.flatnonzero((data.start >= within[0]) & (data.start < within[1]))
-    begin, end = (int(data.start[ops].min()), int(data.end[ops].max())) if len(ops) else (0, 0)
-    totals = (data.rank, end - begin, communications_of(data, ops), late.length(), fetching.length(), named, begin)
+    span = int(data.end[ops].max() - data.start[ops].min()) if len(ops) else 0
+    counts = communications_of(data, ops), late.length(), fetching.length(), named
+    totals = (data.rank, span, *counts, *recorded_from_to(data))
     return {"own": pl.DataFrame([totals], schema=OWN, orient="row"), "kernels": kernels_of(profile, data, ops)}
 
 
-def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
-    """When the rank had nothing to do because its host was late; the part spent on input; whether ranges say so."""
+def host_late(profile: Profile, data: RankData, *, near: bool = False) -> tuple[Spans, Spans, bool]:
+    """When the rank had nothing to do because its host was late; the part spent on input; whether ranges say so.
+
+    With `near`, long absences of the host near a copy of input count as input, too: of a rank alone that is a guess.
+    """
     launched = np.flatnonzero((data.role != COMM) & (data.launch != NONE))
     if len(launched) == 0:
         return Spans.empty(), Spans.empty(), False
@@ -114,46 +119,13 @@ def host_late(profile: Profile, data: RankData) -> tuple[Spans, Spans, bool]:
     blocked = np.flatnonzero(of_family(data, *WAITING))
     waiting = intersect(union(calls_start[blocked], calls_end[blocked]), union(data.start[comm], data.end[comm]))
     late = subtract(late, waiting)
-    named = data_ranges(profile, data)
-    if len(named):
-        return late, intersect(late, named), True
-    copies = (data.ops["copy_kind"] == "HtoD").to_numpy()[after]
-    copies &= data.ops["bytes"].fill_null(INPUT.value).to_numpy()[after] >= INPUT.value
-    fetched = copies | _like(data, start, until, copies)
-    return late, intersect(late, union(start[fetched], until[fetched])), False
-
-
-def _like(data: RankData, start: I64, until: I64, copies: Mask) -> Mask:
-    """Gaps that are like those before a copy of input: about as long, and the host makes no call in them.
-
-    A step that accumulates gradients fetches several batches, and may copy them later than it fetches them.
-    """
-    length = until - start
-    long = copies & (length >= FETCH.ns)
-    if not long.any():
-        return np.zeros(len(start), dtype=bool)
-    usual = float(np.median(length[long]))
-    calls = data.calls["start_ns"].to_numpy()
-    quiet = np.searchsorted(calls, until) - np.searchsorted(calls, start) <= QUIET.value
-    alike: Mask = quiet & (length >= usual / LIKE.value) & (length <= usual * LIKE.value) & (length >= FETCH.ns)
-    return alike
+    ranges = data_ranges(profile, data)
+    named = intersect(late, ranges)
+    fetching = join(named, intersect(late, fetching_gaps(profile, data, ranges, start, until, after, near=near)))
+    return late, fetching, 2 * named.length() > fetching.length()
 
 
 def recurring_input(data: RankData) -> bool:
     """Whether the rank waits for input again and again: once or twice is loading a model, not training on batches."""
     _, fetching, _ = host_late(data.profile, data)
     return int((fetching.end - fetching.start >= FETCH.ns).sum()) >= BATCHES.value
-
-
-def data_ranges(profile: Profile, data: RankData) -> Spans:
-    """When the host was getting input, by ranges that name it."""
-    if data.ranges.height == 0:
-        return Spans.empty()
-    rows = data.own_ranges
-    # A torch op's range lists its inputs: that is not getting input.
-    names = data.ranges["name"].to_numpy()[rows]
-    input_ranges = data.ranges[rows[profile.names_with(INPUT_RANGE)[names] & ~profile.names_with(TORCH_OP)[names]]]
-    # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
-    launching = data.calls["tid"].gather(data.launch[data.launch != NONE]).unique()
-    input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))
-    return union(input_ranges["start_ns"].to_numpy(), input_ranges["end_ns"].to_numpy())

@@ -112,6 +112,25 @@ QUIET = Threshold(
     "a host that fetches makes none but the launch that ends the gap, and the return of the call before it",
     ("h200/hf/hf1_data.sqlite",),
 )
+ABSENT = Threshold(
+    5000.0,
+    "µs",
+    "away for so long near a copy of input, a host that makes no call fetches; between steps of transformers' Trainer, "
+    "with nothing to fetch, it is away for up to 4.1 ms",
+    ("h200/hf/hf1_healthy.sqlite", "h200/hf/hf4_healthy.sqlite"),
+)
+LEAD = Threshold(
+    200.0,
+    "µs",
+    "a range of input that copies right from its beginning only copies; fetching a batch that is there takes 70 to 200",
+    ("tests/data/moe_reference", "tests/derive/peers/test_lateness.py"),
+)
+SOON = Threshold(
+    16,
+    "launches",
+    "transformers' Trainer copies and gathers a count of tokens between fetching a batch and copying it: four ops",
+    ("tests/derive/peers/test_lateness.py",),
+)
 BATCHES = Threshold(
     4,
     "waits for input",

@@ -15,7 +15,8 @@ import polars as pl
 
 from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.accounting.partition import partition
-from stepscope.derive.peers.lateness import data_ranges, host_late, recurring_input
+from stepscope.derive.peers.input import data_ranges
+from stepscope.derive.peers.lateness import host_late, recurring_input
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.periods import periods
 from stepscope.errors import CannotAnswer
@@ -34,18 +35,30 @@ ID = "data-stall"
 #: Ranges around reading and writing files.
 _FILES = r"(?i)(^|[^a-z])(io|i/o|disk)([^a-z]|$)|sav(e|ing)[ _](checkpoint|model|state)|checkpoint[ _]sav(e|ing)"
 
+#: What only programs that train have: kernels, ops and ranges of backward passes, optimizers and loaders.
+_TRAINS = r"DataLoader|(?i:backward|optimizer)|_bwd|Adam|multi_tensor_apply|wgrad|dgrad|nll_loss"
+
 
 def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
     """By rank: when its host was getting input, and whether ranges say so. Nothing where it cannot matter."""
-    fetching: dict[int, tuple[Host, Spans, bool]] = {}
-    for rank, host in hosts(case).items():
-        every, named = _fetching(host)
-        spans = every.clip(host.begin, host.end)
-        if host.idle_in(spans) and _recurs(host, every, host.idle_in(spans)):
-            fetching[rank] = host, spans, named
+    # An absence near the copy of a batch, on all ranks alike, is fetching; one of a single rank has other findings.
+    fetching = _by_rank(case, near=True)
+    lost = [fetching[r][0].idle_in(fetching[r][1]) if r in fetching else 0 for r in case.ranks]
+    if not case.material(min(lost, default=0) - BATCH_HANDED_OVER.ns):
+        fetching = _by_rank(case, near=False)
     most = max((h.idle_in(s) for h, s, _ in fetching.values()), default=0)
     if not case.material(most - BATCH_HANDED_OVER.ns) or _late_together(case, fetching):
         return {}
+    return fetching
+
+
+def _by_rank(case: Case, *, near: bool) -> dict[int, tuple[Host, Spans, bool]]:
+    fetching: dict[int, tuple[Host, Spans, bool]] = {}
+    for rank, host in hosts(case).items():
+        every, named = _fetching(host, near)
+        spans = every.clip(host.begin, host.end)
+        if host.idle_in(spans) and _recurs(host, every, host.idle_in(spans)):
+            fetching[rank] = host, spans, named
     return fetching
 
 
@@ -75,8 +88,7 @@ def detect(case: Case) -> list[Finding]:
             sure(case) if named else "likely",
             f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
             f"the GPU has nothing to do for {about(lost[worst])} of it; it is idle for {idle}",
-            "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
-            "and tokenizing out of the loop; check the file system it reads from",
+            _hint(case),
             command,
             ranks=ranks,
             figures=figures,
@@ -87,17 +99,29 @@ def detect(case: Case) -> list[Finding]:
     ]
 
 
-def _fetching(host: Host) -> tuple[Spans, bool]:
+def _hint(case: Case) -> str:
+    """What to do: a program that does not train on batches has no loader to give workers to."""
+    if case.profile.names_with(_TRAINS).any():
+        return (
+            "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
+            "and tokenizing out of the loop; check the file system it reads from"
+        )
+    return (
+        "prepare it while the GPU works: another thread or process reads and writes ahead, with pinned memory and "
+        "asynchronous copies; check the file system it reads from"
+    )
+
+
+def _fetching(host: Host, near: bool) -> tuple[Spans, bool]:
     """When the host was getting input or writing output, and whether ranges say so."""
     ranges = host.data.ranges[host.data.own_ranges]
     files = ranges.filter(pl.Series(host.profile.names_with(_FILES)[ranges["name"].to_numpy()]))
     of_files = union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
     named = join(data_ranges(host.profile, host.data), of_files)
-    if len(named):
-        return named, True
     if host.whole and not recurring_input(host.data):  # copies of weights, not of batches
-        return Spans.empty(), False
-    return host_late(host.profile, host.data)[1], False
+        return named, True
+    _, fetching, _ = host_late(host.profile, host.data, near=near)
+    return join(named, fetching), 2 * intersect(fetching, named).length() >= fetching.length() and len(named) > 0
 
 
 def _recurs(host: Host, fetching: Spans, lost: int) -> bool:

@@ -16,6 +16,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.derive.peers.input import data_ranges
+from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -25,9 +27,8 @@ from stepscope.findings.evidence.peers import stages
 from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
-from stepscope.intervals import Spans, gaps, join, subtract, union
-from stepscope.intervals.arrays import I64, NONE, Mask
-from stepscope.model.range_names import INPUT_RANGE
+from stepscope.intervals import Spans, covered, gaps, join, subtract, union
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -149,29 +150,21 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
             "start": start,
             "end": end,
             "ns": end - start,
-            "follows_input": _input(data, after) & (len(excused) == 0),
+            "follows_input": _fetching(case, data, start, end),
         }
     )
 
 
-def _input(data: RankData, call: I64) -> Mask:
-    """Whether the next op launched from this call on is a copy from the host."""
-    linked = np.flatnonzero(data.launch != NONE)
-    order = linked[np.argsort(data.launch[linked], kind="stable")]
-    k = np.searchsorted(data.launch[order], call)
-    op = order[np.minimum(k, max(len(order) - 1, 0))] if len(order) else np.zeros(len(call), np.int64)
-    copies = (data.ops["copy_kind"] == "HtoD").to_numpy()
-    return copies[op] if len(copies) else np.zeros(len(call), dtype=bool)
+def _fetching(case: Case, data: RankData, start: I64, end: I64) -> Mask:
+    """Whether most of a stretch is getting input."""
+    fetching = host_late(case.profile, data)[1]
+    most: Mask = 2 * covered(start, end, fetching) > end - start
+    return most
 
 
 def _excused(case: Case, data: RankData) -> Spans:
     """Stretches that other findings speak of: getting input, and collecting garbage."""
-    parts = []
-    rows = data.own_ranges
-    if len(rows):
-        wanted = case.profile.names_with(INPUT_RANGE)[data.ranges["name"].to_numpy()[rows]]
-        fetching = data.ranges[rows[wanted]]
-        parts.append(union(fetching["start_ns"].to_numpy(), fetching["end_ns"].to_numpy()))
+    parts = [data_ranges(case.profile, data)]
     if case.profile.has("host") and data.host.height:
         gc = data.host.filter(pl.col("kind") == "gc")
         parts.append(union(gc["start_ns"].to_numpy(), gc["end_ns"].to_numpy()))

@@ -15,10 +15,11 @@ from stepscope.derive.peers.compute import (
     kernels_of,
     longer,
     recorded_by_all,
+    recorded_from_to,
     recorded_whole,
     same_work,
 )
-from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.intervals.arrays import I64
@@ -52,19 +53,12 @@ def comparable(case: Case) -> dict[int, I64]:
         return ops
     clock = case.once(_clock)
     data = {d.rank: d for d in ranks_of(case.profile) if d.rank in ops}
-    start, end = ({r: clock.at(r, t(data[r])[rows]) for r, rows in ops.items()} for t in (_start, _end))
-    both = recorded_by_all({r: (int(start[r].min()), int(end[r].max())) for r in ops})
+    spans = {r: recorded_from_to(d) for r, d in data.items()}
+    both = recorded_by_all({r: (clock.moment(r, begin), clock.moment(r, end)) for r, (begin, end) in spans.items()})
     if both is None:
         return ops
+    start = {r: clock.at(r, data[r].start[rows]) for r, rows in ops.items()}
     return {r: rows[(start[r] >= both[0]) & (start[r] < both[1])] for r, rows in ops.items()}
-
-
-def _start(data: RankData) -> I64:
-    return data.start
-
-
-def _end(data: RankData) -> I64:
-    return data.end
 
 
 def _clock(case: Case) -> CommonClock:

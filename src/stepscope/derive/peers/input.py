@@ -1,0 +1,120 @@
+"""When a host was getting input: by ranges that name it, and by copies of input where none do.
+
+A name is no proof: a range that launches compute is not getting input (data that the GPU generates, a step that is
+called a batch), nor is one that only copies. And a copy whose input no range names has been fetched all the same: the
+host was away before it, or near it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.peers.thresholds import ABSENT, FETCH, INPUT, LEAD, LIKE, QUIET, SOON
+from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.windows.steps import marks_of
+from stepscope.intervals import Spans, union
+from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.profile import Profile
+from stepscope.model.range_names import INPUT_RANGE, TORCH_OP
+
+#: Ranges of PyTorch's own loader, as its profiler records them.
+LOADER = r"enumerate\(DataLoader\)"
+
+
+def data_ranges(profile: Profile, data: RankData) -> Spans:
+    """When the host was getting input, by ranges that name it, and neither compute nor only copy."""
+    if data.ranges.height == 0:
+        return Spans.empty()
+    rows = data.own_ranges
+    # A torch op's range lists its inputs: that is not getting input.
+    names = data.ranges["name"].to_numpy()[rows]
+    input_ranges = data.ranges[rows[profile.names_with(INPUT_RANGE)[names] & ~profile.names_with(TORCH_OP)[names]]]
+    # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
+    launched = data.launch != NONE
+    launching = data.calls["tid"].gather(data.launch[launched]).unique()
+    input_ranges = input_ranges.filter(pl.col("tid").is_in(launching.implode()))
+    start, end = (input_ranges[c].to_numpy() for c in ("start_ns", "end_ns"))
+    computing = np.sort(data.launched_at[launched & (data.role == COMPUTE)])
+    computes = np.searchsorted(computing, end) > np.searchsorted(computing, start)
+    copied = np.append(np.sort(data.launched_at[launched & _copies(data)]), np.iinfo(np.int64).max)
+    first_copy = copied[np.searchsorted(copied, start)]
+    lead = np.minimum(first_copy, end) - start
+    only_copies = (first_copy < end) & (lead < np.minimum((end - start) // 2, LEAD.ns))
+    fetches = ~computes & ~only_copies
+    return union(start[fetches], end[fetches])
+
+
+def fetching_gaps(
+    profile: Profile, data: RankData, ranges: Spans, start: I64, until: I64, after: I64, *, near: bool
+) -> Spans:
+    """Of gaps in which the host kept the GPU waiting, each ended by the op `after`: those in which it fetched input
+    that no range (`data_ranges`) names.
+
+    They end with the copy of it. Of long ones, the copy may be `near`: ranks exchange a count of tokens before they
+    copy the batch, and a loader that is one batch ahead (accelerate's) fetches behind the copy of the last one.
+    Others are like them: a step that accumulates gradients fetches several batches.
+    """
+    if len(ranges) and _by_loader(profile, data):
+        return Spans.empty()
+    copy = _copies(data) & ~_named(data, ranges)
+    fetched = copy[after]
+    # Without steps, much near the copies of a model's weights would look like fetching.
+    if near and copy.any() and marks_of(data).steps is not None:
+        fetched |= _near(data, copy, after) & _quiet(data, start, until) & (until - start >= ABSENT.ns)
+    fetched |= _like(data, start, until, fetched)
+    return union(start[fetched], until[fetched])
+
+
+def _near(data: RankData, copy: Mask, op: I64) -> Mask:
+    """Whether one of the ops launched shortly before or after is a copy."""
+    order = np.flatnonzero(data.launch != NONE)
+    order = order[np.argsort(data.launch[order], kind="stable")]
+    copied, place = np.flatnonzero(copy[order]), np.searchsorted(data.launch[order], data.launch[op])
+    next_copy = np.searchsorted(copied, place)
+    ahead = copied[np.minimum(next_copy, len(copied) - 1)] - place
+    behind = place - copied[np.maximum(next_copy - 1, 0)] - 1
+    near: Mask = ((ahead >= 0) & (ahead <= SOON.value)) | ((behind >= 0) & (behind <= SOON.value))
+    return near
+
+
+def _copies(data: RankData) -> Mask:
+    """Ops that copy input to the device; a number or a few sizes are not input."""
+    copies: Mask = (data.ops["copy_kind"] == "HtoD").to_numpy()
+    return copies & (data.ops["bytes"].fill_null(INPUT.value).to_numpy() >= INPUT.value)
+
+
+def _named(data: RankData, ranges: Spans) -> Mask:
+    """Ops that are launched in a range of input or shortly behind it: what they copy has been named."""
+    if len(ranges) == 0:
+        return np.zeros(len(data.start), dtype=bool)
+    last = np.searchsorted(ranges.start, data.launched_at, side="right") - 1
+    named: Mask = (last >= 0) & (data.launched_at < ranges.end[np.maximum(last, 0)] + ABSENT.ns)
+    return named
+
+
+def _by_loader(profile: Profile, data: RankData) -> bool:
+    """Whether the loader itself says when it fetches, as PyTorch's does: then nothing else is input."""
+    names = data.ranges["name"].to_numpy()[data.own_ranges]
+    return bool(profile.names_with(LOADER)[names].any())
+
+
+def _like(data: RankData, start: I64, until: I64, copies: Mask) -> Mask:
+    """Gaps that are like those before a copy of input: about as long, and the host makes no call in them.
+
+    A step that accumulates gradients fetches several batches, and may copy them later than it fetches them.
+    """
+    length = until - start
+    long = copies & (length >= FETCH.ns)
+    if not long.any():
+        return np.zeros(len(start), dtype=bool)
+    usual = float(np.median(length[long]))
+    alike: Mask = (length >= usual / LIKE.value) & (length <= usual * LIKE.value) & (length >= FETCH.ns)
+    return alike & _quiet(data, start, until)
+
+
+def _quiet(data: RankData, start: I64, until: I64) -> Mask:
+    """Gaps in which the host makes no call but the launch that ends them."""
+    calls = data.calls["start_ns"].to_numpy()
+    quiet: Mask = np.searchsorted(calls, until) - np.searchsorted(calls, start) <= QUIET.value
+    return quiet
