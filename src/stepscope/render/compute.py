@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 
 from stepscope.model.result import Result
@@ -42,7 +43,9 @@ def budget_bar(result: Result, width: int) -> list[str]:
         for loss, ns in mine.select("loss", "total_ns").iter_rows():
             letter = _LETTERS.get(loss, _IDLE)
             done += ns
-            bar += letter * (round(room * done / total) - len(bar)) if total else ""
-            used[letter] = "idle" if letter == _IDLE else loss
+            long = round(room * done / total) - len(bar) if total else 0
+            bar += letter * long
+            if long:
+                used[letter] = "idle" if letter == _IDLE else loss
         lines.append(f"{name} [{bar}] {duration(total)}")
-    return [*lines, "  ".join(f"{letter} {loss}" for letter, loss in used.items())]
+    return [*lines, *textwrap.wrap(", ".join(f"{letter} {loss}" for letter, loss in used.items()), width)]

@@ -138,8 +138,8 @@ class Layers(Struct, frozen=True):
         return found
 
 
-#: Sequences longer than this are not looked for.
-_LONGEST = 4000
+#: Periods that are tried: those by which like symbols follow each other most often.
+_TRIED = 256
 
 
 def layers(symbols: I64) -> Layers:
@@ -149,7 +149,7 @@ def layers(symbols: I64) -> Layers:
     """
     best = Layers(0, 0, 0)
     covered = 0
-    for period in range(2, min(len(symbols) // 2, _LONGEST) + 1):
+    for period in _periods(symbols):
         same = symbols[period:] == symbols[:-period]
         edges = np.flatnonzero(np.diff(np.r_[False, same, False].astype(np.int8)))
         begin, end = edges[::2], edges[1::2]
@@ -160,6 +160,18 @@ def layers(symbols: I64) -> Layers:
         if times >= 2 and times * period > covered * 1.1:
             best, covered = Layers(period, times, int(begin[k])), times * period
     return best
+
+
+def _periods(symbols: I64) -> list[int]:
+    """Distances from a symbol to the next of its kind, the most frequent ones, from short to long."""
+    order = np.argsort(symbols, kind="stable")
+    same = symbols[order[1:]] == symbols[order[:-1]]
+    distance, count = np.unique((order[1:] - order[:-1])[same], return_counts=True)
+    fits = (distance >= 2) & (distance <= len(symbols) // 2)
+    distance, count = distance[fits], count[fits]
+    often = np.argsort(-count, kind="stable")[:_TRIED]
+    found: list[int] = np.sort(distance[often]).tolist()
+    return found
 
 
 def recomputed(when: Phases) -> Mask:
