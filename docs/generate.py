@@ -15,7 +15,6 @@ from typing import Literal, Union, get_args, get_origin
 
 import click
 import polars as pl
-from click.testing import CliRunner
 
 from stepscope import questions
 from stepscope.api.methods import Methods
@@ -41,8 +40,6 @@ import shown  # noqa: E402
 from note_codes import note_codes  # noqa: E402
 
 SOURCES = HERE.parent / "src" / "stepscope"
-#: The step of the demo that the README shows.
-README_STEP = "diagnose"
 #: What scripts rely on.
 ANSWERS = """
 ## Answers as JSON
@@ -269,14 +266,13 @@ def _source(text: str) -> str:
     return f"[{text}](decisions/{page.name})"
 
 
-# -- README.md ---------------------------------------------------------------------------------------------------------
+# -- guide.md ----------------------------------------------------------------------------------------------------------
 
 
-def readme_md() -> str:
-    text = (HERE / ".." / "README.md").read_text("utf-8")
+def guide_md() -> str:
+    text = (HERE / "guide.md").read_text("utf-8")
     rows = ((f"`{name}`", question(name)) for _, names in grouped() for name in names)
-    text = _between(text, "commands", "\n".join(table(("command", "question"), rows)).rstrip())
-    return _between(text, "demo", "```\n" + _demo_part() + "\n```")
+    return _between(text, "commands", "\n".join(table(("command", "question"), rows)).rstrip())
 
 
 def _between(text: str, mark: str, content: str) -> str:
@@ -284,14 +280,6 @@ def _between(text: str, mark: str, content: str) -> str:
     head, _, rest = text.partition(f"<!-- {mark} -->\n")
     _, _, tail = rest.partition(f"<!-- /{mark} -->")
     return f"{head}<!-- {mark} -->\n{content}\n<!-- /{mark} -->{tail}"
-
-
-def _demo_part() -> str:
-    """What `stepscope demo` prints for one of its steps: simulated, so the same everywhere."""
-    lines = CliRunner().invoke(_command("demo"), []).output.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith(f"$ stepscope {README_STEP} "))
-    last = next((i for i in range(first + 1, len(lines)) if lines[i].startswith("$ ")), len(lines))
-    return "\n".join(lines[first:last]).strip()
 
 
 # -- notes.md ----------------------------------------------------------------------------------------------------------
@@ -423,7 +411,7 @@ PAGES = {
     "thresholds.md": thresholds_md,
     "reliability.md": reliability_md,
     "notebook.ipynb": run_notebook.executed,
-    "../README.md": readme_md,
+    "guide.md": guide_md,
     "../src/stepscope/api/methods.pyi": methods_pyi,
 }
 
@@ -438,7 +426,7 @@ def main() -> int:
                 path.write_text(text, "utf-8")
     for path, text in shown.refreshed():
         if path.read_text("utf-8") != text:
-            stale.append(path.relative_to(HERE).as_posix())
+            stale.append(shown.place(path).as_posix())
             if "--check" not in sys.argv:
                 path.write_text(text, "utf-8")
     print("fresh" if not stale else f"{'stale' if '--check' in sys.argv else 'written'}: {', '.join(stale)}")

@@ -30,6 +30,7 @@ from stepscope.cli.main import run
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+README = ROOT / "README.md"
 #: What has to be done by a shell. All other lines of ours run in this process, which is three times as fast.
 _SHELL = re.compile(r"[|<>;&]|\$\(")
 _BLOCK = re.compile(
@@ -59,8 +60,13 @@ class Directives:
 
 def pages() -> list[Path]:
     """Those with blocks, the index of a folder before what lies beside it."""
-    with_blocks = (page for page in DOCS.rglob("*.md") if _BLOCK.search(page.read_text("utf-8")))
+    with_blocks = (page for page in (README, *DOCS.rglob("*.md")) if _BLOCK.search(page.read_text("utf-8")))
     return sorted(with_blocks, key=lambda page: (page.parent, page.name != "index.md", page.name))
+
+
+def place(page: Path) -> Path:
+    """Where a page stands among the pages; the README is in a folder of its own."""
+    return page.relative_to(DOCS) if page != README else Path("repository") / page.name
 
 
 def refreshed(among: Callable[[Path], bool] = lambda page: True) -> Iterator[tuple[Path, str]]:
@@ -74,7 +80,7 @@ def refreshed(among: Callable[[Path], bool] = lambda page: True) -> Iterator[tup
         for page in pages():
             if page not in wanted and page not in beside:
                 continue
-            scratch = Path(folder) / "pages" / page.relative_to(DOCS).with_suffix("")
+            scratch = Path(folder) / "pages" / place(page).with_suffix("")
             _lay_out(scratch, scratch.parent / "index")
             yield page, _run_page(page, scratch)
 
@@ -127,7 +133,7 @@ def _set(variables: dict[str, str | None]) -> None:
 
 def _run_page(page: Path, scratch: Path) -> str:
     os.chdir(scratch)
-    name = page.relative_to(DOCS).as_posix()
+    name = place(page).as_posix()
     return _BLOCK.sub(lambda match: _run_block(match, name), page.read_text("utf-8"))
 
 

@@ -25,16 +25,15 @@ def generate() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "page", ["cli.md", "model.md", "measure.md", "reports.md", "recipes.md", "diagnoses.md", "thresholds.md"]
+    "page",
+    ["cli.md", "guide.md", "model.md", "measure.md", "reports.md", "recipes.md", "diagnoses.md", "thresholds.md"],
 )
 def test_generated_pages_are_fresh(generate, page):
     assert (ROOT / "docs" / page).read_text("utf-8") == generate.PAGES[page](), "run `make docs`"
 
 
-def test_the_readme_lists_the_commands(generate, monkeypatch):
-    monkeypatch.setattr(generate, "_demo_part", lambda: "…")  # its figures are the simulator's business
-    readme = generate._between((ROOT / "README.md").read_text("utf-8"), "demo", "```\n…\n```")
-    assert readme == generate.readme_md(), "run `make docs`"
+def test_the_readme_fits_a_screen_or_two():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 120
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -43,7 +43,7 @@ LONG = ("cluster.md", "multi-node.md", "share-a-trace.md")
 
 def part(page: Path) -> str:
     """Pages of a folder run together: they share traces."""
-    return "longer" if page.name in LONG else page.relative_to(DOCS).parts[0]
+    return "longer" if page.name in LONG else shown.place(page).parts[0]
 
 
 @pytest.mark.parametrize("name", slow_unless(lambda name: name == "howto", sorted({part(p) for p in shown.pages()})))

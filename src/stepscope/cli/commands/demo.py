@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ from stepscope.store.disk import default_dir
 
 #: Rank 3 computes half as long again as its peers, and rank 5's allocator frees and maps memory in every layer.
 JOB = Scenario(
-    schedule="dualpipev",
+    schedule="1f1b",
     pp=2,
     ep=4,
     micro_batches=8,
-    steps=3,
+    steps=4,
     seed=7,
     faults=("straggler:rank=3,factor=1.5", "alloc:rank=5,per_layer=2"),
 )
