@@ -37,6 +37,12 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
   );
 }
 
+/** `22 to 46 ms`: a unit that both have is said once. */
+function between(low: string, high: string) {
+  const unit = high.slice(high.lastIndexOf(" "));
+  return `${low.endsWith(unit) ? low.slice(0, -unit.length) : low} to ${high}`;
+}
+
 function Card({ finding, show }: { finding: Finding; show: Show | null }) {
   const f = finding;
   const bound = f.expected_ns < f.recoverable_ns;
@@ -45,7 +51,7 @@ function Card({ finding, show }: { finding: Finding; show: Show | null }) {
       <div class="gain">
         <b>{bound && "up to "}{duration(f.recoverable_ns)}</b>
         <span class="dim">
-          {bound ? `${duration(f.expected_ns)} expected` : `${duration(f.recoverable_low_ns)} to ${duration(f.recoverable_high_ns)}`}
+          {bound ? `${duration(f.expected_ns)} expected` : between(duration(f.recoverable_low_ns), duration(f.recoverable_high_ns))}
         </span>
         <span class="dim">{percent(f.share_pct)} of the step</span>
         <span class="share"><i style={{ width: `${Math.min(100, Math.max(f.share_pct, 0))}%` }} /></span>

@@ -14,6 +14,7 @@ from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
 from stepscope.files import temporary
 from stepscope.files.whole import working_folder
+from stepscope.model.units import about
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.store.disk import default_dir
 
@@ -24,7 +25,7 @@ JOB = Scenario(
     ep=4,
     micro_batches=8,
     steps=4,
-    seed=7,
+    seed=11,
     faults=("straggler:rank=3,factor=1.5", "alloc:rank=5,per_layer=2"),
 )
 
@@ -46,14 +47,14 @@ STEPS = (
         "would gain less than 1 % without it (--least 0 lists it). The other commands show what this rests on.",
     ),
     Step("setup", "The trainer's label in the trace says where each rank sits in the mesh."),
-    Step("window", "The steady state: one chunk per rank, chosen on the host and measured on the GPU, which lags it."),
+    Step("window", "Which step the figures are about: that of median length, chosen on the host, measured on the GPU."),
     Step("streams", "Each rank computes on one stream and communicates on others.", {"rank": "0,3"}),
     Step(
         "breakdown",
         "Rank 3 computes nearly all the time while its peers, 0 to 2, wait in communication: the first fault. "
-        "Rank 5 is idle six times as long as its neighbours: the second.",
+        "Rank 5 is idle five times as long as its neighbours: the second.",
     ),
-    Step("overlap", "Stage by stage: rank 0's communication is exposed where it waits for rank 3.", {"rank": "0,3"}),
+    Step("overlap", "Rank 0's communication is exposed where it waits for rank 3.", {"rank": "0,3"}),
     Step("idle", "Why rank 5's GPU had nothing to do: the allocator.", {"by": "cause", "rank": "4,5"}),
     Step(
         "stragglers", "Across ranks: who made whom wait, followed to its root. Rank 3 leads, because it computes more."
@@ -63,12 +64,13 @@ STEPS = (
 
 
 def _demo(keep: str | None) -> None:
-    if keep is not None:
-        _tour(Path(keep), keep)
-        _page(Path(keep))
-        return
     with working_folder(temporary.place(default_dir()), "stepscope-demo-") as folder:
-        _tour(folder, "DIR")
+        traces, shown = (folder / "traces", "DIR") if keep is None else (Path(keep), keep)
+        _tour(traces, shown)
+        _mended(traces, folder / "mended", shown)
+        if keep is not None:
+            _page(traces)
+            return
     click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, with a report to look at in a browser.")
 
 
@@ -84,12 +86,29 @@ def _tour(folder: Path, shown: str) -> None:
         if step.command not in questions.names():
             continue
         options = "".join(f" --{k} {v}" for k, v in step.options.items())
-        line = f"$ stepscope {step.command} {shown}/*.sqlite{options}"
-        title = click.style(line, bold=True) if output.colour() else line
-        click.echo("\n".join(["", title, *textwrap.wrap(step.say, 100), ""]))
+        _say(f"$ stepscope {step.command} {shown}/*.sqlite{options}", step.say)
         with progress.shown():
             result = api.analyse(profile, step.command, **step.options)
         output.Target.of(None, None).write(result)
+
+
+def _mended(folder: Path, without: Path, shown: str) -> None:
+    """What the first finding promised, and what taking its fault away gives."""
+    from stepscope.simulate.run import simulate_to
+
+    simulate_to(replace(JOB, faults=JOB.faults[1:]), without, ("nsys",))
+    base, new = (api.open(f / "*.sqlite", cache=False) for f in (folder, without))
+    _say(f"$ stepscope compare {shown}/*.sqlite --to MENDED/*.sqlite", "The same job without the fault of rank 3.")
+    compared = api.compare(base, new)
+    output.Target.of(None, None).write(compared)
+    promised = int(api.analyse(base, "diagnose").rows["recoverable_ns"][0])
+    gained = -int(compared.summary["step"]["diff_ns"])
+    click.echo(f"\ndiagnose promised {about(promised)} a step; taking the fault away gives {about(gained)}.")
+
+
+def _say(line: str, text: str) -> None:
+    title = click.style(line, bold=True) if output.colour() else line
+    click.echo("\n".join(["", title, *textwrap.wrap(text, 100), ""]))
 
 
 def _page(folder: Path) -> None:
