@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepscope import api
+from stepscope import api, progress
 from stepscope.agent.memory import give_back
 from stepscope.agent.roots import Roots
 from stepscope.api.profile import Named
@@ -19,6 +19,8 @@ from stepscope.sources.open import find_profiles
 
 #: So many profiles stay open; the one that was asked longest ago goes first.
 MOST_OPEN = 4
+#: How often one who waits for a profile looks whether the answer is still wanted.
+_LOOK_S = 0.1
 
 #: What files hold, as far as can be told without reading them.
 State = Stamp
@@ -55,11 +57,15 @@ class Profiles:
                 self._open.popitem(last=False)
         if full:
             give_back()
-        with kept.lock:  # opening may take long, too: a report is exported first
-            if kept.profile is None:
+        while not kept.lock.acquire(timeout=_LOOK_S):
+            progress.check()  # who waits may lose interest, too
+        try:
+            if kept.profile is None:  # opening may take long, too: a report is exported first
                 kept.profile = api.open(*files, **self._opening)
                 kept.profile.named = None  # command lines name files as the agent did: whoever answers puts them in
             yield kept.profile
+        finally:
+            kept.lock.release()
 
     @property
     def rules(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 import stepscope
 from stepscope.agent import words
 from stepscope.agent.asking import ANSWERS, Desk, full_name
+from stepscope.agent.calls import while_wanted
 from stepscope.agent.failures import Refused, call, described
 from stepscope.agent.profiles import Profiles
 from stepscope.agent.roots import Roots
@@ -29,7 +31,7 @@ class Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         try:
             await self._refuse_unknown(name, arguments)
-            return await super().call_tool(name, arguments, context)
+            return await while_wanted(partial(super().call_tool, name, arguments, context), context)
         except Refused as error:
             body = described(error, name, arguments)
         except ToolError as error:

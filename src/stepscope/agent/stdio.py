@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import threading
@@ -11,6 +12,14 @@ from types import FrameType
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # not every system has the last
 _AT_ONCE = 1 << 16
+#: After a signal, calls that are under way have so long to stop: some computations do not look for a while.
+PATIENCE_S = 1.5
+
+
+def _leave(number: int) -> None:
+    """At once. Workers end with this process; temporary folders and the like go first."""
+    atexit._run_exitfuncs()
+    os._exit(128 + number)
 
 
 @contextmanager
@@ -40,6 +49,9 @@ def ending_on_signals() -> Iterator[None]:
         caught.append(number)
         signal.signal(number, before[number])  # a second one need not wait for the work that is under way
         threading.Thread(target=close, daemon=True).start()  # the lock may be held where the signal came
+        hard = threading.Timer(PATIENCE_S, _leave, (number,))
+        hard.daemon = True
+        hard.start()
 
     before = {n: signal.getsignal(n) for name in _SIGNALS if (n := getattr(signal, name, None)) is not None}
     for number in before:

@@ -10,14 +10,15 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.files import budget
 
@@ -25,6 +26,8 @@ from stepscope.files import budget
 Tasks = Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]
 
 _CONNECT_S = 10
+#: How often to look whether the answers are still wanted.
+_LOOK_S = 0.1
 #: Times that a task of a cluster is tried again where it failed, beside those of workers that died.
 _RETRIES = 2
 #: Taken for the size of a cluster that has no worker yet: it may start them as tasks come.
@@ -63,8 +66,12 @@ class Processes:
                 for place, (number, function, args) in enumerate(tasks)
             }
         try:
-            for future in as_completed(futures):
+            for future in _as_completed(futures):
                 yield futures[future], future.result()
+        except progress.Stopped:  # what they are at nobody wants
+            _kill(self._pools)
+            self._pools = []
+            raise
         except BrokenProcessPool:
             self._pools = []
             raise BadInput(
@@ -119,6 +126,24 @@ def _pool(of: int) -> Executor:
         return ThreadPoolExecutor(1)
 
 
+def _as_completed(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+    """The futures as they are done, with a look in between whether they are still wanted."""
+    left = set(futures)
+    while left:
+        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+        if not done:
+            progress.check()
+        yield from done
+
+
+def _kill(pools: list[Executor]) -> None:
+    for pool in pools:
+        processes = list((getattr(pool, "_processes", None) or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.kill()
+
+
 def _end(pools: list[Executor]) -> None:
     for pool in pools:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -140,12 +165,12 @@ def _begin(memory: int) -> None:
     """In a worker: its budget. If whoever started it is killed, it ends, rather than wait for work for ever."""
     budget.keep(memory)
 
-    def wait() -> None:
+    def watch() -> None:
         if (parent := multiprocessing.parent_process()) is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

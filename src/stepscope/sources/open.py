@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def open_found(
     sources = []
     with ThreadPoolExecutor(min(_THREADS, len(found), os.cpu_count() or 1)) as pool:
         try:
-            for source in pool.map(lambda opener: opener(), openers):
+            contexts = [copy_context() for _ in openers]  # threads would not know whether the files are still wanted
+            for source in pool.map(lambda context, opener: context.run(opener), contexts, openers):
                 sources.append(source)
                 progress.report("opening files", len(sources), len(found))
         except BaseException:

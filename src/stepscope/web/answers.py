@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +25,8 @@ from stepscope.web.track import Track
 
 #: Searches that are kept: one has a number for each match.
 _KEPT = 4
+#: How often one who waits for its turn looks whether the answer is still wanted.
+_LOOK_S = 0.1
 
 
 class Answers:
@@ -103,7 +107,7 @@ class Answers:
         which, scene = self._of(asked)
         lo, hi = asked.moments()
         ranks = [r for r in asked.numbers("ranks", max(scene.lines) + 1) if r in scene.lines] or list(scene.lines)
-        with self._locks[which]:
+        with self._alone(which):
             return span(scene, ranks, lo, hi)
 
     def details(self, asked: Asked) -> dict[str, Any]:
@@ -113,7 +117,7 @@ class Answers:
         if not isinstance(track, Track) or track.group == "parts" or not len(track.start):
             raise BadRequest("lane: it has no marks of its own")
         row = asked.number("row", 0, len(track.start) - 1)
-        with self._locks[which]:
+        with self._alone(which):
             return details(scene, lane, row)
 
     def findings(self, asked: Asked) -> dict[str, Any]:
@@ -121,6 +125,17 @@ class Answers:
         if which not in self._conclusions:
             return {"ready": False, "seconds": time.monotonic() - self._begun, "doing": self._doing}
         return {"ready": True, **self._conclusions[which]}
+
+    @contextmanager
+    def _alone(self, which: int) -> Iterator[None]:
+        """One question at a time; who waits may lose interest."""
+        while not self._locks[which].acquire(timeout=_LOOK_S):
+            progress.check()
+        try:
+            progress.check()
+            yield
+        finally:
+            self._locks[which].release()
 
     def _of(self, asked: Asked) -> tuple[int, Scene]:
         which = asked.number("p", 0, len(self._scenes) - 1, 0)

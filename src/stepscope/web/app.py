@@ -5,8 +5,10 @@ All are functions of the profiles that were given. No address has a path of the 
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
+import threading
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -20,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import stepscope
+from stepscope import progress
 from stepscope.errors import Changed, StepscopeError
 from stepscope.render.html.served import script, served_page, style
 from stepscope.render.json import plain
@@ -31,6 +34,10 @@ _LEAST_PACKED = 1_000
 #: Work at once; what comes meanwhile waits for its turn, up to so many.
 _AT_ONCE = max(2, min(8, os.cpu_count() or 2))
 _MOST_WAITING = 1_000
+#: How often to look whether a caller is still there.
+_LOOK_S = 0.2
+#: The status of a request whose caller has gone; nobody reads it.
+_CLOSED = 499
 
 Answer = Callable[[Answers, Asked], Any]
 
@@ -63,31 +70,54 @@ _QUESTIONS: dict[str, Answer] = {
 _BINARY = (_QUESTIONS["block"],)
 
 
+class Gone(Exception):
+    """Whoever asked does not wait for the answer."""
+
+
 class _Work:
     """So much at once, and no endless queue."""
 
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def done(self, function: Callable[[], bytes]) -> bytes | None:
-        """What `function` gives, in a thread of its own; None where too many wait already."""
+    async def done(self, function: Callable[[], bytes], request: Request) -> bytes | None:
+        """What `function` gives, in a thread of its own; None where too many wait already.
+
+        Where whoever asked is gone (a closed tab), it stops: `Gone`.
+        """
         if self._limiter is None:  # it belongs to the loop that runs
             self._limiter = anyio.CapacityLimiter(_AT_ONCE)
         if self._limiter.statistics().tasks_waiting >= _MOST_WAITING:
             return None
-        return await anyio.to_thread.run_sync(function, limiter=self._limiter)
+        gone = threading.Event()
+        looking = asyncio.create_task(_when_gone(request, gone))
+        try:
+            with progress.wanted(gone.is_set):
+                return await anyio.to_thread.run_sync(function, limiter=self._limiter)
+        except progress.Stopped:
+            raise Gone from None
+        finally:
+            looking.cancel()
+
+
+async def _when_gone(request: Request, gone: threading.Event) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(_LOOK_S)
+    gone.set()
 
 
 async def _answer(work: _Work, answers: Answers, ask: Answer, request: Request) -> Response:
     try:
         asked = Asked(dict(request.query_params))
-        body = await work.done(lambda: _encoded(ask(answers, asked)))
+        body = await work.done(lambda: _encoded(ask(answers, asked)), request)
     except BadRequest as wrong:
         return PlainTextResponse(str(wrong), 400)
     except Changed as reason:  # of files that are opened once, asking again would give no other
         return PlainTextResponse(f"{reason.message}; stop serve, and start it again", 422)
     except StepscopeError as reason:
         return PlainTextResponse(str(reason), 422)
+    except Gone:
+        return Response(status_code=_CLOSED)
     if body is None:
         return PlainTextResponse("busy", 503, {"retry-after": "1"})
     return await _packed(request, body, "application/octet-stream" if ask in _BINARY else "application/json")

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from stepscope.errors import BadInput
+from stepscope.files import programs
 
 #: NCCL's payloads are exported only on request, by versions that know how.
 _PAYLOAD_FLAGS = ("--include-blobs", "--include-json")
@@ -51,9 +52,7 @@ def _version(program: str) -> str:
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False
-        )
+        return programs.run(command)
     except OSError as error:
         raise BadInput(f"{command[0]}: cannot be run ({error.strerror})", "give nsys with --nsys PATH") from error
 
