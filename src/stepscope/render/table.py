@@ -245,7 +245,8 @@ def _pairs(values: dict[str, Any], begins: dict[int, int]) -> str:
     """Values by name; points in time count from the capture's beginning, where all ranks have one."""
     begin = next(iter(begins.values())) if len(set(begins.values())) == 1 else 0
     timed = {k: v - begin if str(k).endswith(INSTANTS) and isinstance(v, int) else v for k, v in values.items()}
-    return " · ".join(f"{header(str(k))} {show(str(k), v)}" for k, v in timed.items())
+    said = {k: show(str(k), v) for k, v in timed.items() if v not in ([], (), "")}  # an empty list has nothing to say
+    return " · ".join(f"{header(str(k))} {text}" for k, text in said.items())
 
 
 def wrapped(text: str, width: int, indent: int = 2) -> list[str]:
