@@ -43,8 +43,9 @@ ROOMS = {
         {"peers", "pipelines", "pytorch", "kernel"},
         {"replay", "flops", "memory"},
         {"work"},
+        {"hang"},
     ),
-    "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}),
+    "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}, {"hang"}),
     "nsys": ({"reports"}, {"recipes"}),
 }
 #: What is established, and asked, must not depend on where the tables came from.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Commands that are not questions of one profile, by the group of the help that they stand in after the questions.
 OWN: dict[str, tuple[str, ...]] = {
     "As nsys does": ("stats", "rules", "recipe"),
-    "Conclude": ("compare", "gate", "report", "serve"),
+    "Conclude": ("compare", "gate", "hang", "report", "serve"),
     "Capture": ("capture",),
     "Your own": ("sql",),
     "Agents": ("skill", "mcp"),

@@ -45,12 +45,20 @@ def render(result: Result, format: Format, *, width: int = 100, colour: bool = F
             from stepscope.render.checks import checks_text
 
             return checks_text(result, width, colour).encode()
+        if result.command == "hang":
+            from stepscope.render.hang import hang_text
+
+            return hang_text(result, width, colour).encode()
         from stepscope.render.table import to_text
 
         return to_text(narrowed(result), width, colour).encode()
     if format == "svg":
         return _picture(result).encode()
     if format == "md":
+        if result.command == "hang":
+            from stepscope.render.hang import hang_markdown
+
+            return hang_markdown(result)
         if result.command == "gate":
             from stepscope.render.gate import to_markdown
         else:

@@ -113,6 +113,11 @@ class Pen:
         return re.sub(rf"(?<!\S){word}(?!\S)", self._paint(_STATUS.get(word, ""), word), line, count=1)
 
 
+def to_rows(rows: pl.DataFrame, width: int, pen: Pen) -> list[str]:
+    """Rows as a table, of a text that is not only one."""
+    return _rows(rows, width, pen, {})
+
+
 def _rows(rows: pl.DataFrame, width: int, pen: Pen, begins: dict[int, int]) -> list[str]:
     if rows.height == 0:
         return ["(no rows)"]

@@ -13,6 +13,8 @@ from stepscope.cli.analysis import option_of
 from stepscope.errors import BadInput
 from stepscope.model.units import size
 from stepscope.questions import Option
+from stepscope.simulate.hang.faults import CLASSES as HANGS
+from stepscope.simulate.hang.faults import OPTIONS as HANG_OPTIONS
 from stepscope.simulate.job.faults import KNOWN
 from stepscope.simulate.job.scenario import SCHEDULES, Scenario
 
@@ -55,9 +57,12 @@ def _options() -> list[click.Option]:
     return [option_of(Option(f.name, types[f.name], f.default, HELP.get(f.name, ""))) for f in given]
 
 
-def _simulate(output: str, write: str, fault: tuple[str, ...], **options: Any) -> None:
+def _simulate(output: str, write: str, fault: tuple[str, ...], hang: str | None, **options: Any) -> None:
     from stepscope.simulate.run import simulate_to
 
+    if hang is not None:
+        _simulate_hang(Path(output), hang, fault, write, options)
+        return
     formats = tuple(dict.fromkeys(part.strip() for part in write.split(",") if part.strip()))
     unknown = [f for f in formats if f not in FORMATS]
     if unknown or not formats:
@@ -73,6 +78,30 @@ def _simulate(output: str, write: str, fault: tuple[str, ...], **options: Any) -
         click.echo(f"  {path}  {size(path.stat().st_size)}")
     if len(written) > 12:
         click.echo(f"  and {len(written) - 6} more")
+
+
+def _simulate_hang(folder: Path, text: str, fault: tuple[str, ...], write: str, options: dict[str, Any]) -> None:
+    """Dumps of the flight recorder of a job that hangs, instead of traces."""
+    from stepscope.simulate.hang.faults import of_dumps, parse
+    from stepscope.simulate.hang.job import HangJob
+    from stepscope.simulate.hang.run import simulate_hang
+
+    if fault:
+        raise BadInput("--hang and --fault exclude each other", "a job that hangs leaves dumps, not traces")
+    formats = {"nsys": ("pickle",), "pickle": ("pickle",), "json": ("json",), "pickle,json": ("pickle", "json")}
+    if write not in formats:
+        raise BadInput(f"--write {write}: not a format of dumps", "give pickle, json, or pickle,json")
+    if folder.exists() and (not folder.is_dir() or any(folder.glob("nccl_trace_rank_*"))):
+        raise BadInput(f"-o {folder}: holds another job", "name a directory that is empty, or not there")
+    given = {
+        key: options[key] for key in ("tp", "pp", "dp", "ep", "layers", "micro_batches", "steps", "seed", "jitter")
+    }
+    done = simulate_hang(HangJob(**given, **of_dumps(text)), parse(text))
+    written = done.write(folder, formats[write])
+    truth = done.truth()
+    ranks = f", ranks {', '.join(map(str, truth['ranks']))}" if truth["ranks"] else ""
+    click.echo(f"{done.made.job.world} ranks, planted: {truth['class']}{ranks}")
+    click.echo(f"  {len(written)} files in {folder}")
 
 
 def describe(scenario: Scenario) -> str:
@@ -97,7 +126,18 @@ command = click.Command(
             help=f"Plant a fault, such as straggler:rank=3,factor=1.5; may be repeated. Known, with their parameters: "
             f"{_faults()}.",
         ),
-        click.Option(["--write"], default="nsys", metavar="FORMATS", help="nsys, kineto, or nsys,kineto."),
+        click.Option(
+            ["--hang"],
+            metavar="CLASS:KEY=VALUE,...",
+            help="Write flight-recorder dumps of a job that hangs, such as host:rank=3,timing=off. Classes: "
+            f"{', '.join(HANGS)}. Keys: {', '.join(HANG_OPTIONS)}.",
+        ),
+        click.Option(
+            ["--write"],
+            default="nsys",
+            metavar="FORMATS",
+            help="nsys, kineto, or nsys,kineto; with --hang pickle or json.",
+        ),
         click.Option(["-o", "--output"], required=True, metavar="DIR", help="Directory to write into."),
     ],
     context_settings={"show_default": True},

@@ -1,0 +1,194 @@
+"""Calls that a rank makes otherwise than usual: than itself in earlier steps, and than the ranks that do the same
+work.
+
+Training repeats itself. After the same few calls a rank makes the same next one, in every step and on every rank of
+its role. A call that only one rank ever made after what preceded it, where everybody else went on with another, is a
+deviation: a call left out, two that changed places, another size, type or group. Whether it matters is for the
+verdict to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from stepscope.model.flight import COALESCED, I64, Flight, Signature
+
+#: Calls that must be alike for what follows to be compared.
+_CONTEXT = 8
+#: How far ahead the call that was made is looked for among those that were due.
+_AHEAD = 12
+#: Ranks that deviate alike are at most this share of those that were in the same place.
+_FEW = 0.25
+
+Kind = Literal["order", "size", "type", "group", "deadlock"]
+
+
+class Deviation(msgspec.Struct, frozen=True):
+    """`call` of `rank` is what it did; `due` is a call of another rank, or of an earlier step, that shows what was
+    due."""
+
+    rank: int
+    call: int
+    due: int
+    kind: Kind
+    #: whether the call that was due was never made
+    skipped: bool = False
+    #: other kinds that it may be
+    also: tuple[str, ...] = ()
+
+
+def deviations(flight: Flight) -> list[Deviation]:
+    """Every deviation, by time."""
+    calls = flight.calls
+    if len(calls) <= _CONTEXT:
+        return []
+    token = _tokens(flight)
+    rows = np.flatnonzero(token >= 0)
+    token, rank = token[rows], calls.rank[rows]
+    context = _contexts(token, rank)
+    whole = context >= 0
+    if not whole.any():
+        return []
+    number = _numbered(context[whole], token[whole])
+    count = np.bincount(number)
+    ranks = _distinct(number, rank[whole])
+    of_context = _distinct(context[whole], rank[whole])
+    usual = _usual(context[whole], number, count)
+    at = np.flatnonzero(whole)
+    # Made once by each of few ranks, and not what usually follows here.
+    rare = (number != usual[context[whole]]) & (count[number] == ranks[number])
+    rare &= ranks[number] <= np.maximum(1, _FEW * of_context[context[whole]])
+    example = np.zeros(len(count), np.int64)
+    example[number[::-1]] = at[::-1]
+    found = []
+    seen: Counter[int] = Counter()
+    for n in np.flatnonzero(rare).tolist():
+        here, due = int(at[n]), int(example[usual[context[at[n]]]])
+        if seen[int(rank[here])] >= _AHEAD:
+            continue
+        kind = _kind(flight, rows, token, rank, here, due)
+        if kind is not None:
+            seen[int(rank[here])] += 1
+            found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
+    return sorted(found, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
+
+
+def _tokens(flight: Flight) -> I64:
+    """Calls as numbers that are equal for equal calls of ranks that do the same: the group counts by its purpose."""
+    calls = flight.calls
+    purposes: dict[tuple[str, int], int] = {}
+    of_group = np.array(
+        [purposes.setdefault((g.purpose, len(g.members)), len(purposes)) for g in flight.groups] or [0], np.int64
+    )
+    bare: dict[Signature, int] = {}
+    of_signature = np.array([bare.setdefault(s, len(bare)) for s in flight.signatures] or [0], np.int64)
+    token = _numbered(_numbered(of_group[calls.group], of_signature[calls.signature]), calls.stack)
+    closing = np.array([s.kind == COALESCED for s in flight.signatures] or [False], np.bool_)
+    token[closing[calls.signature]] = -1
+    return token
+
+
+def _contexts(token: I64, rank: I64) -> I64:
+    """By call, a number for the calls before it; -1 where a rank has too few."""
+    context = np.roll(token, 1)
+    for n in range(2, _CONTEXT + 1):
+        context = _numbered(context, np.roll(token, n))
+    same = np.roll(rank, _CONTEXT) == rank
+    same[:_CONTEXT] = False
+    return np.where(same, context, -1)
+
+
+def _distinct(number: I64, rank: I64) -> I64:
+    """By number, how many ranks have it."""
+    width = int(rank.max()) + 1
+    return np.bincount(np.unique(number * width + rank) // width, minlength=int(number.max()) + 1).astype(np.int64)
+
+
+def _numbered(first: I64, second: I64) -> I64:
+    """Numbers for pairs, equal for equal pairs."""
+    number: I64 = np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1].reshape(-1)
+    return number.astype(np.int64)
+
+
+def _usual(context: I64, number: I64, count: I64) -> I64:
+    """By context, the transition that is made most often."""
+    usual = np.zeros(int(context.max()) + 1 if len(context) else 0, np.int64)
+    order = np.lexsort((-number, count[number]))
+    usual[context[order]] = number[order]
+    return usual
+
+
+def _kind(
+    flight: Flight, rows: I64, token: I64, rank: I64, here: int, due: int
+) -> tuple[Kind, bool, tuple[str, ...]] | None:
+    """What the deviation is, by what was due and what came after; None where it follows from an earlier one."""
+    calls = flight.calls
+    did, was = (int(rows[n]) for n in (here, due))
+    ahead = _following(token, rank, due)
+    after = _following(token, rank, here)
+    purpose = [flight.groups[int(calls.group[n])] for n in (did, was)]
+    same_group = (purpose[0].purpose, len(purpose[0].members)) == (purpose[1].purpose, len(purpose[1].members))
+    made, missed = (flight.signatures[int(calls.signature[n])] for n in (did, was))
+    alike = (made.kind, made.elements_in, made.elements_out, made.types) == (
+        missed.kind, missed.elements_in, missed.elements_out, missed.types,
+    )  # fmt: skip
+    same_site = bool(flight.stacks[int(calls.stack[did])]) and calls.stack[did] == calls.stack[was]
+    if not same_site and token[here] in ahead[1:]:
+        place = ahead.index(token[here], 1)
+        if len(after) <= place + 1 or not _agree(after[1:], ahead[1:]):
+            swapped = token[due] in after[1 : place + 3]
+            # Without stacks a call of another kind may look like a later one, until more calls are seen.
+            also = ("mismatch-type",) if same_group and len(after) <= place + 1 and not swapped else ()
+            kind: Kind = "order" if same_group or not swapped else "deadlock"
+            return kind, not swapped, also if not flight.stacks[int(calls.stack[did])] else ()
+    if not same_group:
+        return ("group", False, ()) if alike or same_site else None
+    if made.kind != missed.kind or made.types != missed.types:
+        return "type", False, ()
+    if (made.elements_in, made.elements_out) != (missed.elements_in, missed.elements_out):
+        return "size", False, ()
+    return None
+
+
+def _agree(one: list[int], other: list[int]) -> bool:
+    """Whether calls go on alike, as far as both are known."""
+    return all(a == b for a, b in zip(one, other, strict=False))
+
+
+def _following(token: I64, rank: I64, at: int) -> list[int]:
+    """The next calls of the same rank, `at` first."""
+    window = token[at : at + _AHEAD]
+    return list(map(int, window[rank[at : at + _AHEAD] == rank[at]]))
+
+
+def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[int, list[int]]]:
+    """By meeting whose members do not make the same call: by signature, the ranks with it."""
+    calls = flight.calls
+    found: dict[tuple[int, ...], dict[int, list[int]]] = {}
+    wanted = {m for m in meetings if len(m) == 2}
+    for group, seq in sorted(wanted):
+        rows = np.flatnonzero((calls.group == group) & (calls.seq == seq) & ~calls.p2p)
+        by: dict[int, list[int]] = defaultdict(list)
+        for row in rows.tolist():
+            by[int(calls.signature[row])].append(int(calls.rank[row]))
+        if len(by) > 1 and _unlike([flight.signatures[s] for s in by]):
+            found[group, seq] = dict(by)
+    return found
+
+
+def _unlike(signatures: list[Signature]) -> bool:
+    """Whether calls cannot belong together. Sizes of all-to-all, and of calls with a root, may differ."""
+    first = signatures[0]
+    for other in signatures[1:]:
+        if other.kind != first.kind or other.types != first.types:
+            return True
+        sized = first.kind.startswith(
+            ("all_reduce", "_all_gather", "_reduce_scatter", "allreduce", "barrier", "all_gather_into")
+        )
+        if sized and (other.elements_in, other.elements_out) != (first.elements_in, first.elements_out):
+            return True
+    return False

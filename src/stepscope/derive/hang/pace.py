@@ -1,0 +1,73 @@
+"""Does the job stand still? How long ago anything happened, beside how long it usually takes until something does."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from stepscope.model.flight import COMPLETED, NONE, Flight
+
+#: A job stands still when nothing happened for so long, and for so many times its longest pause before.
+_LEAST_NS = 20_000_000_000
+_PAUSES = 4
+#: It is slow where the last rounds take so many times what they took before.
+_SLOWER = 2.0
+_FEWEST_ROUNDS = 4
+
+State = Literal["hung", "slow", "running", "unknown"]
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """`still_ns`: since when nothing happened, `NONE` where nothing says when the dumps were taken."""
+
+    state: State
+    still_ns: int
+    pause_ns: int
+    round_ns: int = NONE
+    last_round_ns: int = NONE
+    #: what says when dumps were taken
+    dated: str = ""
+
+
+def pace(flight: Flight) -> Pace:
+    """The pace of the job, on the clocks of its nodes as they are."""
+    calls = flight.calls
+    done = calls.completed_ns[(calls.completed_ns != NONE) & (calls.state == COMPLETED)]
+    times = np.sort(np.concatenate([calls.created_ns[calls.created_ns != NONE], done]))
+    if not len(times):
+        return Pace("unknown", NONE, 0)
+    pause = int(np.diff(times).max()) if len(times) > 1 else 0
+    known = [d for d in flight.dumps if d.dumped_ns != NONE]
+    # Files are new where they are copies: what dumps themselves say goes before.
+    known = [d for d in known if d.dated != "file"] or known
+    dumped = [d.dumped_ns for d in known]
+    dated = known[0].dated if known else ""
+    before, last = _rounds(flight)
+    if not dumped or max(dumped) < int(times[-1]) - _LEAST_NS:
+        return Pace("unknown", NONE, pause, before, last)
+    still = max(0, int(np.median(dumped)) - int(times[-1]))
+    if still > max(_LEAST_NS, _PAUSES * pause):
+        return Pace("hung", still, pause, before, last, dated)
+    slow = before > 0 and max(last, still) > _SLOWER * before
+    return Pace("slow" if slow else "running", still, pause, before, last, dated)
+
+
+def _rounds(flight: Flight) -> tuple[int, int]:
+    """How long a round takes, from a call to when the same is made again: usually, and at last.
+
+    Of the rank with the most calls, and of its calls the one that is made least often, but often enough: once in a
+    step.
+    """
+    calls = flight.calls
+    rank = int(np.bincount(calls.rank).argmax())
+    rows = np.flatnonzero(calls.rank == rank)
+    keys = np.stack([calls.group[rows], calls.signature[rows], calls.stack[rows]])
+    _, token, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    often = np.where(count >= _FEWEST_ROUNDS, count, 1 << 62)
+    if often.min() == 1 << 62:
+        return NONE, NONE
+    gaps = np.diff(np.sort(calls.created_ns[rows[token.reshape(-1) == int(often.argmin())]]))
+    half = max(1, len(gaps) // 2)
+    return int(np.median(gaps[:half])), int(gaps[-2:].max())

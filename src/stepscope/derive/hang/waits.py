@@ -1,0 +1,133 @@
+"""Who waits for whom: the wavefront of a job that stands still.
+
+A meeting is a collective of a group (its sequence number says which), or a transfer between two ranks. A rank is in
+the meetings that its GPU runs; without timing nothing says which those are, and the first call that is not complete
+stands for them. A meeting is held up by the members that have not come: they did not make the call, or their GPU has
+not begun it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+import numpy as np
+
+from stepscope.model.flight import COALESCED, COMPLETED, NONE, STARTED, Calls, Flight
+
+#: Meetings are (group, sequence number), or (group, source, target, which of those under way) of a transfer.
+Meeting = tuple[int, ...]
+_TRANSFER = 4
+
+
+class Waits(msgspec.Struct):
+    """The wavefront."""
+
+    #: by rank, its calls that are not complete, in order
+    pending: dict[int, list[int]]
+    #: by rank, the calls that it is in
+    running: dict[int, list[int]]
+    #: by call that is not complete, what it is a part of
+    meeting: dict[int, Meeting]
+    #: by meeting, the calls of those that are in it or have enqueued it, by rank
+    came: dict[Meeting, dict[int, int]]
+    #: by meeting that a rank is in, the ranks that hold it up
+    absent: dict[Meeting, list[int]]
+
+    def in_(self, rank: int) -> list[Meeting]:
+        """The meetings that a rank is in."""
+        return [self.meeting[call] for call in self.running.get(rank, [])]
+
+    def held_by(self, rank: int) -> list[int]:
+        """The ranks that a rank waits for."""
+        return sorted({other for meeting in self.in_(rank) for other in self.absent[meeting] if other != rank})
+
+
+def waits(flight: Flight) -> Waits:
+    """Everybody's waits."""
+    calls = flight.calls
+    closing = np.array([s.kind == COALESCED for s in flight.signatures] or [False], np.bool_)
+    batch = closing[calls.signature] & calls.p2p
+    rows = np.flatnonzero((calls.state != COMPLETED) & ~batch)
+    pending: dict[int, list[int]] = {rank: [] for rank in flight.ranks}
+    for row, rank in zip(rows.tolist(), calls.rank[rows].tolist(), strict=True):
+        pending[rank].append(row)
+    meeting = _meetings(flight, pending)
+    came: dict[Meeting, dict[int, int]] = defaultdict(dict)
+    for row, key in meeting.items():
+        came[key].setdefault(int(calls.rank[row]), row)
+    running = _running(flight, pending)
+    found = Waits(pending, running, meeting, dict(came), {})
+    there = set(flight.ranks)
+    done = _last_done(calls)
+    for key in sorted({meeting[row] for rows in running.values() for row in rows}):
+        found.absent[key] = _absent(flight, found, key, there, done)
+    return found
+
+
+def members_of(flight: Flight, meeting: Meeting) -> tuple[int, ...]:
+    """Who takes part in a meeting."""
+    members = flight.groups[meeting[0]].members
+    if len(meeting) != _TRANSFER:
+        return members
+    return tuple(members[place] for place in meeting[1:3] if place < len(members))
+
+
+def is_transfer(meeting: Meeting) -> bool:
+    return len(meeting) == _TRANSFER
+
+
+def _meetings(flight: Flight, pending: dict[int, list[int]]) -> dict[int, Meeting]:
+    calls = flight.calls
+    found: dict[int, Meeting] = {}
+    for rows in pending.values():
+        counts: dict[tuple[int, int, int], int] = defaultdict(int)
+        for row in rows:
+            group = int(calls.group[row])
+            signature = flight.signatures[int(calls.signature[row])]
+            if signature.source == NONE:
+                found[row] = (group, int(calls.seq[row]))
+            else:
+                pair = (group, signature.source, signature.target)
+                found[row] = (*pair, counts[pair])
+                counts[pair] += 1
+    return found
+
+
+def _running(flight: Flight, pending: dict[int, list[int]]) -> dict[int, list[int]]:
+    state = flight.calls.state
+    if flight.timed:
+        return {rank: [row for row in rows if state[row] == STARTED] for rank, rows in pending.items()}
+    return {rank: rows[:1] for rank, rows in pending.items()}
+
+
+def _last_done(calls: Calls) -> dict[tuple[int, int], int]:
+    """By rank and group, the largest sequence number of a collective that is complete."""
+    rows = np.flatnonzero((calls.state == COMPLETED) & ~calls.p2p)
+    if not len(rows):
+        return {}
+    order = np.lexsort((calls.seq[rows], calls.group[rows], calls.rank[rows]))
+    rows = rows[order]
+    rank, group = calls.rank[rows], calls.group[rows]
+    last = np.flatnonzero(np.append((rank[1:] != rank[:-1]) | (group[1:] != group[:-1]), True))
+    keys = zip(rank[last].tolist(), group[last].tolist(), strict=True)
+    return dict(zip(keys, calls.seq[rows][last].tolist(), strict=True))
+
+
+def _absent(
+    flight: Flight, found: Waits, meeting: Meeting, there: set[int], done: dict[tuple[int, int], int]
+) -> list[int]:
+    came = found.came[meeting]
+    absent = []
+    for rank in members_of(flight, meeting):
+        row = came.get(rank)
+        if row is None:
+            if rank in there and not is_transfer(meeting) and done.get((rank, meeting[0]), NONE) >= meeting[1]:
+                continue  # it was in it, and is done
+            absent.append(rank)
+        elif flight.timed:
+            if flight.calls.state[row] != STARTED:
+                absent.append(rank)
+        elif row not in found.running[rank]:
+            absent.append(rank)
+    return absent

@@ -1,0 +1,269 @@
+"""One dump as columns, with tables of its own: groups, signatures, stacks. Pickles and JSON, of all versions of the
+format.
+
+Keys that a version does not have are taken as not recorded: nothing here depends on the version that a dump claims.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stepscope.errors import BadInput
+from stepscope.model.flight import COMPLETED, I64, NONE, RECV, SCHEDULED, SEND, STARTED, Frame, Signature
+from stepscope.sources.flight.pickles import Reader
+
+#: What is read of a call.
+WANTED = frozenset(
+    {
+        *("frames", "record_id", "pg_id", "process_group", "collective_seq_id", "p2p_seq_id", "is_p2p"),
+        *("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes", "state", "retired"),
+        *("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns", "timeout_ms"),
+    }
+)
+_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
+_MILLION = 1_000_000
+#: A size of a tensor that is beyond this is not one.
+_MOST_ELEMENTS = 1 << 62
+_STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
+_TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+_NUMBERS = ("record_id", "collective_seq_id", "p2p_seq_id", "timeout_ms", "pg_id")
+_HINT = "a dump of the flight recorder has entries, pg_config and version"
+
+
+class Read(msgspec.Struct):
+    """A dump as it was read. `columns` are of its calls in order; numbers of groups, signatures and stacks are its
+    own."""
+
+    version: str
+    columns: dict[str, I64]
+    #: name and purpose of each group that calls name
+    groups: list[tuple[str, str]]
+    signatures: list[Signature]
+    stacks: list[tuple[Frame, ...]]
+    #: by name of a group: its members
+    members: dict[str, tuple[int, ...]]
+    #: by number of a group as status has it: last enqueued, started, completed
+    status: dict[str, tuple[int, int, int]]
+    #: calls in the dump, of which `columns` may have only the last
+    count: int
+
+
+def read(name: str, data: bytes, tail: int) -> Read:
+    """The dump in `data`: of its calls those that are not complete, and of all the last `tail`."""
+    if data[:1] == b"{":
+        return _of_json(name, data, tail)
+    reader = Reader(name, data, WANTED)
+    if not isinstance(reader.value, dict) or not ({"entries", "pg_config"} & set(reader.value)):
+        raise BadInput(f"{name}: is a pickle, but not a dump of the flight recorder", _HINT)
+    tables = _Tables(name)
+    parts = [_slow(tables, [call for _, call in reader.slow])]
+    places = [np.array([place for place, _ in reader.slow], np.int64)]
+    for shape in reader.shapes:
+        if shape.found:
+            states = shape.keys.index("state") + 1 if "state" in shape.keys else 0
+            done = _State(reader)
+            kept = np.array([done[found[states]] for found in shape.found], np.bool_)
+            where = np.array(shape.places, np.int64)
+            kept |= where >= reader.count - tail
+            parts.append(_fast(tables, reader, shape.keys, [shape.found[n] for n in np.flatnonzero(kept).tolist()]))
+            places.append(where[kept])
+    order = np.argsort(np.concatenate(places), kind="stable")
+    columns = {key: np.concatenate([part[key] for part in parts])[order] for key in parts[0]}
+    return _made(tables, columns, reader.value, reader.count)
+
+
+class _State(dict[bytes, bool]):
+    """By what the pickle says of a state: whether the call is not complete."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __missing__(self, token: bytes) -> bool:
+        self[token] = open_ = bool(self._reader.decoded(token) != "completed")
+        return open_
+
+
+def _of_json(name: str, data: bytes, tail: int) -> Read:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{name}: is not JSON ({error})", "collect the dump again") from None
+    if not isinstance(value, dict) or not ({"entries", "pg_config"} & set(value)):
+        raise BadInput(f"{name}: is JSON, but not a dump of the flight recorder", _HINT)
+    calls = value.get("entries") or []
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise BadInput(f"{name}: its entries are not calls", _HINT)
+    first = len(calls) - tail
+    tables = _Tables(name)
+    kept = [call for n, call in enumerate(calls) if n >= first or call.get("state") != "completed"]
+    return _made(tables, _slow(tables, kept), value, len(calls))
+
+
+class _Tables:
+    """Numbers for what repeats."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.groups: dict[tuple[str, str], int] = {}
+        self.signatures: dict[Signature, int] = {}
+        self.stacks: dict[tuple[Frame, ...], int] = {}
+
+    def group(self, pair: Any) -> int:
+        if isinstance(pair, list | tuple) and pair:
+            key = (str(pair[0]), str(pair[1]) if len(pair) > 1 else "")
+        else:
+            key = (str(pair), "")
+        return self.groups.setdefault(key, len(self.groups))
+
+    def signature(self, name: Any, in_sizes: Any, in_types: Any, out_sizes: Any, out_types: Any) -> int:
+        kind, source, target = _kind(str(name))
+        types = ",".join(dict.fromkeys(map(str, [*_listed(in_types), *_listed(out_types)])))
+        found = Signature(kind, _elements(in_sizes), _elements(out_sizes), types, source, target)
+        return self.signatures.setdefault(found, len(self.signatures))
+
+    def stack(self, frames: Any) -> int:
+        rows = [f for f in _listed(frames) if isinstance(f, dict)]
+        found = tuple(Frame(str(f.get("name", "")), str(f.get("filename", "")), _int(f.get("line"))) for f in rows)
+        return self.stacks.setdefault(found, len(self.stacks))
+
+
+def _kind(text: str) -> tuple[str, int, int]:
+    """`nccl:send 0->1` as what it is, and its two places in the group."""
+    name = text.split(":", 1)[-1]
+    kind, _, rest = name.partition(" ")
+    for arrow in ("->", "<-"):
+        left, found, right = rest.partition(arrow)
+        if found and left.strip().isdigit() and right.strip().isdigit():
+            ends = int(left), int(right)
+            return (kind, *ends) if arrow == "->" else (kind, ends[1], ends[0])
+    return kind, NONE, NONE
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else []
+
+
+def _elements(sizes: Any) -> int:
+    """Elements of all tensors of a call."""
+    total = 0
+    for size in _listed(sizes)[:4096]:
+        dims = [d for d in _listed(size)[:64] if isinstance(d, int) and d >= 0]
+        total += math.prod(dims) if dims else 0
+    return min(total, _MOST_ELEMENTS)
+
+
+def _int(value: Any) -> int:
+    return int(value) if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else NONE
+
+
+def _when(value: Any) -> int:
+    """A time; JSON writes 0 for none."""
+    return _int(value) or NONE
+
+
+def _state(state: Any, retired: Any, name: Any) -> int:
+    """Gloo has no events: a call that it retired is complete. NCCL retires what it aborted, too."""
+    found = _STATES.get(state, SCHEDULED) if isinstance(state, str) else SCHEDULED
+    return COMPLETED if retired is True and str(name).startswith("gloo") else found
+
+
+def _p2p(value: Any, name: Any) -> bool:
+    return value if isinstance(value, bool) else _kind(str(name))[0] in (SEND, RECV)
+
+
+def _slow(tables: _Tables, calls: list[dict[str, Any]]) -> dict[str, I64]:
+    """Columns of calls that are dicts."""
+    columns: dict[str, list[Any]] = {key: [_int(c.get(key)) for c in calls] for key in _NUMBERS}
+    columns |= {key: [_when(c.get(key)) for c in calls] for key in _TIMES}
+    names = [c.get("profiling_name") for c in calls]
+    columns["group"] = [tables.group(c.get("process_group", c.get("pg_id"))) for c in calls]
+    columns["signature"] = [tables.signature(*(c.get(key) for key in _SIGNATURE)) for c in calls]
+    columns["stack"] = [tables.stack(c.get("frames")) for c in calls]
+    columns["state"] = [_state(c.get("state"), c.get("retired"), name) for c, name in zip(calls, names, strict=True)]
+    columns["p2p"] = [_p2p(c.get("is_p2p"), name) for c, name in zip(calls, names, strict=True)]
+    return {key: np.array(values, np.int64) for key, values in columns.items()}
+
+
+def _fast(tables: _Tables, reader: Reader, keys: tuple[str, ...], found: list[Any]) -> dict[str, I64]:
+    """Columns of calls that an expression captured: equal bytes are equal values, and decoded once."""
+    captured = list(zip(*(match.groups() for match in found), strict=True)) if found else [()] * len(keys)
+    tokens = dict(zip(keys, captured, strict=True))
+    decoded = reader.decoded
+    nothing = (b"N",) * len(found)
+    columns = {key: _numbers(tokens.get(key, nothing), decoded) for key in _NUMBERS}
+    for key in _TIMES:
+        times = _numbers(tokens.get(key, nothing), decoded)
+        columns[key] = np.where(times == 0, NONE, times)
+
+    def numbered(names: tuple[str, ...], make: Any) -> I64:
+        kinds = list(zip(*(tokens.get(name, nothing) for name in names), strict=True))
+        numbers = {kind: int(make(*(decoded(token) for token in kind))) for kind in dict.fromkeys(kinds)}
+        return np.array([numbers[kind] for kind in kinds], np.int64)
+
+    columns["group"] = numbered(("process_group",), tables.group)
+    columns["signature"] = numbered(_SIGNATURE, tables.signature)
+    columns["stack"] = numbered(("frames",), tables.stack)
+    columns["state"] = numbered(("state", "retired", "profiling_name"), _state)
+    columns["p2p"] = numbered(("is_p2p", "profiling_name"), _p2p)
+    return columns
+
+
+def _numbers(tokens: tuple[bytes, ...], decoded: Any) -> I64:
+    joined = b"".join(tokens)
+    if tokens and len(joined) == 10 * len(tokens) and joined[:2] == b"\x8a\x08":  # times: 64 bits each
+        table = np.frombuffer(joined, np.dtype([("code", "<u2"), ("value", "<i8")]))
+        if (table["code"] == 0x088A).all():
+            return table["value"].astype(np.int64)
+    values = {token: _int(decoded(token)) for token in set(tokens)}
+    return np.array([values[token] for token in tokens], np.int64)
+
+
+def _made(tables: _Tables, columns: dict[str, I64], value: dict[Any, Any], count: int) -> Read:
+    late = columns["time_discovered_completed_ns"] - columns["time_created_ns"]
+    timeout = columns["timeout_ms"]
+    known = (columns["time_discovered_completed_ns"] != NONE) & (timeout > 0) & (timeout < (1 << 40))
+    # An abort ends kernels that hang, and they count as complete: after their timeout, which no call outlives.
+    aborted = known & (late >= np.where(known, timeout, 0) * _MILLION) & (columns["state"] == COMPLETED)
+    columns["state"] = np.where(aborted, STARTED, columns["state"])
+    return Read(
+        str(value.get("version", "")),
+        columns,
+        list(tables.groups),
+        list(tables.signatures),
+        list(tables.stacks),
+        _members(value.get("pg_config")),
+        _status(value.get("pg_status")),
+        count,
+    )
+
+
+def _members(config: Any) -> dict[str, tuple[int, ...]]:
+    """By group, its ranks: `[0, 1]` as a text or a list."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, about in config.items() if isinstance(config, dict) else ():
+        said = about.get("ranks") if isinstance(about, dict) else None
+        words = str(said).strip("[] ").replace(",", " ").split() if isinstance(said, str) else _listed(said)
+        ranks = [int(w) for w in words if str(w).isdigit() and len(str(w)) < 10]
+        if ranks:
+            found[str(name)] = tuple(ranks)
+    return found
+
+
+def _status(status: Any) -> dict[str, tuple[int, int, int]]:
+    keys = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
+    found: dict[str, tuple[int, int, int]] = {}
+    for name, about in status.items() if isinstance(status, dict) else ():
+        if isinstance(about, dict):
+            enqueued, started, completed = (_number(about.get(key)) for key in keys)
+            found[str(name)] = (enqueued, started, completed)
+    return found
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and value.lstrip("-").isdigit() and len(value) < 20:
+        return int(value)
+    return _int(value)

@@ -1,0 +1,163 @@
+"""The verdict on jobs whose truth is known: planted by the simulator, or drawn by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from stepscope import api
+from stepscope.errors import CannotAnswer, GateFailed
+from stepscope.simulate.hang.faults import CLASSES, parse
+from stepscope.simulate.hang.job import HangJob
+from stepscope.simulate.hang.run import simulate_hang
+
+JOB = HangJob(tp=2, pp=2, dp=4, ep=2, seed=11)
+
+
+def answered(folder, fault, job=JOB):
+    done = simulate_hang(job, parse(fault))
+    done.write(folder)
+    return api.hang(folder), done.truth()
+
+
+@pytest.mark.parametrize("fault", [name for name in CLASSES if name not in ("healthy", "slow", "link")])
+def test_the_class_and_the_rank_are_named(tmp_path, fault):
+    result, truth = answered(tmp_path, fault)
+    said = result.summary
+    assert truth["class"] in (said["verdict"], *said["also_possible"]), said
+    assert said["culprits"] == truth["ranks"]
+    assert said["hung"] and said["statement"].startswith("Hung for")
+
+
+def test_of_a_dead_link_the_members_of_the_call_are_named(tmp_path):
+    result, truth = answered(tmp_path, "link")
+    assert result.summary["verdict"] == "link-dead"
+    assert set(truth["ranks"]) <= set(result.summary["culprits"]) <= set(truth["group"])
+
+
+@pytest.mark.parametrize("fault", ["gpu", "link"])
+def test_without_timing_the_group_is_named(tmp_path, fault):
+    result, truth = answered(tmp_path, f"{fault}", HangJob(tp=2, pp=2, dp=4, seed=12, timing=False))
+    assert result.summary["verdict"] == "gpu-or-link"
+    assert truth["class"] in result.summary["also_possible"]
+    assert set(truth["ranks"]) <= set(result.summary["culprits"]) <= set(truth["group"])
+    assert any(note.code == "no-timing" for note in result.notes)
+
+
+@pytest.mark.parametrize("fault", ["healthy", "slow"])
+@pytest.mark.parametrize("timing", [True, False])
+def test_a_job_that_goes_on_is_not_called_hung(tmp_path, fault, timing):
+    result, _ = answered(tmp_path, fault, HangJob(tp=2, pp=2, dp=2, seed=13, timing=timing, steps=8))
+    assert not result.summary["hung"], result.summary["statement"]
+    if fault == "healthy":
+        assert result.summary["verdict"] == "running"
+
+
+def test_the_order_of_files_does_not_matter(tmp_path):
+    first, _ = answered(tmp_path, "deadlock")
+    files = sorted(map(str, tmp_path.iterdir()))
+    Random(5).shuffle(files)
+    again = api.hang(*files)
+    assert again.rows.equals(first.rows)
+    assert again.summary == first.summary
+
+
+def test_both_sides_of_the_call_are_shown(tmp_path):
+    result, truth = answered(tmp_path, "size")
+    own = result.summary["culprit_call"]
+    assert own["rank"] == truth["ranks"][0] and own["made"] != own["due"] and own["made_at"] == own["due_at"]
+    assert sum(result.rows["count"]) == JOB.world
+    assert result.rows["role"][0] == "culprit"
+
+
+def test_the_chain_leads_to_the_culprit(tmp_path):
+    result, truth = answered(tmp_path, "host")
+    steps = result.summary["chain"]
+    assert steps[-1]["for_rank"] == truth["ranks"][0]
+    assert all(a["for_rank"] == b["rank"] for a, b in pairwise(steps))
+
+
+def test_stacks_of_py_spy_say_where_the_host_is(tmp_path):
+    done = simulate_hang(JOB, parse("host:rank=5"))
+    done.write(tmp_path)
+    frames = [
+        {"name": "write", "filename": "/usr/lib/python3.11/site-packages/torch/serialization.py", "line": 7},
+        {"name": "save_checkpoint", "filename": "/job/ckpt.py", "line": 88},
+    ]
+    thread = {
+        "pid": 77,
+        "thread_id": 1,
+        "thread_name": "MainThread",
+        "active": True,
+        "owns_gil": True,
+        "frames": frames,
+    }
+    (tmp_path / "stacks_rank_5.json").write_text(json.dumps([thread]))
+    result = api.hang(tmp_path)
+    assert result.rows["site"][0] == "ckpt.py:88 (save_checkpoint)"
+    assert "ckpt.py:88" in result.summary["statement"]
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.", "out-of-memory"),
+        ("srun: error: node3: task 5: Segmentation fault", "crashed"),
+        ("srun: error: node3: tasks 5: Exited with exit code 1", "crashed"),
+        ("torch.distributed.elastic: failed (exitcode: -6) local_rank: 5 (pid: 9) of binary: python", "crashed"),
+        ("  rank      : 5 (local_rank: 5)\n  exitcode  : -11 (pid: 4)", "crashed"),
+    ],
+)
+def test_logs_say_why_a_rank_is_gone(tmp_path, line, verdict):
+    done = simulate_hang(JOB, parse("crash:rank=5"))
+    done.write(tmp_path)
+    (tmp_path / "train.log").write_text(line + "\n")
+    result = api.hang(tmp_path)
+    assert (result.summary["verdict"], result.summary["culprits"], result.summary["sure"]) == (verdict, [5], "certain")
+
+
+def test_an_xid_names_the_gpu_where_dumps_cannot(tmp_path):
+    done = simulate_hang(HangJob(tp=2, pp=2, dp=4, seed=12, timing=False), parse("gpu"))
+    done.write(tmp_path)
+    rank = done.truth()["ranks"][0]
+    (tmp_path / f"dmesg_rank_{rank}.txt").write_text(
+        "[1.2] NVRM: Xid (PCI:0000:10:1c): 79, GPU has fallen off the bus.\n"
+    )
+    result = api.hang(tmp_path)
+    assert (result.summary["verdict"], result.summary["culprits"]) == ("gpu-stopped", [rank])
+
+
+def test_fail_on_hung(tmp_path):
+    answered(tmp_path, "host")
+    with pytest.raises(GateFailed) as error:
+        api.hang(tmp_path, fail_on="hung")
+    assert error.value.exit_status == 1 and error.value.result.summary["hung"]
+
+
+def test_one_dump_does_not_suffice(tmp_path):
+    answered(tmp_path, "host")
+    with pytest.raises(CannotAnswer, match="does not say who waits"):
+        api.hang(tmp_path / "nccl_trace_rank_0")
+
+
+def test_nothing_is_written_beside_dumps(tmp_path):
+    answered(tmp_path, "gpu")
+    before = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in tmp_path.iterdir()}
+    api.hang(tmp_path)
+    assert {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in tmp_path.iterdir()} == before
+
+
+def test_old_dumps_in_a_copy_still_have_their_time(tmp_path):
+    """A copy's files are new: with timing the dump itself says when it was taken."""
+    done = simulate_hang(HangJob(seed=4, steps=8), parse("healthy"))
+    done.write(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
+    for file in (tmp_path / "b").iterdir():
+        os.utime(file)
+    result = api.hang(tmp_path / "b")
+    assert not result.summary["hung"]
