@@ -90,7 +90,7 @@ def _place(
 
 
 def site(frames: Iterable[Frame]) -> str:
-    """`trainer.py:212 (clip_grad_norm)`: the innermost line that is the job's own."""
+    """The innermost line that is the job's own, with its file and function."""
     listed = list(frames)
     own = [f for f in listed if not any(part in f.file for part in _LIBRARY)] or listed
     if not own:
