@@ -361,6 +361,13 @@ LIKE_PRODUCT = Threshold(
     "the gradients of both factors of a product are as many FLOPs each; kernels for them differ by up to 1.5",
     ("tests/findings/test_waste_pairs.py",),
 )
+FAR_LARGER = Threshold(
+    8.0,
+    "times as long as it takes to write the scores",
+    "products of attention take 1.4 to 3 times that; a router's scores are a few for each token, and products around "
+    "them take a hundred times as long",
+    ("tests/findings/test_waste_pairs.py", _HEALTHY),
+)
 USUAL_HEAD = Threshold(
     64,
     "numbers of a head",

@@ -42,7 +42,10 @@ def test_nothing_runs_again_in_healthy_programs(pair: tuple[str, str], tool: str
     assert AGAIN not in times and times[BACKWARD] > times[FORWARD] > times[OPTIMIZER] > 0
 
 
-_FORWARD = ("vectorized_layer_norm_kernel", "nvjet_tst_a", "flash_fwd_kernel", "nvjet_tst_b", "GeluCUDAKernelImpl")
+_FORWARD = (
+    *("vectorized_layer_norm_kernel", "nvjet_tst_a", "flash_fwd_kernel", "nvjet_tst_b", "GeluCUDAKernelImpl"),
+    "CUDAFunctor_add_elementwise",
+)
 _BACK = (
     *("GeluBackwardCUDAKernelImpl", "nvjet_tst_c", "nvjet_tst_d", "flash_bwd_kernel", "nvjet_tst_e", "nvjet_tst_f"),
     "layer_norm_grad_input_kernel",
@@ -52,13 +55,13 @@ _BACK = (
 def test_threads_tell_where_no_range_does() -> None:
     """Two layers forward on one thread, backward on another, each layer run again first; then a fused optimizer."""
     names = [*_FORWARD * 2, *(*_FORWARD, *_BACK) * 2, "multi_tensor_apply_kernel<FusedAdamMathFunctor>"]
-    threads = [1] * 10 + [2] * 24 + [1]
+    threads = [1] * 12 + [2] * 26 + [1]
     ops = [op(10 * k, 10 * k + 9, name, call=k + 1) for k, name in enumerate(names)]
     calls = [call(10 * k - 5, 10 * k - 4, k + 1, tid=tid) for k, tid in enumerate(threads)]
     ranges = [nvtx(-9, 400, "step 0", tid=1), nvtx(401, 410, "step 1", tid=1)]
     profile = make(ops=ops, calls=calls, ranges=ranges)
     data = next(iter(ranks_of(profile)))
     found = phases(data, np.arange(len(ops)))
-    layer = [AGAIN] * 5 + [BACKWARD] * 7
-    assert found.phase.tolist() == [FORWARD] * 10 + layer * 2 + [OPTIMIZER]
+    layer = [AGAIN] * 6 + [BACKWARD] * 7
+    assert found.phase.tolist() == [FORWARD] * 12 + layer * 2 + [OPTIMIZER]
     assert THREADS in found.how

@@ -32,8 +32,8 @@ PASS_RANGES = {
     BACKWARD: r"(?i)\b(backward|bwd)\b|stage\d_[bw]\b",
     OPTIMIZER: r"(?i)\boptim(izer)?\b|^Optimizer\.step#",
 }
-#: So many kernels in a row are no coincidence.
-_RUN = 5
+#: So many kernels in a row are no coincidence; five are: grouped products of experts have one name in both passes.
+_RUN = 6
 #: Products of the backward pass for each that runs again.
 _AT_LEAST = 1.5
 I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
@@ -167,7 +167,7 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
         return again
     symbols = symbols_of(data, ops)
     seen = np.unique(_hashes(symbols[forward]))
-    starts = np.flatnonzero(np.isin(_hashes(symbols[backward]), seen))
+    starts = np.flatnonzero(np.isin(_hashes(symbols[backward]), seen) & _changing(symbols[backward]))
     covered = np.zeros(len(backward) + 1, np.int64)
     np.add.at(covered, starts, 1)
     np.add.at(covered, starts + _RUN, -1)
@@ -189,6 +189,13 @@ def symbols_of(data: RankData, ops: I64) -> I64:
     mixed ^= shape.blocks.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= shape.threads.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
     found: I64 = mixed.astype(np.int64)
+    return found
+
+
+def _changing(symbols: I64) -> Mask:
+    """Of every run of `_RUN` symbols, whether it is of several kinds: one kernel many times is like itself anywhere."""
+    changes = np.r_[0, np.cumsum(symbols[1:] != symbols[:-1])]
+    found: Mask = 2 * (changes[_RUN - 1 :] - changes[: len(symbols) - _RUN + 1]) >= _RUN
     return found
 
 

@@ -1,25 +1,25 @@
 """Attention written by hand: a product gives the scores, they are scaled, masked and normalized, a product uses them.
 
 The scores are as many as queries times keys, and every kernel in between reads and writes all of them. A softmax
-between two products tells it, in the backward pass likewise, with two products on either side. Its good time is that of
-fused attention, which never writes the scores: 4 FLOPs per score and per number of a head forward (half of them under a
-mask), 2.5 times that backward, at the rate measured for heads of that size (`derive/work/reference.py`).
+between two products tells it, in the backward pass likewise, with two products on either side; unless something is
+sorted between them, as a router of experts does, or the products are far larger than the scores. Its good time is that
+of fused attention, which never writes the scores: 4 FLOPs per score and per number of a head forward (half of them
+under a mask), 2.5 times that backward, at the rate measured for heads of that size (`derive/work/reference.py`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from stepscope.derive.work.reference import attention_rate
+from stepscope.derive.work.reference import attention_rate, bandwidth
 from stepscope.derive.work.roles import Role
 from stepscope.derive.work.sizes import gpu, launches
 from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import LIKE_PRODUCT, SAME_SIZE, USUAL_HEAD
+from stepscope.findings.thresholds import FAR_LARGER, LIKE_PRODUCT, SAME_SIZE, USUAL_HEAD
 from stepscope.intervals.arrays import F64, I64, Mask
 
 #: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is no head.
 _HEADS = np.array([32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256])
-_MASKS = (Role.ELEMENTWISE, Role.INDEX)
 
 
 def attention(sequence: Sequence, free: Mask) -> F64:
@@ -43,13 +43,25 @@ def _mark(sequence: Sequence, landmarks: I64, place: int, at: int, left: F64) ->
     before, after = int(landmarks[place - 1]), int(landmarks[place])
     if role[before] != Role.PRODUCT or role[after] != Role.PRODUCT:
         return
+    inside = np.arange(before + 1, after)
+    if sequence.kinds.are(Role.SORT)[inside].any() or np.isnan(sequence.sizes.elements[inside]).all():
+        return
     back = bool(sequence.back[at])
     first = _further(sequence, landmarks, place - 2, before) if back else before
     last = _further(sequence, landmarks, place + 1, after) if back else after
-    rows, scores = _scores(sequence, before, after, at)
+    rows, scores = _scores(sequence, inside, at)
+    if max(int(sequence.ns[before]), int(sequence.ns[after])) > FAR_LARGER.value * _written_ns(sequence, scores):
+        return
     good = _good_ns(sequence, scores, rows, _head(sequence, first, last, rows), back=back)
     group = np.arange(first, last + 1)
     left[group] = min(1.0, good / max(float(sequence.ns[group].sum()), 1.0))
+
+
+def _written_ns(sequence: Sequence, scores: float) -> float:
+    """How long it takes to write the scores in half precision: products that give or take them are not much longer."""
+    device = gpu(sequence.data)
+    assert device is not None
+    return 2.0 * scores / bandwidth(device).value
 
 
 def _further(sequence: Sequence, landmarks: I64, place: int, beside: int) -> int:
@@ -60,15 +72,13 @@ def _further(sequence: Sequence, landmarks: I64, place: int, beside: int) -> int
     return int(landmarks[place]) if 1 / LIKE_PRODUCT.value < ratio < LIKE_PRODUCT.value else beside
 
 
-def _scores(sequence: Sequence, before: int, after: int, at: int) -> tuple[float, float]:
+def _scores(sequence: Sequence, inside: I64, at: int) -> tuple[float, float]:
     """Rows of the softmax, and all scores. A softmax within a warp takes rows up to the next power of two; others have
     a block for each row."""
     elements = sequence.sizes.elements
-    inside = elements[before + 1 : after]
-    scores = float(np.nanmax(inside)) if not np.isnan(inside).all() else float(sequence.ns[at])
     shape = launches(sequence.data, sequence.ops[at : at + 1])
     warps = int(shape.blocks[0] * shape.rows[0]) if not np.isnan(elements[at]) else int(shape.blocks[0])
-    return float(max(warps, 1)), scores
+    return float(max(warps, 1)), float(np.nanmax(elements[inside]))
 
 
 def _head(sequence: Sequence, first: int, last: int, rows: float) -> float:

@@ -42,7 +42,7 @@ def unaligned(sequence: Sequence, free: Mask) -> F64:
         if rate is not None:
             left[position] = min(1.0, work / (rate.value * 1e3) / max(float(sequence.ns[position]), 1.0))
         else:
-            left[position] = _measured(int(kinds.alignment[at[place]]))
+            left[position] = _measured(int(kinds.alignment[at[place]]), said)
     return left
 
 
@@ -84,13 +84,13 @@ def _tile(name: str) -> int:
 
 
 @cache
-def _measured(alignment: int) -> float:
+def _measured(alignment: int, precision: str) -> float:
     """The time of products that fit, as a part of that of unaligned ones of the same size."""
-
-    def rate(op: str, **sizes: str) -> float:
-        return next(
-            r.flops / r.us for r in rows() if r.op == op and r.precision == "bf16" and sizes.items() <= r.sizes.items()
-        )
-
+    known = "tf32" if precision == "tf32" else "bf16"
     odd = {1: "4097", 2: "4098", 4: "4100"}.get(alignment, "4100")
-    return rate("unaligned", n=odd) / rate("product", m="4096", n="4096", k="4096")
+    return _rate("unaligned", known, odd) / _rate("product", known, "4096")
+
+
+def _rate(op: str, precision: str, columns: str) -> float:
+    found = (r for r in rows() if r.op == op and r.precision == precision)
+    return next(r.flops / r.us for r in found if (r.sizes["n"], r.sizes["k"]) == (columns, "4096"))
