@@ -40,7 +40,8 @@ def first_findings_text(result: Result, width: int = 100, colour: bool = False) 
     out.append("")
     for number, row in enumerate(result.rows.head(_FIRST).iter_rows(named=True), 1):
         title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
-        out += [pen.bold(title), *(pen.bold(line) for line in more), f"   {could_give_back(row, result)}"]
+        out += [pen.bold(title), *(pen.bold(line) for line in more)]
+        out += ["   " + line for line in wrapped(could_give_back(row, result), width - 3)]
         out += ["   " + line for line in wrapped(f"try: {row['try_next']}", width - 3, indent=len("try: "))]
     if (left := result.rows.height - _FIRST) > 0:
         out.append(f"and {left} more")
@@ -80,7 +81,8 @@ def not_looked_for(result: Result) -> list[str]:
 
 def _finding(number: int, row: dict[str, Any], worth: str, width: int, pen: Pen) -> list[str]:
     title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
-    out = [pen.bold(title), *(pen.bold(line) for line in more), f"   {worth}  [{row['id']}]"]
+    out = [pen.bold(title), *(pen.bold(line) for line in more)]
+    out += ["   " + line for line in wrapped(f"{worth}  [{row['id']}]", width - 3)]
     for label, key in (("", "evidence"), ("try: ", "try_next"), ("see: ", "command")):
         out += ["   " + line for line in wrapped(f"{label}{row[key]}", width - 3, indent=len(label))]
     return out
