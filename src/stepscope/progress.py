@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 #: (what is being done, done, total); totals are None where unknown.
 Listener = Callable[[str, int | None, int | None], None]
+S = TypeVar("S")
 T = TypeVar("T")
 
 _listener: Listener | None = None
@@ -42,6 +46,17 @@ def check() -> None:
     """Stop here where the work is not wanted any more. Cheap enough for once per table that is derived."""
     if (unwanted := _unwanted.get()) is not None and unwanted():
         raise Stopped
+
+
+def mapped(pool: Executor, function: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
+    """`function` of each, in the pool; where it is not wanted any more, those that have not begun are left out."""
+    try:
+        for answer in pool.map(function, items):
+            check()
+            yield answer
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def listen(listener: Listener | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from stepscope.api.options import (
     window_spec,
 )
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant
+from stepscope.files import forks
 from stepscope.findings.finding import for_profile
 from stepscope.model import profile as model
 from stepscope.model.note import Note, folded, foremost
@@ -45,6 +47,7 @@ def analyse(
 
     Without a profile, only what can do without one: `analyse(None, "compile", log="run.log")`.
     """
+    forks.refuse()
     analysis = questions.get(name)
     if profile is None and analysis.needs_profile:
         raise BadInput(f"{name} needs a profile", "name a trace, a directory or a glob")
@@ -74,7 +77,8 @@ def analyse(
                 failed.result = _finished(failed.result, name, of, shown)
             raise
 
-    return _of_any_capture(profile, ask)
+    with nullcontext() if profile is None else profile.asking:
+        return _of_any_capture(profile, ask)
 
 
 def _understood(option: questions.Option, value: Any) -> Any:
@@ -123,9 +127,11 @@ def sql(
 
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
+    forks.refuse()
     given = answers or {}
     tables = {name: answer.rows for name, answer in given.items()}
-    result = answered(profile, query, limit=limit, seconds=seconds, answers=tables)
+    with profile.asking:
+        result = answered(profile, query, limit=limit, seconds=seconds, answers=tables)
     result.window = [row for answer in given.values() for row in answer.window]
     result.notes = [*(note for answer in given.values() for note in answer.notes), *result.notes]
     return _finished(result, "sql", profile, Showing())
@@ -141,7 +147,8 @@ def prepare_sql() -> None:
 def _finished(result: Result, name: str, profile: model.Profile | None, shown: Showing) -> Result:
     """The result with the scope that only the front end knows, and the rows that were asked for."""
     result = shown.of(result)
-    result.command, result.notebook = name, notebook
+    result.command = name
+    shown_as(result)
     if profile is None:
         return result
     used = {*profile.ranks["source"].to_list(), *profile.timeless_sources}
@@ -157,6 +164,19 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
     if result.doubts and (said := result.summary.get(STATEMENT)):
         result.summary[STATEMENT] = f"Not to be trusted, the records are damaged or contradict each other: {said}"
     return result
+
+
+def shown_as(result: Result) -> None:
+    """Notebooks and `print` show what the command does."""
+    result.notebook, result.printed = notebook, printed
+
+
+def printed(result: Result) -> str:
+    """The table that the command prints to a pipe."""
+    from stepscope.render import render
+    from stepscope.render.table import PIPED_WIDTH
+
+    return render(result, "table", width=PIPED_WIDTH).decode().rstrip("\n")
 
 
 def notebook(result: Result) -> str:

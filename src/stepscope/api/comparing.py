@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, Unpack
 
-from stepscope.api.analysing import notebook
+from stepscope.api.analysing import shown_as
 from stepscope.api.opening import open_runs
 from stepscope.api.options import Ranks, parse_ranks
 from stepscope.errors import BadInput, GateFailed
@@ -67,7 +67,7 @@ def compare(
 
     sides = _sides(base, new, options)
     result = compared(*sides, by=by, margin=margin, top=top)
-    result.notebook = notebook
+    shown_as(result)
     if gate:
         try:
             checked(*sides, parse_limits(None, ()))
@@ -95,9 +95,9 @@ def gate(
     try:
         result = checked(*sides, wanted, allow_inconclusive=allow_inconclusive)
     except GateFailed as failed:
-        failed.result.notebook = notebook
+        shown_as(failed.result)
         raise
-    result.notebook = notebook
+    shown_as(result)
     return result
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepscope import questions
-from stepscope.api.analysing import notebook
+from stepscope.api.analysing import notebook, printed
 from stepscope.api.options import Ranks, parse_ranks
 from stepscope.errors import BadInput, meant_of
 from stepscope.model import profile as model
@@ -59,6 +59,7 @@ def _report(
         sources=chosen.sources,
         ranks=chosen.ranks.height,
         notebook=notebook,
+        printed=printed,
     )
 
 
@@ -97,6 +98,7 @@ def of_recipe(
         sources=[s for profile in profiles for s in profile.sources],
         ranks=max((p.ranks.height for p in profiles), default=0),
         notebook=notebook,
+        printed=printed,
     )
 
 

@@ -13,7 +13,7 @@ from stepscope.api.profile import Named, Profile
 from stepscope.api.share import Opening
 from stepscope.api.workers import Sharing, Workers
 from stepscope.errors import BadInput
-from stepscope.files import budget
+from stepscope.files import budget, forks
 from stepscope.model import taxonomy as rules
 from stepscope.model.label_rules import load as load_labels
 from stepscope.model.ranks import has_timeline
@@ -48,14 +48,18 @@ def open(  # the name that users see: stepscope.open
     cluster whose scheduler is at `cluster`. `memory` (`"1GiB"`, or bytes) is what this process keeps to from now on,
     whatever is open: what does not fit goes to temporary files; by default 75 % of what there is.
     """
+    forks.refuse()
     if memory is not None:
         budget.keep(memory)
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
-    found = _opened(given, cache=cache, nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=jobs, cluster=cluster)
+    how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}
+    found = _opened(given, **how, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))
     refuse_other_runs(by_profiler[first])
     profile = found.profile(by_profiler[first])
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
+    words = tuple(str(Path(path).absolute()) for path in given)
+    profile.opened_with = words, {**how, "jobs": jobs, "cluster": cluster}
     profile.others = {name: cache_result(partial(found.profile, by_profiler[name])) for name in others}
     return profile
 
@@ -108,4 +112,7 @@ def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[
     if not timed:
         need_timeline(whole.profile(whole.sources), "compare")
     groups, said = runs_of([held(s) for s in timed], runs)
-    return [whole.profile([timed[i] for i in group]) for group in groups], said
+    profiles = [whole.profile([timed[i] for i in group]) for group in groups]
+    for profile in profiles:
+        profile.opened_with = tuple(str(path.absolute()) for path in profile.paths), opening
+    return profiles, said

@@ -62,6 +62,21 @@ class Profile(model.Profile, Methods):
     #: by profiler, how many files, where there are others; this one's first
     captured: Mapping[str, int] = {}
 
+    #: what `open` was given, where it was
+    opened_with: tuple[tuple[str, ...], Mapping[str, Any]] | None = None
+
+    def __copy__(self) -> Profile:
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        return view
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, a profile is what it was opened with: whoever gets it opens the files again."""
+        if self.opened_with is None:
+            raise TypeError("a profile that was not opened by stepscope.open cannot be pickled")
+        paths, options = self.opened_with
+        return _opened_again, (paths, dict(options), self.limited_to)
+
     @property
     def notes(self) -> list[Note]:
         """As the model's profile has them; and where two profilers recorded the job, which of them this is."""
@@ -233,3 +248,10 @@ class Profile(model.Profile, Methods):
     def __repr__(self) -> str:
         files = ", ".join(Path(s.file).name for s in self.sources[:3]) + (", …" if len(self.sources) > 3 else "")
         return f"<stepscope.Profile of {self.ranks.height} rank{'s' * (self.ranks.height != 1)}: {files}>"
+
+
+def _opened_again(paths: tuple[str, ...], options: dict[str, Any], ranks: list[int] | None) -> Any:
+    from stepscope.api.opening import open as opened
+
+    profile = opened(*paths, **options)
+    return profile if ranks is None else profile.view(ranks)

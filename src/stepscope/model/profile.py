@@ -17,7 +17,7 @@ import polars as pl
 
 from stepscope import progress
 from stepscope.errors import BadInput
-from stepscope.files import budget
+from stepscope.files import budget, forks
 from stepscope.intervals.arrays import NONE, Mask, look_up
 from stepscope.model import door, label_rules, link, nesting, ranks, taxonomy
 from stepscope.model.beginning import Extent, beginnings
@@ -75,6 +75,8 @@ class Profile:
         self._tables: dict[tuple[str, Part], pl.DataFrame] = {}
         self._memo = Memo()
         self._reading = RLock()
+        #: Questions share what they derive: one at a time, whichever thread asks.
+        self.asking = RLock()
         #: By source: from its first to its last GPU op; None without any. Shared by all views and parts.
         self._extents: dict[int, Extent | None] = {}
         #: Whether `map` is to take it as one part; and the profile that it is some ranks of, if that is in one part.
@@ -348,6 +350,7 @@ class Profile:
 
     def _part(self, name: str, part: Part) -> pl.DataFrame:
         key = (name, part)
+        forks.refuse()
         with self._reading:  # a server asks from several threads: the string table grows for one of them at a time
             if key not in self._tables and self._of is not None:
                 self._tables[key] = self._cut(self._of._part(name, part))

@@ -55,6 +55,8 @@ class Result:
     command: str = ""
     #: How a notebook shows it.
     notebook: Callable[[Result], str] | None = field(default=None, repr=False, compare=False)
+    #: How `print` shows it.
+    printed: Callable[[Result], str] | None = field(default=None, repr=False, compare=False)
     sources: list[SourceInfo] = field(default_factory=list)
     ranks: int = 0
     #: By rank, when the capture begins on its clock; empty where that is not known.
@@ -163,6 +165,10 @@ class Result:
             return self.rows.to_pandas()
         except ImportError as error:  # Polars' own words: which of the two
             raise BadInput(f"to_pandas: {error}", "pip install 'stepscope[pandas]'") from None
+
+    def __str__(self) -> str:
+        """What the command prints: `print(p.overlap())`."""
+        return self.printed(self) if self.printed is not None else str(self.rows)
 
     def _repr_html_(self) -> str:
         html: str = self.notebook(self) if self.notebook is not None else self.rows._repr_html_()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from stepscope import progress
 from stepscope.intervals.arrays import I64
 from stepscope.model.spill import joined
 from stepscope.sources.nsys.pages import NotPlain, Pages, Rows
@@ -80,7 +81,7 @@ class Paged:
             frame = read(ranges[0])
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                frame = joined(pool.map(read, ranges))
+                frame = joined(progress.mapped(pool, read, ranges))
         if order.verdict() == "disorder":
             raise NotPlain("rows out of order")
         return frame

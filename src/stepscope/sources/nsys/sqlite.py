@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import polars as pl
 
+from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model.spill import joined
 from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder
@@ -164,7 +165,7 @@ class SqliteTables:
             whole = read(ranges[0]) if ranges else shaped(pl.DataFrame())
         else:
             with ThreadPoolExecutor(_workers()) as pool:
-                whole = joined(pool.map(read, ranges))
+                whole = joined(progress.mapped(pool, read, ranges))
         if order:
             self.soundness.check(order)
         for name in {name for name, _ in unread}:
