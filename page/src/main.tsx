@@ -4,6 +4,7 @@ import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { CollectivesSection, StragglersSection } from "./across";
 import { BreakdownSection, StepBar } from "./breakdown";
+import { ComputeSection } from "./compute";
 import { readBlock, readReport } from "./data";
 import { FindingList, Statement } from "./findings";
 import { MemorySection } from "./memory";
@@ -40,6 +41,7 @@ function App({ report }: { report: Report }) {
     findings && ["findings", "Findings"],
     ["breakdown", "Breakdown"],
     timeline && ["timeline", "Timeline"],
+    parts.compute && ["compute", "Compute"],
     parts.overlap && ["overlap", "Overlap"],
     parts.peak && ["peak", "Peak"],
     parts.memory && ["memory", "Memory"],
@@ -68,6 +70,7 @@ function App({ report }: { report: Report }) {
         {timeline && (model
           ? <Timeline part={timeline} model={model} focus={focus} back={findings?.rows.length ? back : null} />
           : <section id="timeline"><h2>{timeline.title}</h2><p class="dim">reading…</p></section>)}
+        {parts.compute && <ComputeSection part={parts.compute} />}
         {parts.overlap && <OverlapSection part={parts.overlap} />}
         {parts.peak && <PeakSection part={parts.peak} />}
         {parts.memory && <MemorySection part={parts.memory} />}

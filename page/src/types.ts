@@ -77,6 +77,34 @@ export interface Overlap extends Part {
   rows: OverlapRow[];
 }
 
+export interface LossRow {
+  loss: string;
+  what: string;
+  total_ns: number;
+  share_pct: number | null;
+}
+
+export interface WorkGroup {
+  part: string;
+  phase: string;
+  n: number;
+  total_ns: number;
+  share_pct: number | null;
+  good_ns: number;
+  good_from: string | null;
+  precision: string | null;
+  bound: string | null;
+}
+
+export interface Compute extends Part {
+  rows: LossRow[];
+  ranks: number;
+  groups: WorkGroup[];
+  left_out: number;
+  group_command: string;
+  statement: string;
+}
+
 export interface PeakRow {
   rank: number;
   window_ns: number;
@@ -308,6 +336,7 @@ export interface Report {
   findings: Findings | null;
   parts: {
     breakdown: Breakdown;
+    compute?: Compute;
     overlap?: Overlap;
     peak?: Peak;
     memory?: Memory;

@@ -200,6 +200,7 @@ def test_lanes_say_what_they_hold(page: dict, job: Path):
 def test_what_cannot_be_answered_is_said():
     report = gather(fake(ops(["gemm"], [None]), finding()), "stepscope report")
     assert {m.title for m in report.missing} == {
+        "What stands between the step and the hardware",
         "Is communication hidden?",
         "How much of the peak is used",
         "Memory",

@@ -21,7 +21,7 @@ def to_markdown(report: Report) -> str:
         out += _findings(report.findings)
     out += _breakdown(report.breakdown)
     for part in report.parts:
-        if part.id in ("peak", "memory", "roofline"):
+        if part.id in ("compute", "peak", "memory", "roofline"):
             out += [prose(part.data["statement"]), ""]
         if part.id == "stragglers":
             out += _stragglers(part)

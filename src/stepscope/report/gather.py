@@ -17,6 +17,7 @@ from stepscope.report.part import Missing, Part
 from stepscope.report.sections import (
     breakdown,
     collectives,
+    compute,
     findings,
     memory,
     overlap,
@@ -66,7 +67,7 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
     measured = (roofline,) if roofline.wanted(setup) else ()
-    made = [tried(s.TITLE, s.make) for s in (overlap, peak, *measured, memory, collectives, stragglers)]
+    made = [tried(s.TITLE, s.make) for s in (compute, overlap, peak, *measured, memory, collectives, stragglers)]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]

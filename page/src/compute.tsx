@@ -1,0 +1,105 @@
+// The budget of the step: from the model's FLOPs at the dense peak down to the time that it takes; and the groups of its kernels.
+
+import { Command, Section } from "./section";
+import { count, duration, percent } from "./format";
+import type { Compute, LossRow, WorkGroup } from "./types";
+
+/** What each row of the budget is drawn as: good work, work that could be less, and time without compute. */
+const KINDS: Record<string, string> = {
+  "ideal": "compute",
+  "memory-bound by nature": "hidden",
+  "exposed communication": "comm",
+  "exposed copies": "copy",
+};
+
+function kind(loss: string): string {
+  return KINDS[loss] ?? (loss.startsWith("idle: ") ? `idle-${loss.slice(6)}` : "late");
+}
+
+export function ComputeSection({ part }: { part: Compute }) {
+  const whole = part.rows.reduce((sum, row) => sum + row.total_ns, 0) || 1;
+  return (
+    <Section id="compute" part={part}>
+      <p>{part.statement}</p>
+      <figure class="stepbar">
+        <div class="bar">
+          {part.rows.map(({ loss, total_ns }) => (
+            <i
+              class={kind(loss)}
+              style={{ width: `${(100 * total_ns) / whole}%` }}
+              title={`${loss}: ${duration(total_ns)}, ${percent((100 * total_ns) / whole)}`}
+            />
+          ))}
+        </div>
+      </figure>
+      <Losses rows={part.rows} whole={whole} />
+      <Groups groups={part.groups} />
+      {part.left_out > 0 && <p class="dim">{count(part.left_out, "smaller group")} not shown</p>}
+      <Command text={part.group_command} />
+    </Section>
+  );
+}
+
+/** One bar under the other, each from where the one above it ends. */
+function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
+  let done = 0;
+  return (
+    <div class="scroll">
+      <table class="figure">
+        <thead>
+          <tr><th class="text">from the peak down to the step</th><th class="wide" /><th>time</th><th>share</th><th class="text">what it is</th></tr>
+        </thead>
+        <tbody>
+          {rows.map(({ loss, what, total_ns, share_pct }) => {
+            const from = done;
+            done += total_ns;
+            return (
+              <tr>
+                <th scope="row">{loss}</th>
+                <td class="wide">
+                  <div class="bar whole">
+                    <i style={{ width: `${(100 * from) / whole}%` }} />
+                    <i class={kind(loss)} style={{ width: `${(100 * total_ns) / whole}%` }} />
+                  </div>
+                </td>
+                <td>{duration(total_ns)}</td>
+                <td>{percent(share_pct)}</td>
+                <td class="text">{what}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Groups({ groups }: { groups: WorkGroup[] }) {
+  return (
+    <div class="scroll">
+      <table class="figure">
+        <thead>
+          <tr>
+            <th>part</th><th class="text">pass</th><th>kernels</th><th>time</th><th>share</th><th>done well</th>
+            <th class="text">known from</th><th class="text">precision</th><th class="text">bound by</th>
+          </tr>
+        </thead>
+        <tbody>
+          {groups.map((group) => (
+            <tr>
+              <th scope="row">{group.part}</th>
+              <td class="text">{group.phase}</td>
+              <td>{group.n}</td>
+              <td>{duration(group.total_ns)}</td>
+              <td>{percent(group.share_pct)}</td>
+              <td>{duration(group.good_ns)}</td>
+              <td class="text">{group.good_from ?? "–"}</td>
+              <td class="text">{group.precision ?? "–"}</td>
+              <td class="text">{group.bound ?? "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
