@@ -10,7 +10,7 @@ from operator import and_
 from typing import Any, TypeVar
 
 from stepscope.derive.graph.critical_path import Path, walk
-from stepscope.derive.rank.data import COMPUTE, RankData, rank_of, ranks_of
+from stepscope.derive.rank.data import COMPUTE, COPY, RankData, rank_of, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
@@ -127,6 +127,11 @@ class Case:
     def computes(self) -> dict[int, bool]:
         """By rank that has the step: whether it computes in it."""
         return self.each_rank(lambda _, data, window: bool((data.role[window.ops] == COMPUTE).any()))
+
+    @cached_property
+    def works(self) -> dict[int, bool]:
+        """By rank that has the step: whether it computes or communicates in it."""
+        return self.each_rank(lambda _, data, window: bool((data.role[window.ops] != COPY).any()))
 
     @property
     def ranks(self) -> tuple[int, ...]:

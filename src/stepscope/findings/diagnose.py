@@ -105,6 +105,8 @@ def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Ski
         raise BadInput(f"no finding is called {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
     findings: list[Finding] = []
     skipped: list[Skipped] = []
+    if not any(case.works.values()):  # a program that only starts, or copies, has no step to advise on
+        return [], [Skipped(i, "no kernel was recorded") for i in sorted(only or ids)]
     for detector in progress.each("findings", detectors()):
         if only and detector.id not in only:
             continue

@@ -254,6 +254,12 @@ EVENTS_PER_LAUNCH = Threshold(
     "torch runs one to three ops per launch; a profiler that writes each of them down is in their way",
     ("h200/hf/hf1_rich.sqlite",),
 )
+MANY_SYNCS = Threshold(
+    16,
+    "waits of one kind in a step",
+    "a wait in every layer is listed (--least 0) even where the host is far ahead: it costs as soon as it is not",
+    ("tests/findings/test_guards.py",),
+)
 MEASURING_SYNCS = Threshold(
     8,
     "device synchronizations in a step",

@@ -17,7 +17,7 @@ INPUT_RANGE = (
     r"(?i)(^|[^a-z])(data|dataloader|data_?load\w*|batch|fetch\w*|input\w*|next_?batch|loader)([^a-z]|$)|DataLoader"
 )
 #: Ranges around a collection of Python's garbage.
-GARBAGE = r"(?i)(^|[^a-z])(gc|python[ _]?gc|gc[._ ]?collect\w*|garbage[ _-]?collect\w*)([^a-z]|$)"
+GARBAGE = r"(?i)(^|[^a-z0-9])(gc|python[ _]?gc|gc[._ ]?collect\w*|garbage[ _-]?collect\w*)([^a-z0-9]|$)"
 #: Ranges around compiling.
 COMPILING = r"(?i)compile_fx|dynamo|inductor|autotun|xlacompile|backendcompile|torch\.compile|compile_inner"
 #: What `torch.autograd.profiler.emit_nvtx` appends to the name of an op, shapes included.

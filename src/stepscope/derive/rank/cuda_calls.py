@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.api_names import SUFFIX
 
 
@@ -36,6 +36,9 @@ class Family(IntEnum):
 
 #: Calls that return only when the GPU got somewhere.
 WAITING = (Family.DEVICE_SYNC, Family.STREAM_SYNC, Family.EVENT_SYNC, Family.BLOCKING_COPY, Family.FREE)
+
+#: A call that takes so long does more than enqueue a copy: calls of sound hosts take up to 10 µs under a profiler.
+_BLOCKS_NS = 20_000
 
 #: Names after `cuda`, `cu` or `hip`; the first that matches counts, and nothing is OTHER.
 _TABLE = (
@@ -69,8 +72,30 @@ def _families(data: RankData) -> I64:
     if data.calls.height == 0:
         return np.empty(0, np.int64)
     by_call: I64 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
+    by_call[_blocked_by_copies(data, by_call)] = Family.BLOCKING_COPY
     again = data.once(_recorded_again)
     return by_call if again is None else np.where(again, Family.OTHER, by_call)
+
+
+def _blocked_by_copies(data: RankData, by_call: I64) -> I64:
+    """Asynchronous calls that returned when their copy to the host had ended: the memory was pageable.
+
+    Not where the thread synchronizes right behind it, as PyTorch does: that call stands for the wait.
+    """
+    ops = np.flatnonzero((data.ops["copy_kind"] == "DtoH").to_numpy() & (data.launch != NONE))
+    calls = data.launch[ops]
+    start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
+    blocked = (
+        (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS_NS) & (by_call[calls] == Family.OTHER)
+    )
+    calls = np.unique(calls[blocked])
+    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
+    order = np.lexsort((np.arange(len(tid)), tid))
+    following = np.empty(len(tid), np.int64)
+    following[order] = np.append(order[1:], order[:1])
+    synchronizes = np.isin(by_call[following[calls]], WAITING) & (tid[following[calls]] == tid[calls])
+    waiting: I64 = calls[~synchronizes]
+    return waiting
 
 
 def _recorded_again(data: RankData) -> Mask | None:

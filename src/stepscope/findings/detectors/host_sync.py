@@ -24,7 +24,7 @@ from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import NUMBER, NUMBER_HANDLED
+from stepscope.findings.thresholds import MANY_SYNCS, NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.range_names import short_range
@@ -94,6 +94,7 @@ class _Costly(Struct, frozen=True):
     calls: dict[int, I64]
     change: Change
     saved: int
+    many: bool  # so many that they are listed even if the step gives nothing back
 
 
 def _costly(case: Case) -> list[_Costly]:
@@ -103,11 +104,12 @@ def _costly(case: Case) -> list[_Costly]:
     for kind in range(len(_KINDS)):
         calls = {r: of_kind for r, s in syncs.items() if len(of_kind := s.of(kind))}
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
-        if case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
+        many = max(map(len, calls.values()), default=0) >= MANY_SYNCS.value
+        if many or case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
             change = _change(syncs, calls, kind)
             idle = sum(max(_idle(syncs[r].host), syncs[r].host.gaps_of(c).length()) for r, c in calls.items())
-            costly.append(_Costly(kind, syncs, calls, change, case.credit(ID, change, idle)))
-    return [c for c in costly if c.saved]
+            costly.append(_Costly(kind, syncs, calls, change, case.credit(ID, change, idle), many))
+    return [c for c in costly if c.saved or c.many]
 
 
 def _idle(host: Host) -> int:
@@ -117,7 +119,7 @@ def _idle(host: Host) -> int:
 
 def remedy(case: Case) -> Change:
     """None of the waits that cost something."""
-    return reduce(and_, (c.change for c in case.once(_costly)), Change())
+    return reduce(and_, (c.change for c in case.once(_costly) if c.saved), Change())
 
 
 def detect(case: Case) -> list[Finding]:
@@ -171,7 +173,8 @@ def _finding(case: Case, costly: _Costly) -> Finding:
         figures=figures,
         stage=stage_of(case, ranks),
         where=longest(p for r in ranks for p in costly.syncs[r].host.longest(calls[r])),
-        covers={r: costly.syncs[r].host.gaps_of(c) for r, c in calls.items()},
+        covers={r: costly.syncs[r].host.gaps_of(c) for r, c in calls.items()} if costly.saved else {},
+        stands_out=costly.many,
     )
 
 

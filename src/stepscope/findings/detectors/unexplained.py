@@ -53,8 +53,9 @@ _IDLE = {
     "alloc": ("memory is allocated", "keep memory in the caching allocator"),
     "load": ("code is loaded", "profile later steps: code is loaded once"),
     "queue": (
-        "launched work has not begun",
-        "see what it waits for: events of other streams, another process on the GPU, a full queue, clocks",
+        "launched work waits, for an event, another rank or a copy",
+        "see what ends right before it on other streams (`stepscope critical-path`), which rank comes last "
+        "(`stepscope stragglers`), and whether another process is on the GPU",
     ),
     "shared": (
         "other ranks use it",
@@ -264,7 +265,9 @@ def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
         return "launch"
     if any(note.code == "shared-gpu" for note in case.profile.notes):
         return "shared"
-    return "short" if float(np.median(left.idle.end - left.idle.start)) < SHORT_GAP.ns else cause
+    # By time, not by number: a few long gaps among thousands of short ones are what the step loses.
+    length = left.idle.end - left.idle.start
+    return "short" if 2 * int(length[length < SHORT_GAP.ns].sum()) > int(length.sum()) else cause
 
 
 def _finding(

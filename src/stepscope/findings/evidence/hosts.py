@@ -92,8 +92,12 @@ class Host(Struct, frozen=True, dict=True):
         A stretch is kernels (and copies within the device) of one stream, launched by one thread with nothing between
         that must be apart: no event, no synchronization, no communication. Of a graph's ops the first stands for all.
         """
+        return self._stretches(self.window.ops)
+
+    def _stretches(self, ops: I64) -> tuple[I64, Mask]:
+        """The same of any ops."""
         data, tid = self.data, self.tid
-        ops = self.window.ops[data.launch[self.window.ops] != NONE]
+        ops = ops[data.launch[ops] != NONE]
         ops = ops[np.lexsort((ops, data.launch[ops], tid[data.launch[ops]]))]
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
         launch, inner = data.launch[ops], self.on_device[ops]
@@ -123,7 +127,9 @@ class Host(Struct, frozen=True, dict=True):
     @cached_property
     def paces(self) -> I64:
         """Host time from each kernel's launch to the next of its stretch; a launch that a full queue held up is out."""
-        ops, first = self.stretches
+        return self._paces(*self.stretches)
+
+    def _paces(self, ops: I64, first: Mask) -> I64:
         launch = self.data.launch[ops]
         usable = ~first & ~np.isin(launch, host_waits(self.data).call)
         took: I64 = (self.stop[launch[1:]] - self.stop[launch[:-1]])[usable[1:]]
@@ -131,8 +137,11 @@ class Host(Struct, frozen=True, dict=True):
 
     @cached_property
     def pace_ns(self) -> float | None:
-        """The median pace; null where too few launches tell."""
-        return float(np.median(self.paces)) if len(self.paces) >= LAUNCHES_TO_TELL.value else None
+        """The median pace; of steps with too few launches, over all of the capture; null where that tells nothing."""
+        paces = self.paces
+        if len(paces) < LAUNCHES_TO_TELL.value and not self.whole:
+            paces = self._paces(*self._stretches(np.arange(len(self.data.start))))
+        return float(np.median(paces)) if len(paces) >= LAUNCHES_TO_TELL.value else None
 
     @cached_property
     def launch_calls(self) -> I64:

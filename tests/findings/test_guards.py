@@ -1,0 +1,84 @@
+"""Conclusions that must not be drawn, and some that must: of judged traces, and by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from fake import Row, call, copy, make, nvtx, op
+from stepscope import api
+from stepscope.derive.rank.cuda_calls import Family, families
+from stepscope.derive.rank.data import ranks_of
+from stepscope.model.range_names import GARBAGE
+
+US = 1000
+
+
+def diagnosed(file: Path) -> tuple[list[dict[str, Any]], str]:
+    result = api.analyse(api.open(str(file), cache=False), "diagnose")
+    return result.rows.to_dicts(), result.summary["statement"]
+
+
+@pytest.mark.parametrize("name", ["one_memset.sqlite", "llmc_no_kernel.sqlite"])
+def test_what_never_runs_a_kernel_gets_no_advice(name: str, shared: Path) -> None:
+    rows, says = diagnosed(shared / "judged" / name)
+    assert rows == [] and says.startswith("No compute kernel was recorded")
+
+
+def test_one_memset_by_hand_gets_no_advice() -> None:
+    profile = make(ops=[copy(20 * US, 22 * US, call=1)], calls=[call(10 * US, 15 * US, id=1)])
+    assert api.analyse(profile, "diagnose").rows.height == 0
+
+
+def test_launch_bound_in_steps_of_few_launches(shared: Path) -> None:
+    """85 % idle, 16 launches a step: their pace is that of the whole capture."""
+    rows, _ = diagnosed(shared / "judged" / "sidnb_transformer.pt.trace.json")
+    assert rows[0]["id"] == "launch-bound"
+
+
+def test_long_gaps_before_work_launched_long_ago_are_not_short_kernels(shared: Path) -> None:
+    """Six gaps of 64 ms among thousands of some µs: what they wait for is elsewhere."""
+    rows, _ = diagnosed(shared / "judged" / "hta_negative_queue.json.gz")
+    (idle,) = [r for r in rows if r["id"] == "unexplained" and "idles" in r["title"]]
+    assert "waits" in idle["title"] and "fewer and larger kernels" not in idle["try_next"]
+
+
+def test_a_hash_is_not_garbage_collection() -> None:
+    texts = pl.Series(
+        ["Call CompiledFxGraph f3gc7x", "a9gc", "gc", "step gc.collect()", "Python GC (gen 2)", "agc loss"]
+    )
+    assert texts.str.contains(GARBAGE).to_list() == [False, False, True, True, True, False]
+
+
+def test_many_waits_are_listed_even_if_cheap() -> None:
+    """A synchronization in every layer of a host that is far ahead."""
+
+    def listed(times: int) -> list[str]:
+        ops = [op(2_000 * US * k + 1_000 * US, 2_000 * US * k + 2_990 * US, call=2 * k + 1) for k in range(times)]
+        calls = [call(10 * US * k, 10 * US * k + 3 * US, id=2 * k + 1) for k in range(times)]
+        calls += [call(10 * US * k + 5 * US, 10 * US * k + 6 * US, name="cudaEventSynchronize") for k in range(times)]
+        calls.sort(key=lambda c: c["start_ns"])
+        profile = make(ops=ops, calls=calls, ranges=[nvtx(0, 2_000 * US * (times + 1), "step 0")])
+        return api.analyse(profile, "diagnose", least=0.0).rows["id"].to_list()
+
+    assert "host-sync" in listed(16) and "host-sync" not in listed(15)
+
+
+def blocking(following: str | None, *, took: int = 400, ends: int = 390) -> Family:
+    """The family of a cudaMemcpyAsync to the host that takes so long; its copy ends so long after it began."""
+    calls = [call(0, 5 * US, id=1), call(10 * US, (10 + took) * US, id=2, name="cudaMemcpyAsync")]
+    if following:
+        calls.append(call((20 + took) * US, (21 + took) * US, id=3, name=following))
+    ops: list[Row] = [op(6 * US, 350 * US, call=1)]
+    ops.append(op(360 * US, (10 + ends) * US, "[memcpy DtoH]", call=2, kind="memcpy", copy_kind="DtoH", bytes=8))
+    (data,) = ranks_of(make(ops=ops, calls=calls, ranges=[nvtx(0, 900 * US, "step 0")]))
+    return Family(int(families(data)[1]))
+
+
+def test_a_copy_to_pageable_memory_blocks_the_host() -> None:
+    assert blocking(None) == blocking("cudaLaunchKernel") == Family.BLOCKING_COPY
+    assert blocking("cudaStreamSynchronize") == Family.OTHER  # that call stands for the wait
+    assert blocking(None, took=5) == Family.OTHER  # it returned before the copy began
