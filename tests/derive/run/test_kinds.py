@@ -38,6 +38,23 @@ def test_healthy_runs_are_not_accused():
     assert wrong(1, lambda *_: ([], [], False)) <= 0.01 * RUNS
 
 
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("steps", [8, pytest.param(12, marks=pytest.mark.slow), 29])
+def test_long_tails_are_not_spikes(share, steps):
+    """Hosts are late at random, with an exponential tail: that is the noise of the run, whatever its scale."""
+    random, number = np.random.default_rng(7), np.arange(steps)
+    lengths = (100.0 * (1.0 + share * random.exponential(size=steps)) for _ in range(RUNS))
+    assert sum(told(kinds_of(each, number)) != ([], [], False) for each in lengths) <= 0.015 * RUNS
+
+
+def test_the_order_of_lengths_is_no_drift():
+    """Steps that differ a lot, in no order: that the longer ones are longer is not a trend."""
+    random = np.random.default_rng(8)
+    assert (
+        sum(kinds_of(100.0 + 5.0 * random.standard_normal(8), np.arange(8)).drift is not None for _ in range(500)) <= 2
+    )
+
+
 @pytest.mark.slow
 def test_spikes_are_named():
     def plant(random, noise, steps):

@@ -2,8 +2,8 @@
 
 The best split in two (least squares within) is taken where it is clear, and each side is split again. Clear means that
 the medians are apart by several times the noise, by a share of the lower median that is larger where few values stand
-for it, and that a gap lies between. The noise is robust (median absolute deviation), so that one spike within a side
-does not widen it.
+for it, and that a gap lies between that the tail of the noise does not make. The noise is robust (median absolute
+deviation), so that one spike within a side does not widen it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,36 @@ _LEAST, _FEW = 0.05, 5.0
 _FLOOR = 0.005
 #: From the median absolute deviation, and from the upper quartile, to the standard deviation of a normal distribution.
 _MAD, _QUARTILE = 1.4826, 0.6745
+
+
+#: How often the tail of healthy steps may make such a gap by chance.
+_CHANCE = 0.002
+#: Gaps of the tail that are looked at, where there are as many.
+_GAPS = 8
+#: Of fewer values, gaps tell nothing of a tail.
+_FEW_GAPS = 4
+
+
+def gap_stands_out(ordered: F64, few: int) -> bool:
+    """Whether the gap below the largest `few` of sorted values is more than the tail of the others makes.
+
+    Times have tails like the exponential's, or lighter ones. There, gaps between neighbours, each times how many values
+    lie above it, are alike (Renyi), and the ratio of one to the mean of m others is larger than t by chance with
+    probability (1 + t / m) ** -m, whatever the scale.
+    """
+    n = len(ordered)
+    if not 0 < few < n:
+        return False
+    above = np.arange(n - 1, 0, -1)
+    gaps = np.diff(ordered) * above
+    last = n - 1 - few
+    # Of the tail: below the median gaps are of another kind, but it takes some to tell.
+    others = gaps[max(0, min((n - few) * 2 // 5, last - _GAPS)) : last]
+    if not len(others):
+        return True
+    usual = max(float(others.mean()), _FLOOR * abs(float(np.median(ordered))) / 2)
+    m = len(others)
+    return float(gaps[last]) > m * (_CHANCE ** (-1.0 / m) - 1.0) * usual
 
 
 def noise_of(values: F64) -> float:
@@ -75,4 +105,9 @@ def _clear(lower: F64, upper: F64) -> bool:
     between = float(np.median(upper) - np.median(lower))
     noise = max(noise_of(g) for g in (lower, upper) if len(g) > 2 or g is known)
     share = least_share(len(known)) * abs(float(np.median(lower)))
-    return between > max(APART * noise, share) and upper[0] - lower[-1] > max(_GAP * noise, share / 2)
+    if between <= max(APART * noise, share) or upper[0] - lower[-1] <= max(_GAP * noise, share / 2):
+        return False
+    if len(known) < _FEW_GAPS:
+        return True
+    both = np.r_[lower, upper] if len(upper) <= len(lower) else -np.r_[lower, upper][::-1]
+    return gap_stands_out(both, min(len(lower), len(upper)))

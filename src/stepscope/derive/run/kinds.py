@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from stepscope.derive.run.clusters import clusters, least_share, margin, noise_of
+from stepscope.derive.run.clusters import clusters, gap_stands_out, least_share, margin, noise_of
 from stepscope.intervals.arrays import F64, I64, Mask
 
 #: A kind has at least so many steps, and this share of all; a period is seen so often, twice where the work differs.
@@ -24,6 +24,8 @@ _FEWEST_TREND, _TREND = 8, 3.3
 _OTHER_WORK = 0.1
 #: By so many times the noise, and this share, they take another time.
 _NOISE_OF_WORK, _LEAST_OF_WORK = 3.0, 0.02
+#: Of so few steps, gaps tell nothing of a tail.
+_FEW_GAPS = 4
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
     """What steps of these lengths are like. `number` counts the program's steps; `work` says which do the same."""
     n = len(lengths)
     work = np.zeros(n, np.int64) if work is None else work
-    base = _groups(lengths, work)[0]
+    base = np.sort(_groups(lengths, work)[0])
     drift = _drift(number[base], lengths[base])
     level = lengths
     if drift is not None:
@@ -76,7 +78,7 @@ def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
     excess = level - np.array(usual)[of]
     for place, kind in enumerate(kinds):
         members = of == place
-        beyond = members & (excess > margin(level[kind]))
+        beyond = _out_of_tail(level, members, members & (excess > margin(level[kind])))
         if len(kind) < _FEWEST or 2 * len(kind) <= members.sum():  # too few to call the others unlike them
             beyond &= (excess > usual[place]) & (2 * beyond.sum() < members.sum())
         spike |= beyond
@@ -84,6 +86,19 @@ def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
         Kind(_name(usual, k), np.flatnonzero(of == k).astype(np.int64), usual[k], every[k]) for k in range(len(kinds))
     ]
     return Kinds(_told_apart(named), of, spike, np.maximum(excess, 0.0), drift)
+
+
+def _out_of_tail(level: F64, members: Mask, beyond: Mask) -> Mask:
+    """Of steps that are beyond their like, those that no tail of their like reaches: the most with a gap below them."""
+    rows = np.flatnonzero(members)
+    rows = rows[np.argsort(level[rows], kind="stable")]
+    most = min(int(beyond.sum()), len(rows) - 1)
+    if len(rows) <= _FEW_GAPS:
+        return beyond
+    few = next((j for j in range(most, 0, -1) if gap_stands_out(level[rows], j)), 0)
+    out = np.zeros(len(level), dtype=bool)
+    out[rows[len(rows) - few :]] = few > 0
+    return out & beyond
 
 
 def _recurring(level: F64, number: I64, work: I64, groups: list[I64]) -> tuple[list[I64], list[int | None]]:
@@ -177,14 +192,23 @@ def _drift(at: I64, lengths: F64) -> Drift | None:
     i, j = _pairs(n)
     rise, run = lengths[j] - lengths[i], (at[j] - at[i]).astype(np.float64)
     score = float(np.sign(rise).sum()) * (n * (n - 1) / 2) / len(i)
-    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18) < _TREND:
-        return None
     slope = float(np.median(rise / run))
     change = slope * float(at[-1] - at[0])
     rest = lengths - slope * (at - np.median(at))
+    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18 * _persistence(rest)) < _TREND:
+        return None
     if abs(change) < max(3.0 * noise_of(rest), least_share(n) * float(np.median(lengths))):
         return None
     return Drift(slope, change)
+
+
+def _persistence(rest: F64) -> float:
+    """By how much steps that resemble their neighbours, trend or not, widen the spread of Kendall's score."""
+    spread = 3.0 * noise_of(rest - rest.min() + 1.0)
+    off = np.clip(rest - np.median(rest), -spread, spread)  # a spike does not count by its length
+    like = float((off[1:] * off[:-1]).sum() / max(float((off**2).sum()), 1e-9))
+    like = min(max(like, 0.0), 0.9)
+    return (1.0 + like) / (1.0 - like)
 
 
 def _pairs(n: int, most: int = 200_000) -> tuple[I64, I64]:

@@ -54,6 +54,7 @@ KNOWN: dict[str, dict[str, Param]] = {
         "passes": Param("int", 1, 1, 1000),
         "where": Param("word", "in"),
     },
+    "noise": {"rank": _RANK, "us": Param("float", 100.0, 0, 1e9)},
     "drift": {"rank": _RANK, "us": Param("float", 500.0, 0, 1e9)},
     "clock": {
         "node": Param("int", required=True),

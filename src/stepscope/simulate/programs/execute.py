@@ -124,7 +124,7 @@ def _faults(s: Scenario, rank: int, node: int) -> Faults:
             found.delay_ns += round(p["delay_us"] * 1000)
         if not fault.hits(rank):
             continue
-        if fault.name in ("spike", "drift", "checkpoint", "evaluation", "penalty"):
+        if fault.name in ("spike", "drift", "checkpoint", "evaluation", "penalty", "noise"):
             found.of_the_run.append(fault)
         elif fault.name == "dataloader":
             found.stall_ns += round(p["stall_ms"] * 1_000_000)

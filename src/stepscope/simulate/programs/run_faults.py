@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from stepscope.simulate.engine.rank import Wait
 from stepscope.simulate.engine.record import AUTOGRAD, MAIN
 from stepscope.simulate.job.faults import Fault
@@ -23,6 +25,9 @@ def at_begin(w: Worker, number: int) -> Wait:
             w.sim.sleep(round(fault.params["ms"] * 1_000_000))
         elif fault.name == "drift":
             w.sim.sleep(round(fault.params["us"] * 1000 * number))
+        elif fault.name == "noise":  # with the long tail that hosts have
+            chance = Random(f"{w.scenario.seed}/{w.sim.rank}/{number}")
+            w.sim.sleep(round(fault.params["us"] * 1000 * chance.expovariate(1.0)))
     if number:
         yield from _recurring(w, number - 1, "in")
 
