@@ -118,6 +118,7 @@ diagnoses: setup
 
 # Damaged inputs by the thousand: `make fuzz ARGS="--count 2000 --seed 1"`. Only answers and errors in one line come out.
 # ARGS="--count 100000 --save" is the long run of docs/reliability.md; ARGS="--guided snapshot" takes atheris.
+# ARGS="--good --count 20000 --save" asks undamaged traces with any options, ARGS="--relations --save" tries changes with a known effect.
 fuzz: setup
 	$(BIN)/python tests/fuzz/mutants.py $(ARGS)
 

@@ -46,7 +46,14 @@ def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
         "`make fuzz` and the scripts of `tests/reliability`.",
         "",
     )
-    for name, section in (("fuzz", _fuzz), ("kills", _kills), ("scale", _scale), ("soak", _soak)):
+    for name, section in (
+        ("fuzz", _fuzz),
+        ("good", _good),
+        ("relations", _relations),
+        ("kills", _kills),
+        ("scale", _scale),
+        ("soak", _soak),
+    ):
         file = results / f"{name}.json"
         if file.is_file():
             yield from section(json.loads(file.read_text("utf-8")), table)
@@ -79,6 +86,39 @@ def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield from table(("input", "tried", "answered", "refused in one line"), kinds)
     again = f"--count {found['inputs']} {found['options']}"
     yield f'`make fuzz ARGS="{again}"` does the same again; `--only INDEX` makes one of them.'
+
+
+def _good(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Good input, any options"
+    yield ""
+    yield f"{found['questions']:,} questions about {found['traces']} undamaged traces in one run of"
+    yield f"{found['minutes']:g} minutes. Options are drawn from what the commands declare: windows inside the capture, at its edges"
+    yield "and outside, of one op and of one instant, ranks, groupings, sorts, limits, formats, labels; most"
+    yield "through Python, some as command lines of every command."
+    yield ""
+    rows = [
+        ("unexpected errors", f"{found['unexpected']:,}"),
+        ("over 30 seconds of a processor", f"{found['slow']:,}"),
+        ("figures that cannot be (negative, above 100 %, parts that are not the whole)", f"{found['impossible']:,}"),
+    ]
+    yield from table(("what must not be", "questions"), rows)
+    ended = found["ended"]
+    yield f"{ended['answered']:,} were answered, of {ended['cannot']:,} the trace lacks what they need,"
+    yield f"{ended['refused']:,} were refused in one line. The same questions again:"
+    yield f'`make fuzz ARGS="--good --count {found["questions"]} {found["options"]}"`.'
+
+
+def _relations(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Changes of which the effect is known"
+    yield ""
+    yield f"Each change was made to {found['traces']} nsys exports, and every question asked before and after: rows and"
+    yield "figures must be the same, but for what the change itself predicts (shifted times, other numbers)."
+    yield ""
+    rows = [(name, f"{of['answers']:,}", f"{of['violations']:,}") for name, of in found["relations"].items()]
+    yield from table(("change", "answers compared", "violations"), rows)
+    yield "Files split by rank, time inserted, a step cut out, and windows that add up are tests:"
+    yield "`tests/fuzz/test_relations.py`."
+    yield '`make fuzz ARGS="--relations"` tries them again.'
 
 
 def _kills(found: dict[str, Any], table: Table) -> Iterator[str]:

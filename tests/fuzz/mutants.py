@@ -48,6 +48,11 @@ def main() -> int:
     parser.add_argument(
         "--guided", metavar="READER", help="coverage-guided, of one reader (needs atheris): see guided.py"
     )
+    parser.add_argument("--good", action="store_true", help="undamaged traces, any options: see good_questions.py")
+    parser.add_argument("--relations", action="store_true", help="changes with a known effect: see relations.py")
+    if "--good" in sys.argv or "--relations" in sys.argv:
+        script, further = ("good_questions.py", "--good") if "--good" in sys.argv else ("relations.py", "--relations")
+        return subprocess.call([sys.executable, str(HERE / script), *(a for a in sys.argv[1:] if a != further)])
     given, further = parser.parse_known_args()
     if given.guided:
         return subprocess.call([sys.executable, str(HERE / "guided.py"), given.guided, *further])

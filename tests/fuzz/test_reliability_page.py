@@ -18,6 +18,11 @@ _FUZZ = {
     "questions": {"answered": 200000, "cannot": 1, "refused": 2}, "effects": {"same": 11, "told": 22, "free": 3},
     "unexpected": 0, "hang": 1, "impossible": 2, "silent": 3,
 }  # fmt: skip
+_GOOD = {
+    "suite": "good", "questions": 20123, "traces": 263, "minutes": 17.5, "options": "--seed 9",
+    "ended": {"answered": 11001, "cannot": 5002, "refused": 4120}, "slow": 31, "unexpected": 32, "impossible": 33,
+}  # fmt: skip
+_RELATIONS = {"traces": 41, "relations": {"shift all times": {"answers": 1189, "violations": 42}}}
 _KILLS = {"suite": "kills", "runs": 501, "damaged": 4, "left_processes": 5, "debris": 6, "wrong_exit": 7}
 _CASE = {"what": "rank files", "size": "10,000", "cpu_s": 12.34, "ratio": 2.04, "peak_mb": 1234.5}
 _SOAK = {
@@ -46,6 +51,10 @@ def test_every_figure_is_on_it(made: ModuleType, tmp_path: Path) -> None:
     assert "123,456 damaged inputs in one run of 49.5 minutes" in page
     assert "unexpected errors | 0\nover 30 seconds of a processor | 1" in page and "in silence | 3" in page
     assert "| 1,234 | 1,000 | 234" in page
+    more = _page(made, tmp_path, good=_GOOD, relations=_RELATIONS)
+    assert "20,123 questions about 263 undamaged traces" in more and "unexpected errors | 32" in more
+    assert "over 30 seconds of a processor | 31" in more and "the whole) | 33" in more
+    assert "11,001 were answered, of 5,002" in more and "shift all times | 1,189 | 42" in more
     assert "501 runs" in page and "running | 5" in page and "documented | 7" in page
     assert "rank files | 10,000 | 12.3 s | 2.0 | 1,234 MB" in page and "9 did not end" in page
     assert "`serve` | 54,321 | 10 | 210 → 216 MB | 21 → 22 | 8" in page

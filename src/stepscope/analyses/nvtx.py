@@ -230,6 +230,8 @@ def _by_name(table: pl.DataFrame) -> pl.DataFrame:
     inner = [c for c in _SUMS if not c.startswith("self_")]
     flat = table.with_columns(pl.when("outermost").then(pl.col(c)).otherwise(0).alias(c) for c in inner)
     found = _summed(flat, ["rank", "pid", "range"], longest=table)
+    # A range within another of its name: their own work overlaps, and is not longer than both together.
+    found = found.with_columns(pl.min_horizontal("self_gpu_ns", "gpu_ns").alias("self_gpu_ns"))
     last = (pl.col("range") == NO_RANGE).alias("last")
     order = {"rank": False, "index": False, "last": False, "host_ns": True, "range": False}
     return found.with_columns(last).sort(list(order), descending=list(order.values()))

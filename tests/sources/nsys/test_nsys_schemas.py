@@ -46,6 +46,7 @@ def test_the_smallest_export(tmp_path: Path) -> None:
         "rank_from": None,
         "setup": None,
         "world_size": None,
+        "devices": None,
     }
     assert texts(source, "ops").row(0, named=True) == {
         "proc": 0,

@@ -82,8 +82,8 @@ class RankRanges(RankTables):
 
     def own_ranges_named(self, pattern: str) -> Mask:
         """By row of `ranges`: own ones whose text matches."""
-        by_name = self.profile.names_with(pattern)
-        return by_name[self._name_id] & self._is_own
+        names = self._name_id  # first: reading the ranges adds their texts
+        return self.profile.names_with(pattern)[names] & self._is_own
 
     def outermost_named(self, pattern: str) -> I64:
         """Rows of own ranges whose text matches, in order; of such ranges within each other, the outermost."""

@@ -1,0 +1,36 @@
+"""Good traces, any options: a part of what `make fuzz ARGS=--good` does, by the same seeds every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import good_questions
+import pytest
+from good_traces import packed, shared
+
+#: One of each format, and those whose windows, labels and communication differ most.
+_QUICK = ("retry.snapshot.pickle.gz", "qwen3_kineto.pt.trace.json.gz", "backtrace.sqlite.gz", "gpu.pftrace")
+_SMALL = 200_000
+
+
+def _traces() -> list[object]:
+    found = [t for t in [*packed(), *shared()] if t.stat().st_size < _SMALL]
+    return [pytest.param(t, id=t.name, marks=() if t.name in _QUICK else pytest.mark.slow) for t in found]
+
+
+@pytest.mark.parametrize("trace", _traces())
+def test_only_answers_and_refusals_come_out(trace: Path) -> None:
+    record = good_questions.asked(trace, 0, 7)
+    assert record["failures"] == {} and record["slow"] == []
+    assert sum(record["ended"].values()) >= good_questions.FEW
+
+
+def test_what_goes_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that raises what is none of ours is a failure of the round."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("planted")
+
+    monkeypatch.setattr(good_questions, "_rendered", broken)
+    trace = next(t for t in packed() if t.name == "qwen3_kineto.pt.trace.json.gz")
+    assert any("planted" in text for text in good_questions.asked(trace, 1, 7)["failures"])
