@@ -92,8 +92,8 @@ def _good(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield "## Good input, any options"
     yield ""
     yield f"{found['questions']:,} questions about {found['traces']} undamaged traces in one run of"
-    yield f"{found['minutes']:g} minutes. Options are drawn from what the commands declare: windows inside the capture, at its edges"
-    yield "and outside, of one op and of one instant, ranks, groupings, sorts, limits, formats, labels; most"
+    yield f"{found['minutes']:g} minutes. Options are drawn from what the commands declare: windows inside the capture,"
+    yield "at its edges and outside, of one op, of one instant; ranks, groupings, sorts, limits, formats, labels; most"
     yield "through Python, some as command lines of every command."
     yield ""
     rows = [
