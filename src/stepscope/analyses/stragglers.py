@@ -64,7 +64,18 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     notes = list(a.notes)
     named = [r for r in table if r["cause"]]
     worst = max(table, key=lambda r: r["late_ns"])
-    if worst["cause"] is None and worst["share_pct"] > _MOST:
+    absent = any(n.code == "ranks-missing" for n in a.notes)
+    if absent and worst["cause"] is None:
+        notes.append(
+            Note(
+                "late-or-missing",
+                "not all ranks of the job are in the profile: who comes last among these may itself wait for one that "
+                "is not, and is not to blame for it",
+                severity="warning",
+                origin="import",
+            )
+        )
+    elif worst["cause"] is None and worst["share_pct"] > _MOST:
         notes.append(
             Note(
                 "late-without-cause",
@@ -113,7 +124,7 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
         "slow_links": _link_rows(a, links),
         "late_ns": int(who.late.sum()),
         "residual_p95_ns": round(a.clocks.residual),
-        STATEMENT: _statement(table, named, len(a.ranks)),
+        STATEMENT: _statement(table, named, len(a.ranks), absent),
     }
     return Result(rows(COLUMNS, table), summary=summary, notes=notes, ranked_by="")
 
@@ -127,11 +138,16 @@ _CAUSES = {
 }
 
 
-def _statement(table: list[dict[str, Any]], named: list[dict[str, Any]], ranks: int) -> str:
+def _statement(table: list[dict[str, Any]], named: list[dict[str, Any]], ranks: int, absent: bool) -> str:
     """Who makes the others wait, and why; or that nobody does."""
     late, last = sum(r["late_ns"] for r in table), sum(r["times_last"] for r in table)
     if not late and not named:
         return f"No rank makes another wait: {several(ranks, 'rank')}, on time at every communication."
+    if absent and not named:
+        return (
+            f"No rank of these {ranks} takes longer than ranks that do the same work; not all ranks of the job are in "
+            "the profile, and the one that is waited for may be missing."
+        )
     chief = named[0] if named else max(table, key=lambda r: r["late_ns"])
     if not named and chief["share_pct"] <= _MOST:
         spread = f"the {about(late)} for which ranks are waited for are the schedule's, or evenly spread"

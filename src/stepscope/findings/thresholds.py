@@ -206,6 +206,18 @@ LATE_STRETCH = Threshold(
     "half of what is shown: shorter stretches without a call are on every host",
     (_HEALTHY, f"{_ACROSS}::test_late_node", _REAL_ACROSS),
 )
+LATE_ALONE = Threshold(
+    75.0,
+    "% of the lateness",
+    "of ranks alike, the last one changes; where one has three quarters of it, it is not chance",
+    ("tests/findings/test_arrivals.py",),
+)
+LATE_FOR_LONG = Threshold(
+    5.0,
+    "% of the step",
+    "what nothing recorded explains must be large to be worth a word: healthy ranks wait for each other for 1 to 2",
+    ("tests/findings/test_arrivals.py", _HEALTHY),
+)
 LATE_RESIDUALS = Threshold(
     4.0,
     "times the residual of the clocks",

@@ -16,11 +16,13 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.peers.input import data_ranges
 from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.arrivals import Arrival, late_without_cause
 from stepscope.findings.evidence.hosts import Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
@@ -177,7 +179,30 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    return [_finding(case, one) for one in case.once(late)]
+    found = [_finding(case, one) for one in case.once(late)]
+    arrival = late_without_cause(case) if not found and len(case.ranks) > 1 else None
+    return [_unseen(case, arrival)] if arrival is not None else found
+
+
+def _unseen(case: Case, arrival: Arrival) -> Finding:
+    """A rank that others wait for, and nothing recorded says why."""
+    figure = int(case.ask(stragglers).rows.filter(pl.col("rank") == arrival.rank)["late_ns"][0])
+    return Finding(
+        ID,
+        f"rank {arrival.rank} comes {about(arrival.ns)} late to communication",
+        min(arrival.ns, case.step_ns),
+        "possible",
+        f"it comes last in {arrival.times:,} of {several(arrival.total, 'communication')}, and the others wait "
+        f"{about(figure)} for it in the capture; nothing recorded took longer there than on its peers: it was late "
+        "before the capture began, or does work that is not recorded",
+        "look at what its host does before it communicates: start-up, loading, another process, a slower machine; "
+        "record from the same step on all ranks",
+        ("stragglers", ""),
+        ranks=(arrival.rank,),
+        figures=(figure,),
+        bound=True,
+        stands_out=True,
+    )
 
 
 def _finding(case: Case, one: _Late) -> Finding:

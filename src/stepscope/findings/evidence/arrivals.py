@@ -1,0 +1,43 @@
+"""A rank that the others wait for, though nothing that was recorded took longer there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stepscope.analyses.stragglers import stragglers
+from stepscope.derive.windows.periods import periods
+from stepscope.errors import CannotAnswer
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.peers import stages
+from stepscope.findings.thresholds import LATE_ALONE, LATE_FOR_LONG
+
+
+class Arrival(NamedTuple):
+    """A rank, by how much it comes late in the window, and how often it comes last, of how many communications."""
+
+    rank: int
+    ns: int
+    times: int
+    total: int
+
+
+def late_without_cause(case: Case) -> Arrival | None:
+    """Who has nearly all of the lateness, as `stragglers` tells it, and no cause; None where nobody is to blame.
+
+    Only among ranks that all do the same work: a pipeline makes the next stage wait. And only where all ranks of the
+    job are there: who comes last among some may wait for one that is missing.
+    """
+    if len(set(case.once(stages).values())) > 1:
+        return None
+    try:
+        answer = case.ask(stragglers)
+    except CannotAnswer:
+        return None
+    late = answer.rows.sort("late_ns", descending=True).row(0, named=True)
+    if any(n.code == "ranks-missing" for n in answer.notes) or answer.summary["stragglers"]:
+        return None
+    steps = periods(case.data_of(late["rank"])) if case.kind == "step" else None
+    each = late["late_ns"] // max(len(steps.anchors) if steps is not None else 1, 1)
+    if late["share_pct"] < LATE_ALONE.value or each < LATE_FOR_LONG.share * case.step_ns:
+        return None
+    return Arrival(late["rank"], each, late["times_last"], int(answer.rows["times_last"].sum()))
