@@ -30,7 +30,8 @@ def test_the_class_and_the_rank_are_named(tmp_path, fault):
     result, truth = answered(tmp_path, fault)
     said = result.summary
     assert truth["class"] in (said["verdict"], *said["also_possible"]), said
-    assert said["culprits"] == truth["ranks"]
+    assert said["culprits"][:1] == truth["ranks"]  # of a crash without a log, others in the call may have lost a link
+    assert len(said["culprits"]) == 1 or fault == "crash"
     assert said["hung"] and said["statement"].startswith("Hung for")
 
 

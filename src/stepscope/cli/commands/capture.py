@@ -13,6 +13,7 @@ PARTS = {
     "plan": "World size, nodes, batch, steps and size of a capture, before it is run.",
     "run": "Run a training command under nsys or torch.profiler; export and verify what comes of it.",
     "ncu": "Measure with Nsight Compute the few kernels that a timeline made suspects.",
+    "hang": "Make a job dumpable without edits; collect dumps and stacks of all ranks while it hangs.",
     "merge": "One folder of what the nodes and profilers of a job left in several.",
     "doctor": "What is missing before a capture can start, on every node of the allocation.",
     "verify": "Is a capture any good: all ranks, exactly the profiled steps, steady, nothing lost?",

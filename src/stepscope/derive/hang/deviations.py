@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from stepscope.model.flight import COALESCED, I64, Flight, Signature
+from stepscope.model.flight import COALESCED, I64, Calls, Flight, Signature
 
 #: Calls that must be alike for what follows to be compared.
 _CONTEXT = 8
@@ -68,6 +68,9 @@ def deviations(flight: Flight) -> list[Deviation]:
     seen: Counter[int] = Counter()
     for n in np.flatnonzero(rare).tolist():
         here, due = int(at[n]), int(example[usual[context[at[n]]]])
+        beside = _beside(calls, rows, token, here, due)
+        # A member that stands still shows few of the calls that would follow.
+        due = beside if len(_following(token, rank, beside)) == _AHEAD or beside == due else due
         if seen[int(rank[here])] >= _AHEAD:
             continue
         kind = _kind(flight, rows, token, rank, here, due)
@@ -75,6 +78,15 @@ def deviations(flight: Flight) -> list[Deviation]:
             seen[int(rank[here])] += 1
             found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
     return sorted(found, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
+
+
+def _beside(calls: Calls, rows: I64, token: I64, here: int, due: int) -> int:
+    """The call that was due as another member of the same meeting made it, where one did: its role is the same."""
+    row = int(rows[here])
+    if calls.p2p[row]:
+        return due
+    same = (calls.group[rows] == calls.group[row]) & (calls.seq[rows] == calls.seq[row]) & (token == token[due])
+    return int(same.argmax()) if same.any() else due
 
 
 def _tokens(flight: Flight) -> I64:
@@ -136,19 +148,23 @@ def _kind(
     alike = (made.kind, made.elements_in, made.elements_out, made.types) == (
         missed.kind, missed.elements_in, missed.elements_out, missed.types,
     )  # fmt: skip
-    same_site = bool(flight.stacks[int(calls.stack[did])]) and calls.stack[did] == calls.stack[was]
-    if not same_site and token[here] in ahead[1:]:
-        place = ahead.index(token[here], 1)
-        if len(after) <= place + 1 or not _agree(after[1:], ahead[1:]):
+    stacks = bool(flight.stacks[int(calls.stack[did])])
+    same_site = stacks and calls.stack[did] == calls.stack[was]
+    # With its stack a call that is also made elsewhere is one that came at the wrong time.
+    elsewhere = stacks and int((token == token[here]).sum()) > 1
+    if not same_site and (elsewhere or token[here] in ahead[1:]):
+        place = ahead.index(token[here], 1) if token[here] in ahead[1:] else _AHEAD
+        if elsewhere or len(after) <= place + 1 or not _agree(after[1:], ahead[1:]):
             swapped = token[due] in after[1 : place + 3]
-            # Without stacks a call of another kind may look like a later one, until more calls are seen.
-            also = ("mismatch-type",) if same_group and len(after) <= place + 1 and not swapped else ()
-            kind: Kind = "order" if same_group or not swapped else "deadlock"
-            return kind, not swapped, also if not flight.stacks[int(calls.stack[did])] else ()
+            # Until more calls are seen, one of another kind may look like a later one, and a swap like an omission.
+            unseen = len(after) <= place + 1 and not swapped
+            also = ("mismatch-type",) * (unseen and same_group and not stacks)
+            also += ("deadlock",) * (unseen and not same_group)
+            return ("order" if same_group or not swapped else "deadlock"), not swapped, also
     if not same_group:
         return ("group", False, ()) if alike or same_site else None
     if made.kind != missed.kind or made.types != missed.types:
-        return "type", False, ()
+        return "type", False, ("mismatch-order",) * (not stacks and int((token == token[here]).sum()) > 1)
     if (made.elements_in, made.elements_out) != (missed.elements_in, missed.elements_out):
         return "size", False, ()
     return None

@@ -26,6 +26,8 @@ class Ends(msgspec.Struct):
     rings: list[list[int]]
     #: by end, when the first call that waits for it was made
     since: dict[int | Meeting, int]
+    #: by meeting, when the first call of those that are in it was made
+    held_since: dict[Meeting, int]
 
 
 def ends(flight: Flight, waits: Waits) -> Ends:
@@ -35,11 +37,15 @@ def ends(flight: Flight, waits: Waits) -> Ends:
     idle = sorted(rank for rank in waited & there if not waits.pending[rank])
     stuck = sorted(rank for rank in waited & there if waits.pending[rank] and not waits.running[rank])
     unseen = sorted(waited - there)
+    if unseen and not idle:  # those that wait for it may be among those without a dump
+        quiet = [rank for rank in there if not waits.pending[rank]]
+        idle = sorted(quiet) if len(quiet) * 4 <= len(there) else []
     full = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
-    found = Ends(idle, stuck, unseen, full, _rings(waits), {})
+    found = Ends(idle, stuck, unseen, full, _rings(waits), {}, {})
     for meeting, absent in waits.absent.items():
         rows = [row for rank, row in waits.came[meeting].items() if row in waits.running.get(rank, [])]
         when = min((int(flight.calls.created_ns[row]) for row in rows), default=0)
+        found.held_since[meeting] = when
         held: Sequence[int | Meeting] = absent or [meeting]
         for end in held:
             found.since[end] = min(found.since.get(end, when), when)

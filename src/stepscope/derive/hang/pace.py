@@ -14,7 +14,7 @@ _LEAST_NS = 20_000_000_000
 _PAUSES = 4
 #: It is slow where the last rounds take so many times what they took before.
 _SLOWER = 2.0
-_FEWEST_ROUNDS = 4
+_FEWEST_ROUNDS = 3
 
 State = Literal["hung", "slow", "running", "unknown"]
 
@@ -57,17 +57,18 @@ def pace(flight: Flight) -> Pace:
 def _rounds(flight: Flight) -> tuple[int, int]:
     """How long a round takes, from a call to when the same is made again: usually, and at last.
 
-    Of the rank with the most calls, and of its calls the one that is made least often, but often enough: once in a
-    step.
+    Of the rank with the most calls, and of those that come again after the same number of others each time: steps. -1
+    where there are none, or too few to compare.
     """
     calls = flight.calls
     rank = int(np.bincount(calls.rank).argmax())
     rows = np.flatnonzero(calls.rank == rank)
     keys = np.stack([calls.group[rows], calls.signature[rows], calls.stack[rows]])
-    _, token, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    often = np.where(count >= _FEWEST_ROUNDS, count, 1 << 62)
-    if often.min() == 1 << 62:
-        return NONE, NONE
-    gaps = np.diff(np.sort(calls.created_ns[rows[token.reshape(-1) == int(often.argmin())]]))
-    half = max(1, len(gaps) // 2)
-    return int(np.median(gaps[:half])), int(gaps[-2:].max())
+    token = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+    for kind in np.unique(token).tolist():
+        places = np.flatnonzero(token == kind)
+        apart = np.diff(places)
+        if len(apart) >= _FEWEST_ROUNDS and (apart == apart[0]).all() and apart[0] * (len(apart) + 2) > len(token):
+            gaps = np.diff(calls.created_ns[rows[places]])
+            return int(np.median(gaps[: len(gaps) // 2])), int(gaps[-2:].max())
+    return NONE, NONE

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from stepscope.derive.hang.deviations import Deviation, deviations, mismatches
 from stepscope.derive.hang.ends import Ends, ends
@@ -40,7 +39,7 @@ CLASSES = {
     "running": "running: the dumps show no hang",
 }
 #: Calls that do not match, of ranks whose usual calls are not known, may come of any of these.
-_UNLIKE = ("mismatch-order", "mismatch-group", "mismatch-type", "mismatch-size")
+_UNLIKE = ("mismatch-order", "mismatch-group", "mismatch-type", "mismatch-size", "deadlock")
 NOT_HUNG = ("slow", "running")
 
 
@@ -110,21 +109,16 @@ def _waited(who: Waits, ranks: list[int]) -> Meeting | None:
 
 
 def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | None:
-    """The first deviation of a rank that others wait for, or that is in a meeting that cannot end."""
+    """The first deviation that is itself under way, or of a rank that others wait for or that is in such a meeting."""
     suspects = {rank for absent in who.absent.values() for rank in absent}
     suspects |= {rank for meeting in stops.full for rank in members_of(flight, meeting)}
     suspects |= {rank for ring in stops.rings for rank in ring}
     for deviation in deviations(flight):
-        if deviation.rank not in suspects:
+        if deviation.rank not in suspects and deviation.call not in who.meeting:
             continue
         kind = deviation.kind if deviation.kind == "deadlock" else f"mismatch-{deviation.kind}"
         meeting = who.meeting.get(deviation.call) or _waited(who, [deviation.rank]) or next(iter(stops.full), None)
-        # A host that waits in the call shows no more of them: whether the call that was due would have come is not
-        # known.
-        open_ = deviation.skipped and deviation.call == _last(flight, deviation.rank)
-        also: tuple[str, ...] = (
-            ("deadlock",) if open_ and deviation.kind == "order" else ("mismatch-order",) if kind == "deadlock" else ()
-        )
+        also: tuple[str, ...] = ("mismatch-order",) if kind == "deadlock" else ()
         also += deviation.also
         return Verdict(kind, [deviation.rank], "likely", speed, also, meeting, deviation)
     return None
@@ -151,29 +145,31 @@ def _ended(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     broken = [f for f in flight.facts if f.kind == "xid" and f.ranks]
     if stops.full:
         return _full(flight, speed, stops, broken)
-    if stops.unseen:
-        return _gone(flight, speed, who, stops)
     if stops.rings:
         ring = stops.rings[0]
         return Verdict("deadlock", ring, "likely", speed, ("mismatch-order",), next(iter(who.in_(ring[0])), None))
+    if stops.unseen:
+        return _gone(flight, speed, who, stops)
     return Verdict("running", [], "possible", speed)
 
 
 def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
-    """Everybody waits for a rank without a dump. Timing proves that the others are in the call; else it may be any of
-    them."""
+    """Everybody waits for a rank without a dump: it is gone, or it waits itself, or only its dump is lost.
+
+    Nothing says which. The set is that rank, those without a dump that it may wait for, and those in the call with it:
+    a link among them may be dead.
+    """
     first = min(stops.unseen, key=lambda r: (stops.since.get(r, 0), r))
-    meeting = _waited(who, [first])
-    sure: Sure = "likely" if len(stops.unseen) == 1 else "possible"
-    if flight.timed or meeting is None:
-        return Verdict("crashed", [first], sure, speed, ("host-stopped",), meeting)
-    members = sorted({first, *members_of(flight, meeting)})
-    return Verdict("crashed", members, "possible", speed, ("host-stopped", "gpu-stopped", "link-dead"), meeting)
-
-
-def _last(flight: Flight, rank: int) -> int:
-    """The last call of a rank."""
-    return int(np.flatnonzero(flight.calls.rank == rank)[-1])
+    held = [m for m, absent in who.absent.items() if first in absent and set(absent) <= set(flight.missing)]
+    meeting = min(held, key=lambda m: (stops.held_since[m], m), default=_waited(who, [first]))
+    gone = {first}
+    for group in flight.groups:
+        if first in group.members and len(group.members) < flight.world:
+            gone |= set(group.members) & set(flight.missing)
+    members = set(members_of(flight, meeting)) if meeting is not None else set()
+    others = sorted((gone | members) - {first})
+    sure: Sure = "possible" if others else "likely"
+    return Verdict("crashed", [first, *others], sure, speed, ("host-stopped", "gpu-stopped", "link-dead"), meeting)
 
 
 def _full(flight: Flight, speed: Pace, stops: Ends, broken: list[Fact]) -> Verdict:

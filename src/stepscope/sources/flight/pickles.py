@@ -17,6 +17,8 @@ _DEEPEST = 64
 _MOST_BYTES = 1 << 29
 #: Values on the stack of the machine, and of its memo.
 _MOST_OPEN = 1 << 22
+#: Opcodes after which the stack is looked at: to look after each would take a tenth of the time.
+_BETWEEN_CHECKS = 1 << 16
 _LONGEST_TEXT = 1 << 20
 _HINT = "collect the dump again"
 #: Opcodes by which a pickle runs code or makes objects, for the refusal.
@@ -69,98 +71,98 @@ class Reader:
         from_bytes = int.from_bytes
         push = stack.append
         at = 0
-        while True:
-            code = data[at]
-            at += 1
-            if code == 0x68:  # BINGET
-                push(memo[data[at]])
+        while len(stack) <= _MOST_OPEN:
+            for _ in range(_BETWEEN_CHECKS):
+                code = data[at]
                 at += 1
-            elif code == 0x6A:  # LONG_BINGET
-                push(memo[from_bytes(data[at : at + 4], "little")])
-                at += 4
-            elif code == 0x4B:  # BININT1
-                push(data[at])
-                at += 1
-            elif code == 0x4D:  # BININT2
-                push(from_bytes(data[at : at + 2], "little"))
-                at += 2
-            elif code == 0x4A:  # BININT
-                push(struct.unpack_from("<i", data, at)[0])
-                at += 4
-            elif code == 0x8A:  # LONG1
-                size = data[at]
-                if size > 8:
-                    raise _Refused("has a number of more than 64 bits")
-                push(from_bytes(_whole(data, at + 1, size), "little", signed=True))
-                at += 1 + size
-            elif code == 0x58 or code == 0x8C:  # BINUNICODE, SHORT_BINUNICODE
-                width = 4 if code == 0x58 else 1
-                size = from_bytes(data[at : at + width], "little")
-                if size > _LONGEST_TEXT:
-                    raise _Refused(f"has a text of {size} bytes")
-                push(str(_whole(data, at + width, size), "utf-8", "replace"))
-                at += width + size
-            elif code == 0x28:  # MARK
-                marks.append(len(stack))
-                if len(marks) > _DEEPEST:
-                    raise _Refused(f"is nested more than {_DEEPEST} deep")
-            elif code == 0x7D:  # EMPTY_DICT
-                push({})
-                del begins[len(marks) :]
-                begins += [0] * (len(marks) - len(begins)) + [at - 1]
-            elif code == 0x5D:  # EMPTY_LIST
-                push([])
-            elif code == 0x75:  # SETITEMS
-                first = marks.pop()
-                target = stack[first - 1]
-                target.update(zip(_keys(stack[first::2]), stack[first + 1 :: 2], strict=True))
-                del stack[first:]
-                if _CALL in target:
-                    stack[-1] = None
-                    at = self._call(target, begins[len(marks)], at)
-            elif code == 0x65:  # APPENDS
-                first = marks.pop()
-                stack[first - 1].extend(stack[first:])
-                del stack[first:]
-            elif code == 0x73:  # SETITEM
-                value, key = stack.pop(), stack.pop()
-                stack[-1].update(zip(_keys([key]), [value], strict=True))
-            elif code == 0x61:  # APPEND
-                value = stack.pop()
-                stack[-1].append(value)
-            elif code == 0x71 or code == 0x72 or code == 0x94:  # BINPUT, LONG_BINPUT, MEMOIZE
-                width = 1 if code == 0x71 else 4 if code == 0x72 else 0
-                if width and from_bytes(_whole(data, at, width), "little") != len(memo):
-                    raise _Refused("numbers its memo out of order")
-                memo.append(stack[-1])
-                at += width
-            elif code == 0x4E:  # NONE
-                push(None)
-            elif code == 0x88 or code == 0x89:  # NEWTRUE, NEWFALSE
-                push(code == 0x88)
-            elif code == 0x47:  # BINFLOAT
-                push(struct.unpack_from(">d", data, at)[0])
-                at += 8
-            elif code == 0x29:  # EMPTY_TUPLE
-                push(())
-            elif 0x85 <= code <= 0x87:  # TUPLE1, TUPLE2, TUPLE3
-                count = code - 0x84
-                stack[-count:] = [_plain(stack[-count:])]
-            elif code == 0x74:  # TUPLE
-                first = marks.pop()
-                stack[first:] = [_plain(stack[first:])]
-            elif code == 0x80:  # PROTO
-                at += 1
-            elif code == 0x95:  # FRAME
-                at += 8
-            elif code == 0x2E:  # STOP
-                if marks or len(stack) != 1:
-                    raise IndexError
-                return stack.pop()
-            else:
-                raise _refusal(code, at - 1)
-            if len(stack) > _MOST_OPEN:
-                raise _Refused(f"has over {_MOST_OPEN} values open at once")
+                if code == 0x68:  # BINGET
+                    push(memo[data[at]])
+                    at += 1
+                elif code == 0x6A:  # LONG_BINGET
+                    push(memo[from_bytes(data[at : at + 4], "little")])
+                    at += 4
+                elif code == 0x4B:  # BININT1
+                    push(data[at])
+                    at += 1
+                elif code == 0x4D:  # BININT2
+                    push(from_bytes(data[at : at + 2], "little"))
+                    at += 2
+                elif code == 0x4A:  # BININT
+                    push(struct.unpack_from("<i", data, at)[0])
+                    at += 4
+                elif code == 0x8A:  # LONG1
+                    size = data[at]
+                    if size > 8:
+                        raise _Refused("has a number of more than 64 bits")
+                    push(from_bytes(_whole(data, at + 1, size), "little", signed=True))
+                    at += 1 + size
+                elif code == 0x58 or code == 0x8C:  # BINUNICODE, SHORT_BINUNICODE
+                    width = 4 if code == 0x58 else 1
+                    size = from_bytes(data[at : at + width], "little")
+                    if size > _LONGEST_TEXT:
+                        raise _Refused(f"has a text of {size} bytes")
+                    push(str(_whole(data, at + width, size), "utf-8", "replace"))
+                    at += width + size
+                elif code == 0x28:  # MARK
+                    marks.append(len(stack))
+                    if len(marks) > _DEEPEST:
+                        raise _Refused(f"is nested more than {_DEEPEST} deep")
+                elif code == 0x7D:  # EMPTY_DICT
+                    push({})
+                    del begins[len(marks) :]
+                    begins += [0] * (len(marks) - len(begins)) + [at - 1]
+                elif code == 0x5D:  # EMPTY_LIST
+                    push([])
+                elif code == 0x75:  # SETITEMS
+                    first = marks.pop()
+                    target = stack[first - 1]
+                    target.update(zip(_keys(stack[first::2]), stack[first + 1 :: 2], strict=True))
+                    del stack[first:]
+                    if _CALL in target:
+                        stack[-1] = None
+                        at = self._call(target, begins[len(marks)], at)
+                elif code == 0x65:  # APPENDS
+                    first = marks.pop()
+                    stack[first - 1].extend(stack[first:])
+                    del stack[first:]
+                elif code == 0x73:  # SETITEM
+                    value, key = stack.pop(), stack.pop()
+                    stack[-1].update(zip(_keys([key]), [value], strict=True))
+                elif code == 0x61:  # APPEND
+                    value = stack.pop()
+                    stack[-1].append(value)
+                elif code == 0x71 or code == 0x72 or code == 0x94:  # BINPUT, LONG_BINPUT, MEMOIZE
+                    width = 1 if code == 0x71 else 4 if code == 0x72 else 0
+                    if width and from_bytes(_whole(data, at, width), "little") != len(memo):
+                        raise _Refused("numbers its memo out of order")
+                    memo.append(stack[-1])
+                    at += width
+                elif code == 0x4E:  # NONE
+                    push(None)
+                elif code == 0x88 or code == 0x89:  # NEWTRUE, NEWFALSE
+                    push(code == 0x88)
+                elif code == 0x47:  # BINFLOAT
+                    push(struct.unpack_from(">d", data, at)[0])
+                    at += 8
+                elif code == 0x29:  # EMPTY_TUPLE
+                    push(())
+                elif 0x85 <= code <= 0x87:  # TUPLE1, TUPLE2, TUPLE3
+                    count = code - 0x84
+                    stack[-count:] = [_plain(stack[-count:])]
+                elif code == 0x74:  # TUPLE
+                    first = marks.pop()
+                    stack[first:] = [_plain(stack[first:])]
+                elif code == 0x80:  # PROTO
+                    at += 1
+                elif code == 0x95:  # FRAME
+                    at += 8
+                elif code == 0x2E:  # STOP
+                    if marks or len(stack) != 1:
+                        raise IndexError
+                    return stack.pop()
+                else:
+                    raise _refusal(code, at - 1)
+        raise _Refused(f"has over {_MOST_OPEN} values open at once")
 
     def _call(self, call: dict[str, Any], begin: int, at: int) -> int:
         """Take a call that ends at `at`, and those after it that are of known shapes; returns where they end."""

@@ -110,7 +110,9 @@ class _Tables:
         self.name = name
         self.groups: dict[tuple[str, str], int] = {}
         self.signatures: dict[Signature, int] = {}
-        self.stacks: dict[tuple[Frame, ...], int] = {}
+        self.stacks: dict[tuple[int, ...], int] = {}
+        self._frames: dict[Frame, int] = {}
+        self._seen: dict[int, int] = {}
 
     def group(self, pair: Any) -> int:
         if isinstance(pair, list | tuple) and pair:
@@ -127,8 +129,20 @@ class _Tables:
 
     def stack(self, frames: Any) -> int:
         rows = [f for f in _listed(frames) if isinstance(f, dict)]
-        found = tuple(Frame(str(f.get("name", "")), str(f.get("filename", "")), _int(f.get("line"))) for f in rows)
-        return self.stacks.setdefault(found, len(self.stacks))
+        numbers = tuple(self._frame(f) for f in rows)
+        return self.stacks.setdefault(numbers, len(self.stacks))
+
+    def _frame(self, frame: dict[str, Any]) -> int:
+        """Dumps refer to a frame that they have written before: its dict is the same object."""
+        number = self._seen.get(id(frame))
+        if number is None:
+            found = Frame(str(frame.get("name", "")), str(frame.get("filename", "")), _int(frame.get("line")))
+            number = self._seen[id(frame)] = self._frames.setdefault(found, len(self._frames))
+        return number
+
+    def listed_stacks(self) -> list[tuple[Frame, ...]]:
+        frames = list(self._frames)
+        return [tuple(frames[n] for n in numbers) for numbers in self.stacks]
 
 
 def _kind(text: str) -> tuple[str, int, int]:
@@ -234,7 +248,7 @@ def _made(tables: _Tables, columns: dict[str, I64], value: dict[Any, Any], count
         columns,
         list(tables.groups),
         list(tables.signatures),
-        list(tables.stacks),
+        tables.listed_stacks(),
         _members(value.get("pg_config")),
         _status(value.get("pg_status")),
         count,
