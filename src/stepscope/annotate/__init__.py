@@ -25,6 +25,7 @@ from typing import Any
 
 from stepscope.annotate.profilers import Emitter, nvtx_emitter
 from stepscope.annotate.recorder import Recorder, Settings
+from stepscope.annotate.safety import at_failure, harmless
 
 #: A coordinate on an axis of the mesh, and the axis's size.
 Place = tuple[int, int]
@@ -52,9 +53,11 @@ class _Range:
     def __init__(self, emit: Emitter, text: str) -> None:
         self._emit, self._text = emit, text
 
+    @harmless
     def __enter__(self) -> None:
         self._emit.push(self._text)
 
+    @harmless
     def __exit__(self, *raised: object) -> None:
         self._emit.pop()
 
@@ -67,11 +70,13 @@ class _Step:
     def __init__(self, recorder: Recorder, number: int) -> None:
         self._recorder, self._number = recorder, number
 
+    @harmless
     def __enter__(self) -> None:
         global _emit, annotated
         annotated = True
         _emit = self._recorder.begin(self._number, _label)
 
+    @harmless
     def __exit__(self, kind: object, *raised: object) -> None:
         global _emit
         _emit = self._recorder.end(self._number, failed=kind is not None)
@@ -96,6 +101,7 @@ def _never() -> bool:
 _compiling: Callable[[], bool] = _never
 
 
+@harmless
 def _bind() -> None:
     """Take what the environment says, once; and torch's compiler flag as soon as there is a torch."""
     global _compiling, _emit, _ready, _recorder
@@ -105,6 +111,7 @@ def _bind() -> None:
     if _ready:
         return
     _ready = True
+    at_failure(lambda _: emitting(None))
     settings = Settings.of(os.environ)
     if settings is not None:
         _recorder = Recorder(settings)
@@ -131,7 +138,7 @@ def setup(
     if _recorder is not None:
         _recorder.rank = rank
     elif _emit is not None:
-        _emit.push(_label)  # an nsys started by hand: the label lasts as long as the process
+        harmless(_emit.push)(_label)  # an nsys started by hand: the label lasts as long as the process
 
 
 def step(number: int) -> Any:
@@ -226,6 +233,7 @@ def region(text: str) -> Any:
     return _Range(_emit, text)
 
 
+@harmless
 def finish() -> None:
     """End a capture that the training loop left early. Without it, such a capture is incomplete and is said to be."""
     global _emit
@@ -233,6 +241,7 @@ def finish() -> None:
         _emit = _recorder.finish()
 
 
+@harmless
 def common_stop() -> None:
     """For a trainer that calls cudaProfilerStop itself: from now on that call waits for all ranks first.
 

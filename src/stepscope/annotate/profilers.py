@@ -13,9 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from stepscope.annotate.safety import harmless
+
 #: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
 TRIGGER = "stepscope.capture"
 _MEETING_S = 600.0
+#: A key of the job's store: set where a rank will not come to meetings any more.
+_FAILED = "stepscope/failed"
 #: What a node is, told by files: the driver's version, and how its CPUs choose their clock.
 _FILES = {
     "driver": ("/proc/driver/nvidia/version", r"(?<= )\d+\.\d+(?:\.\d+)?(?= )"),
@@ -208,17 +212,17 @@ class _CommonStop:
 
     def cudaProfilerStart(self) -> Any:
         if not _ours:
-            self._started()
+            harmless(self._started)()
         return self._runtime.cudaProfilerStart()
 
     def cudaProfilerStop(self) -> Any:
         if _ours:
             return self._runtime.cudaProfilerStop()
-        synchronize()
-        meet("stop")
+        harmless(synchronize)()
+        harmless(meet)("stop")
         stopped = self._runtime.cudaProfilerStop()
-        meet("stopped")
-        self._stopped()
+        harmless(meet)("stopped")
+        harmless(self._stopped)()
         return stopped
 
 
@@ -251,6 +255,15 @@ def meet(name: str) -> None:
     store.add(key, 1)
     until = time.monotonic() + _MEETING_S
     while store.add(key, 0) < world:
+        if store.add(_FAILED, 0):
+            raise RuntimeError("the capture of another rank failed")
         if time.monotonic() > until:
             raise RuntimeError(f"stepscope: not all of {world} ranks came to the {name} of the capture")
         time.sleep(0.001)
+
+
+def no_more_meetings() -> None:
+    """This rank's capture has failed: the others are not to wait for it."""
+    store, _ = common_store()
+    if store is not None:
+        store.add(_FAILED, 1)

@@ -23,6 +23,7 @@ from stepscope.annotate.profilers import (
     clocks,
     emit_operators,
     meet,
+    no_more_meetings,
     nsys_start,
     nsys_stop,
     nvtx_emitter,
@@ -30,6 +31,7 @@ from stepscope.annotate.profilers import (
     synchronize,
     torch_profiler,
 )
+from stepscope.annotate.safety import at_failure
 
 #: The setup label of this rank, or what makes it when the capture starts.
 Label = str | Callable[[], str] | None
@@ -96,6 +98,7 @@ class Recorder:
         self._spanned = self._said = False
         self._timed = True
         self._span: tuple[int, int] | None = None  # when it began, and the steps seen by then
+        at_failure(self._give_up)
 
     @property
     def _traced(self) -> bool:
@@ -232,6 +235,17 @@ class Recorder:
         self.log({"gpus": clocks()})
         self.log_stopped()
         self._emit, self.on, self.over = None, False, True
+
+    def _give_up(self, why: str) -> None:
+        """Something of ours failed: the profiler stops, and nobody waits for this rank."""
+        self.log({"failed": why})
+        was_on, self.on, self.over, self._emit = self.on, False, True, None
+        with contextlib.suppress(Exception):
+            no_more_meetings()
+        if self._profiler is not None:
+            self._profiler.stop()
+        elif was_on and self._set.backend == "nsys":
+            nsys_stop(self._set.trigger, self._trigger)
 
     def log_stopped(self) -> None:
         """The capture is over; also where a trainer stopped its profiler itself."""

@@ -48,8 +48,9 @@ def python(program: str, spec: Spec) -> list[Check]:
     made = [check(name, True, shown, "torch")]
     fix = "take torch 2.0 or newer, or mark steps with stepscope.annotate"
     made.append(check("torch's hooks", bool(found["hooks"]), "there" if found["hooks"] else "missing", "there", fix))
-    if "nsys" in spec.backends and not found["cuda"]:
-        there, needed = found["nvtx"], "to write ranges without a GPU"
+    if "nsys" in spec.backends and (spec.trigger == "nvtx" or not found["cuda"]):
+        there = found["nvtx"]
+        needed = "to start the capture (--trigger nvtx)" if spec.trigger == "nvtx" else "to write ranges without a GPU"
         found_text = "there" if there else "missing"
         made.append(check("nvtx package", there, found_text, needed, "pip install nvtx==0.2.10"))
     return made

@@ -41,6 +41,8 @@ VARIABLES = frozenset({
 })
 # fmt: on
 _HIDDEN = "***"
+#: What is shorter says yes, no or how many.
+_SHORTEST_KEY = 6
 _PRIVATE = re.compile(r"token|secret|passw|credential|api[-_]?key|auth|access[-_]?key|private", re.IGNORECASE)
 _USER_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 #: What a token looks like, wherever it stands: long, without a separator, letters and digits mixed.
@@ -91,6 +93,12 @@ class _Manifest(msgspec.Struct):
 def safe_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The allowed variables that are set; a value that looks like a credential is hidden even there."""
     return {k: _HIDDEN if _LOOKS_SECRET.search(env[k]) else env[k] for k in sorted(VARIABLES & set(env))}
+
+
+def looks_private(name: str, value: str) -> bool:
+    """Whether a variable holds a token, a key or a password, as far as its name and value tell; a path is none."""
+    named = _PRIVATE.search(name) is not None and len(value) >= _SHORTEST_KEY and value[0] not in "/~"
+    return named or bool(_LOOKS_SECRET.search(value) or _USER_IN_URL.search(value))
 
 
 def safe_command(argv: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stepscope import progress
-from stepscope.capture import manifest, wants, watch
+from stepscope.capture import manifest, private, wants, watch
 from stepscope.capture.launch import LOGS, Launch, launch
 from stepscope.capture.nsys import Nsys, version_of
 from stepscope.capture.process import Run, carrying
@@ -195,6 +196,11 @@ def _judge(
     need = spec.warmup + spec.steps
     if steps.ranks and steps.stopped < steps.ranks and steps.refused:
         raise BadInput(steps.refused, "switch its profiler off, or give --backend nsys")
+    if steps.ranks and steps.stopped < steps.ranks and steps.failed:
+        raise BadInput(
+            f"the capture failed in stepscope's hooks, not in the command, which went on: {steps.failed}",
+            "pip install nvtx" if "'nvtx'" in steps.failed else "report it with log.txt, or mark steps yourself",
+        )
     if steps.ranks and steps.stopped < steps.ranks:
         raise BadInput(
             f"the command ended after {steps.done} steps, need {need} ({spec.warmup} warm-up, {spec.steps} profiled)",
@@ -243,7 +249,10 @@ def _collect(spec: Spec, backend: str, folder: Path, export: Export) -> list[Pat
         progress.report("exporting", i, len(found))
         try:
             made.append(export(report, folder, spec.nsys))
-        except StepscopeError as error:
+            private.keep_named(made[-1], spec.told)
+        except (StepscopeError, sqlite3.Error) as error:
+            if not isinstance(error, StepscopeError):
+                raise BadInput(f"{made[-1]}: its environment cannot be taken out ({error})", "capture again") from None
             raise BadInput(f"the report is damaged: {error.message}", error.hint) from None
     return made
 

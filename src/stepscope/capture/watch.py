@@ -34,6 +34,8 @@ class Steps:
     spans: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     #: why a rank did not start its profiler
     refused: str | None = None
+    #: what of stepscope's own failed in the program, which went on without it
+    failed: str | None = None
     #: by rank: what the rank itself says of its environment
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: what the program asked of torch.compile: backend, mode, dynamic, fullgraph
@@ -70,6 +72,8 @@ def read(folder: Path) -> Steps:
                     found.about["label"] = found.about.get("label") or record["label"]
                 elif "refused" in record:
                     found.refused = record["refused"]
+                elif "failed" in record:
+                    found.failed = found.failed or f"{record['failed']} (rank {rank})"
                 elif "gpus" in record:
                     found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
                 elif "span" in record:

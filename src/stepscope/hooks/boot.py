@@ -60,7 +60,7 @@ def boot() -> None:
 
 def _when_imported(name: str, ready: Callable[[Any], None]) -> None:
     if name in sys.modules:
-        ready(sys.modules[name])
+        guarded(ready, sys.modules[name])
     else:
         sys.meta_path.insert(0, Watch(name, ready))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepscope.annotate.recorder import compiled_with
+from stepscope.annotate.safety import harmless
 
 _put_back: list[Callable[[], None]] = []
 
@@ -15,11 +16,15 @@ def watch_compile(torch: Any) -> None:
     """Note the arguments of `torch.compile`, which decorators and `Module.compile` call, too."""
     plain = torch.compile
 
+    @harmless
+    def note(options: dict[str, Any]) -> None:
+        asked = settings(options)
+        if not options.get("disable") and asked not in compiled_with:
+            compiled_with.append(asked)
+
     @functools.wraps(plain)
     def compile(*args: Any, **options: Any) -> Any:
-        told = settings(options)
-        if not options.get("disable") and told not in compiled_with:
-            compiled_with.append(told)
+        note(options)
         return plain(*args, **options)
 
     torch.compile = compile

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepscope import annotate
+from stepscope.annotate import safety
 from stepscope.annotate.profilers import common_store, make_stop_common
 from stepscope.annotate.recorder import Recorder, Settings
 from stepscope.hooks.compiling import unwatch_compile
@@ -55,6 +56,7 @@ class Driver:
         self._voted = False
         self._start_at: int | None = None
         self._cost = {False: [0, 0], True: [0, 0]}  # profiled: [steps, nanoseconds]
+        safety.at_failure(lambda _: self._retire())
 
     def around(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """`Optimizer.step`, with a look at it before and after."""
@@ -62,7 +64,7 @@ class Driver:
 
         @functools.wraps(step)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_dynamo_compiling() or self.over:
+            if torch.compiler.is_dynamo_compiling() or self.over or safety.failure is not None:
                 return step(*args, **kwargs)
             self._enter()
             try:
@@ -77,6 +79,7 @@ class Driver:
 
     # -- what the program does -----------------------------------------------------------------------------------
 
+    @safety.harmless
     def _enter(self) -> None:
         self._depth += 1
         if not self._begun:
@@ -92,6 +95,7 @@ class Driver:
                 make_stop_common(self._own_start, self._own_stop)
             annotate.emitting(self._recorder.begin(0, self._label, ready=False))
 
+    @safety.harmless
     def _leave(self, optimizer: Any) -> None:
         self._depth -= 1
         if self._depth or self.over:
@@ -101,9 +105,11 @@ class Driver:
             return
         self._stepped(optimizer)
 
+    @safety.harmless
     def _backward_begins(self) -> None:
         self._cycle.backward()
 
+    @safety.harmless
     def _backward_ends(self) -> None:
         within, self._within = self._within, []
         for optimizer in within:

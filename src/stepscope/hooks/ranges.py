@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepscope import annotate
+from stepscope.annotate.safety import harmless
 from stepscope.hooks.objects import upper_modules
 
 #: How far below a model the module may lie that the program calls (Lightning calls a part of its module).
@@ -43,6 +44,7 @@ class Ranges:
         took, self._took = self._took, 0
         return took
 
+    @harmless
     def push(self, text: str) -> None:
         began = time.perf_counter_ns()
         emit = annotate.emitter()
@@ -51,6 +53,7 @@ class Ranges:
         self._open.append(emit)
         self._took += time.perf_counter_ns() - began
 
+    @harmless
     def pop(self) -> None:
         began = time.perf_counter_ns()
         emit = self._open.pop() if self._open else None
@@ -120,6 +123,7 @@ class Ranges:
     def _on_module(self, module: Any, text: str, inner: bool) -> list[Any]:
         key, opened = id(module), []
 
+        @harmless
         def before(*_: Any) -> None:
             if self.in_backward:  # computed again for it
                 opened.append(False)
@@ -131,6 +135,7 @@ class Ranges:
             opened.append(True)
             self.push("forward" if first else text) if first or inner else self._open.append(None)
 
+        @harmless
         def after(*_: Any) -> None:
             if opened and opened.pop():
                 self._calls -= 1
@@ -167,6 +172,7 @@ class Ranges:
         module = sys.modules["torch.optim.optimizer"]
         begun: list[bool] = []
 
+        @harmless
         def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
             closure = kwargs.get("closure") or next((a for a in args[1:] if callable(a)), None)
             begun.append(closure is None)
@@ -185,6 +191,7 @@ class Ranges:
                 return args, {**kwargs, "closure": then}
             return tuple(then if a is closure else a for a in args), kwargs
 
+        @harmless
         def after(*_: Any) -> None:
             if begun and begun.pop():
                 self.pop()

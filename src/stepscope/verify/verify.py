@@ -21,7 +21,7 @@ from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Col, Result, rows
-from stepscope.verify import about, asked, content, whole
+from stepscope.verify import about, asked, content, private, whole
 from stepscope.verify.check import FAILED, WARNING, Check
 
 COLUMNS = (
@@ -118,6 +118,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         asked.arrived(profile, files, want.wants),
         asked.payloads(profile),
         asked.parity(want.environments),
+        private.secrets(files),
     ]
     count = Counter(c.status for c in checks)
     failed = [c for c in checks if c.status == FAILED]

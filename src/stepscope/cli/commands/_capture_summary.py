@@ -19,6 +19,12 @@ def summary(done: list[Captured], verified: list[Result | GateFailed] | None) ->
         for file in one.files:
             click.echo(f"{file}  {show_size(file.stat().st_size)}")
         click.echo(" · ".join(_parts(one, verified[i] if verified else None)))
+        if reports := sorted(one.folder.glob("*.nsys-rep")):
+            click.echo(
+                f"note: {reports[0].name} holds the whole environment of the command, which nsys writes into it; to "
+                "share the capture take the .sqlite, in which only known variables are left",
+                err=True,
+            )
         if status := one.manifest["captured"]["exit_status"]:
             click.echo(
                 f"note: the command failed with status {status} after the capture: {one.folder}/log.txt", err=True
