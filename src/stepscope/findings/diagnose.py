@@ -26,7 +26,7 @@ from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import detectors
-from stepscope.findings.text import clean, statement
+from stepscope.findings.text import clean, of_window, statement
 from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -139,12 +139,12 @@ def _within(case: Case, findings: list[Finding]) -> list[Finding]:
 def _row(case: Case, f: Finding) -> dict[str, Any]:
     return {
         "id": f.id,
-        "title": f.title,
+        "title": of_window(case, f.title),
         "ranks": ranks_text(f.ranks or case.ranks),
         "recoverable_ns": f.recoverable_ns,
         "share_pct": case.share(f.recoverable_ns),
         "confidence": confidence(f),
-        "evidence": f.evidence,
+        "evidence": of_window(case, f.evidence),
         "try_next": f.try_next,
         "command": cited(case, f),
         "stage": f.stage,

@@ -19,7 +19,14 @@ def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
     gain, of = about(f.recoverable_ns), _whole(case)
     figure = f"{'up to ' * f.bound}{gain} of {of} ({case.share(f.recoverable_ns):.0f} %)"
-    return f"{f.title}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+    return f"{of_window(case, f.title)}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+
+
+def of_window(case: Case, text: str) -> str:
+    """A text on the step as one on the window: of a capture without steps nothing is per step."""
+    if case.kind != "capture":
+        return text
+    return text.replace(" per step", " in the capture").replace(" of the step", " of the capture")
 
 
 def _whole(case: Case) -> str:

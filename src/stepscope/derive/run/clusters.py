@@ -49,7 +49,7 @@ def gap_stands_out(ordered: F64, few: int) -> bool:
         return True
     usual = max(float(others.mean()), _FLOOR * abs(float(np.median(ordered))) / 2)
     m = len(others)
-    return float(gaps[last]) > m * (_CHANCE ** (-1.0 / m) - 1.0) * usual
+    return bool(float(gaps[last]) > m * (_CHANCE ** (-1.0 / m) - 1.0) * usual)
 
 
 def noise_of(values: F64) -> float:
