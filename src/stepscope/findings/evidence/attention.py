@@ -17,6 +17,7 @@ from stepscope.derive.work.sizes import gpu, launches
 from stepscope.findings.evidence.sequence import Sequence
 from stepscope.findings.thresholds import FAR_LARGER, LIKE_PRODUCT, SAME_SIZE, USUAL_HEAD
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.gpus import Gpu
 
 #: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is no head.
 _HEADS = np.array([32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256])
@@ -28,57 +29,72 @@ def attention(sequence: Sequence, free: Mask) -> F64:
     landmarks = np.flatnonzero(sequence.heavy)
     softmaxes = np.flatnonzero(sequence.kinds.are(Role.SOFTMAX) & free)
     device = gpu(sequence.data)
-    if not len(softmaxes) or device is None:
+    if not len(softmaxes) or len(landmarks) < 2 or device is None:
         return left
-    for at in softmaxes.tolist():
-        place = int(np.searchsorted(landmarks, at))
-        if 0 < place < len(landmarks) and np.isnan(left[at]):
-            _mark(sequence, landmarks, place, at, left)
+    place = np.searchsorted(landmarks, softmaxes)
+    fits = (place > 0) & (place < len(landmarks))
+    softmaxes, place = softmaxes[fits], place[fits]
+    before, after = landmarks[place - 1], landmarks[place]
+    product = sequence.kinds.are(Role.PRODUCT)
+    scores = _largest(sequence.sizes.elements, sequence.stretch)[softmaxes]
+    sorted_ = np.r_[0, np.cumsum(sequence.kinds.are(Role.SORT))]
+    written = 2.0 * scores / bandwidth(device).value  # in half precision
+    longest = np.maximum(sequence.ns[before], sequence.ns[after])
+    mine = product[before] & product[after] & (sorted_[after] == sorted_[before]) & (scores > 0)
+    mine &= longest <= FAR_LARGER.value * written
+    rows = _rows(sequence, softmaxes[mine])
+    found = zip(*(v.tolist() for v in (softmaxes[mine], place[mine], scores[mine], rows)), strict=True)
+    for at, where, all_scores, all_rows in found:
+        if np.isnan(left[at]):
+            _mark(sequence, device, landmarks, product, at, where, all_scores, all_rows, left)
     return left
 
 
-def _mark(sequence: Sequence, landmarks: I64, place: int, at: int, left: F64) -> None:
+def _mark(
+    sequence: Sequence,
+    device: Gpu,
+    landmarks: I64,
+    product: Mask,
+    at: int,
+    place: int,
+    scores: float,
+    rows: float,
+    left: F64,
+) -> None:
     """One softmax, between the landmarks before and at `place`."""
-    role = sequence.role
-    before, after = int(landmarks[place - 1]), int(landmarks[place])
-    if role[before] != Role.PRODUCT or role[after] != Role.PRODUCT:
-        return
-    inside = np.arange(before + 1, after)
-    if sequence.kinds.are(Role.SORT)[inside].any() or np.isnan(sequence.sizes.elements[inside]).all():
-        return
+    first, last = int(landmarks[place - 1]), int(landmarks[place])
     back = bool(sequence.back[at])
-    first = _further(sequence, landmarks, place - 2, before) if back else before
-    last = _further(sequence, landmarks, place + 1, after) if back else after
-    rows, scores = _scores(sequence, inside, at)
-    if max(int(sequence.ns[before]), int(sequence.ns[after])) > FAR_LARGER.value * _written_ns(sequence, scores):
-        return
-    good = _good_ns(sequence, scores, rows, _head(sequence, first, last, rows), back=back)
+    if back:
+        first = _further(sequence, landmarks, product, place - 2, first)
+        last = _further(sequence, landmarks, product, place + 1, last)
+    head = _head(sequence, first, last, rows)
+    rate = attention_rate(device, int(head), int(max(scores / rows, 1)), causal=True, backward=back)
+    flops = 4 * scores * head / 2 * (2.5 if back else 1.0)
+    good = flops / (rate.value * 1e3) if rate is not None else 0.0
     group = np.arange(first, last + 1)
     left[group] = min(1.0, good / max(float(sequence.ns[group].sum()), 1.0))
 
 
-def _written_ns(sequence: Sequence, scores: float) -> float:
-    """How long it takes to write the scores in half precision: products that give or take them are not much longer."""
-    device = gpu(sequence.data)
-    assert device is not None
-    return 2.0 * scores / bandwidth(device).value
+def _largest(elements: F64, stretch: I64) -> F64:
+    """By position: the largest tensor of its stretch, 0 where none is known."""
+    most = np.zeros(int(stretch[-1]) + 1 if len(stretch) else 1)
+    np.maximum.at(most, stretch, np.nan_to_num(elements))
+    return most[stretch]
 
 
-def _further(sequence: Sequence, landmarks: I64, place: int, beside: int) -> int:
+def _further(sequence: Sequence, landmarks: I64, product: Mask, place: int, beside: int) -> int:
     """The product beyond one, where it is one of the same pair: of two gradients, each as much work as the other."""
-    if not 0 <= place < len(landmarks) or sequence.role[landmarks[place]] != Role.PRODUCT:
+    if not 0 <= place < len(landmarks) or not product[landmarks[place]]:
         return beside
     ratio = sequence.ns[landmarks[place]] / max(sequence.ns[beside], 1)
     return int(landmarks[place]) if 1 / LIKE_PRODUCT.value < ratio < LIKE_PRODUCT.value else beside
 
 
-def _scores(sequence: Sequence, inside: I64, at: int) -> tuple[float, float]:
-    """Rows of the softmax, and all scores. A softmax within a warp takes rows up to the next power of two; others have
-    a block for each row."""
-    elements = sequence.sizes.elements
-    shape = launches(sequence.data, sequence.ops[at : at + 1])
-    warps = int(shape.blocks[0] * shape.rows[0]) if not np.isnan(elements[at]) else int(shape.blocks[0])
-    return float(max(warps, 1)), float(np.nanmax(elements[inside]))
+def _rows(sequence: Sequence, at: I64) -> F64:
+    """Rows of each softmax. Within a warp it takes a row, others have a block for each row."""
+    shape = launches(sequence.data, sequence.ops[at])
+    warps = ~np.isnan(sequence.sizes.elements[at])
+    return np.maximum(shape.blocks * np.where(warps, shape.rows, 1), 1).astype(np.float64)
 
 
 def _head(sequence: Sequence, first: int, last: int, rows: float) -> float:
@@ -87,12 +103,3 @@ def _head(sequence: Sequence, first: int, last: int, rows: float) -> float:
     ratio = around[~np.isnan(around)] / rows
     known = [head for head in _HEADS.tolist() if (np.abs(ratio / head - 1) < SAME_SIZE.share).any()]
     return float(known[-1] if known else USUAL_HEAD.value)
-
-
-def _good_ns(sequence: Sequence, scores: float, rows: float, head: float, *, back: bool) -> float:
-    device = gpu(sequence.data)
-    assert device is not None
-    length = int(max(scores / rows, 1))
-    rate = attention_rate(device, int(head), length, causal=True, backward=back)
-    flops = 4 * scores * head / 2 * (2.5 if back else 1.0)
-    return flops / (rate.value * 1e3) if rate is not None else 0.0

@@ -33,7 +33,11 @@ def chains(sequence: Sequence, free: Mask) -> F64:
     group = group.reshape(-1)
     computing = sequence.kinds.are(*_COMPUTING)[at]
     count = np.bincount(group, weights=computing)
-    long = (count >= CHAIN.value) & (2 * count > np.bincount(group))  # else casts and copies are what is wrong with it
+    kinds = np.unique(np.stack([group, sequence.data.name[sequence.ops[at]]])[:, computing], axis=1)[0]
+    several = (
+        np.bincount(kinds.astype(np.int64), minlength=len(count)) >= CHAIN.value
+    )  # one many times: of many tensors
+    long = several & (2 * count > np.bincount(group))  # else casts and copies are what is wrong with it
     chosen = long[group]
     at, group = at[chosen], np.unique(group[chosen], return_inverse=True)[1].reshape(-1)
     if not len(at):

@@ -24,10 +24,11 @@ def loss(sequence: Sequence, free: Mask) -> F64:
     left = np.full(len(sequence.ops), np.nan)
     if gpu(sequence.data) is None:
         return left
+    of_loss = sequence.kinds.are(Role.LOSS, Role.SOFTMAX)
     for first, last in _turns(sequence):
         inside = np.arange(first + 1, last)
         inside = inside[free[inside] & ~sequence.optimizer[inside]]
-        if sequence.kinds.are(Role.LOSS, Role.SOFTMAX)[inside].any():
+        if of_loss[inside].any():
             _mark(sequence, inside, left)
     return left
 
@@ -45,11 +46,12 @@ def _mark(sequence: Sequence, inside: I64, left: F64) -> None:
     if np.isnan(elements).all():
         return
     largest = float(np.nanmax(elements))
-    own = sequence.kinds.are(Role.LOSS, Role.SOFTMAX)[inside]
+    role = sequence.role[inside]
+    own = np.isin(role, (Role.LOSS, Role.SOFTMAX))
     near = np.abs(elements / largest - 1) < SAME_SIZE.share
     logits = largest * _split(sequence, inside[near])
-    called = bool(sequence.kinds.are(Role.LOSS)[inside].any())
-    kept = own | sequence.kinds.are(Role.CAST)[inside] if called else np.zeros(len(inside), dtype=bool)
+    called = bool((role == Role.LOSS).any())
+    kept = own | (role == Role.CAST) if called else np.zeros(len(inside), dtype=bool)
     other = (near | own) & ~kept
     took = float(ns[other].sum())
     left[inside[(near | own) & kept]] = 1.0
@@ -68,8 +70,8 @@ def _split(sequence: Sequence, near: I64) -> int:
 def _needs_ns(sequence: Sequence, near: I64, logits: float, *, called: bool) -> float:
     """What `F.cross_entropy` moves, beside what is kept as it is."""
     forward = near[~sequence.back[near]]
-    smoothed = bool(sequence.kinds.are(Role.REDUCTION)[forward].any())
-    narrow = bool(sequence.kinds.are(Role.CAST)[near].any())  # logits in half precision, cast to float here
+    smoothed = bool((sequence.role[forward] == Role.REDUCTION).any())
+    narrow = bool((sequence.role[near] == Role.CAST).any())  # logits in half precision, cast to float here
     filled, summed, added = 4, 4, 12
     per_logit = filled + (summed + added) * smoothed
     if not called and narrow:  # in half precision: log-softmax, a cast for the sum, and the way back
