@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from agent_client import asked
 from stepscope import api, questions
-from stepscope.agent.failures import CODES
+from stepscope.agent.failures import CODES, Refused
+from stepscope.agent.options import analysis_of
 from stepscope.agent.profiles import Profiles
 from stepscope.agent.roots import Roots
 from stepscope.agent.server import Server, server
@@ -169,3 +171,12 @@ def test_no_option_of_an_agent_writes_or_draws() -> None:
             if "Path" in str(option.type):
                 assert option.effect is not None, f"{name} --{option.name}: reads or writes?"
             assert (option.name in offered(analysis)) == (option.effect in (None, Effect.READS))
+
+
+@pytest.mark.parametrize("name", ["stats", "rules", "recipe"])
+def test_commands_of_nsys_are_told_from_analyses(name: str) -> None:
+    """An agent that asks for them learns what answers the same, not only that there is no such thing."""
+    with pytest.raises(Refused, match="is a command, not an analysis") as raised:
+        analysis_of(name)
+    named = re.findall(r"`([a-z-]+)`", str(raised.value))
+    assert set(named) & set(questions.names()) and raised.value.next_call

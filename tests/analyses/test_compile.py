@@ -179,10 +179,21 @@ def test_flux_captures_a_graph(shared: Path):
 def test_kernel_names_are_the_stated_last_resort():
     found = compile(make(ops=[op(0, 30, "triton_poi_fused_add_0"), op(30, 40, "nvjet_x")], ranges=[nvtx(0, 1, "x")]), W)
     row = found.rows.to_dicts()[0]
-    assert (row["compiled_ns"], row["eager_ns"], row["regions"], row["verdict"]) == (30, 10, None, None)
+    assert (row["compiled_ns"], row["eager_ns"], row["regions"], row["verdict"]) == (30, 10, None, "undecided")
     assert any("kernel names alone" in n for n in found.notes)
     with pytest.raises(CannotAnswer, match="torch ops"):
         compile(make(ops=[op(0, 30, "nvjet_x")], ranges=[nvtx(0, 1, "x")]), W)
+
+
+def test_names_decide_a_gate_only_where_their_share_is_enough():
+    """Three quarters are inductor's by name; the product may be compiled, too: at least 75 %, perhaps all."""
+    profile = make(ops=[op(0, 30, "triton_poi_fused_add_0"), op(30, 40, "nvjet_x")], ranges=[nvtx(0, 1, "x")])
+    answer = compile(profile, W, gate="compiled>=70")
+    assert answer.summary["statement"].endswith("at least 75.0 % of the GPU time is compiled: undecided.")
+    for gate in ("compiled>=80", "compiled<=90"):
+        with pytest.raises(CannotAnswer, match="undecided") as raised:
+            compile(profile, W, gate=gate)
+        assert raised.value.exit_status == 3
 
 
 def test_torch_ops_without_regions_are_not_compiled():

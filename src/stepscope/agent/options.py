@@ -38,6 +38,12 @@ COMMON: dict[str, tuple[Any, str]] = {
     "top": (int, "the rows that matter most, so many; 0 for all"),
     "sort": (str, "rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`"),
 }
+#: Commands that agents ask for, which are not analyses; and what answers the same here.
+_COMMANDS = {
+    "stats": "reports as `nsys stats` has them; ask `kernels`, `launches`, `nvtx` or `collectives` for like figures",
+    "rules": "expert rules as nsys has them; ask `diagnose` for findings",
+    "recipe": "recipes as nsys has them; ask `iterations`, `overlap` or `stragglers` over many ranks",
+}
 #: Keywords of Python and the command line that the tools have under other names.
 PAGED = ("limit", "offset")
 
@@ -46,6 +52,13 @@ def analysis_of(name: str) -> Analysis:
     """The analysis, or which ones there are."""
     known = questions.names()
     wanted = name.strip().replace("_", "-")
+    if wanted in _COMMANDS:
+        raise Refused(
+            "unknown_analysis",
+            f"{wanted!r} is a command, not an analysis: {_COMMANDS[wanted]}",
+            f"in a shell: stepscope {wanted} PROFILE",
+            call("list", what="analyses"),
+        )
     if wanted not in known:
         raise Refused(
             "unknown_analysis", f"no analysis {name!r}", meant_of(wanted, known), call("list", what="analyses")

@@ -10,7 +10,9 @@ GPU time is credited by the launch: in a compiled graph, in a region but in no g
 Idle time that the host caused is split in the same way, and by compilation; the parts sum to `idle_ns`. From this alone
 comes the verdict: `host-bound` where the GPU idled longer while the host was inside regions and graphs than compiled
 kernels ran (many tiny graphs do that), `breaks exposed` where it idled between graphs, `breaks hidden` where it did
-not, `whole` without breaks.
+not, `whole` without breaks. Names of kernels alone leave it `undecided`: products and convolutions of compiled code
+have the names that they have elsewhere, so that `compiled_pct` is the least that is compiled, and a gate on it may exit
+3.
 
 The summary's `mode` is what the program asked of torch.compile, as `capture run` heard it; else what the trace gives
 away (CUDA graphs, kernels of tuned templates), or `unknown`.
@@ -27,6 +29,7 @@ import numpy as np
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import QUEUE, TAIL, UNLINKED, causes
 from stepscope.derive.pytorch import compile_gate
+from stepscope.derive.pytorch.compile_gate import UNDECIDED, statement
 from stepscope.derive.pytorch.compiled import INDUCTOR, Compiled, compiled
 from stepscope.derive.pytorch.log import LOG_COLUMNS, log_beside, log_result
 from stepscope.derive.pytorch.mode import compile_mode
@@ -43,6 +46,7 @@ from stepscope.model.effect import Effect
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
+from stepscope.model.statement import STATEMENT
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
@@ -65,7 +69,7 @@ _FIGURES = (
     Col("idle_eager_ns", "while it was elsewhere"),
     Col("idle_capture_ns", "while it captured a CUDA graph, which runs nothing; done once, and no break"),
     Col("idle_other_ns", "not for want of a launch: queued work, or an end that no op marks"),
-    Col("verdict", "not compiled, whole, breaks hidden, breaks exposed or host-bound; null without GPU work"),
+    Col("verdict", "not compiled, whole, breaks hidden, breaks exposed, host-bound, undecided; null without GPU work"),
 )
 _REGION = (
     *_WHO,
@@ -144,6 +148,10 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
             table += [{**row, **span.key()} for row in part]
     columns = COLUMNS if by == "window" else VARIANTS[f"by={by}"]
     summary = {} if by == "region" else _summary(table)
+    if by != "region":
+        summary[STATEMENT] = statement(table, summary["compiled_pct"])
+        if named:
+            summary["compiled_is"] = "at least"
     if by != "region" and (named or any(marks.any for marks in found.values())):
         summary |= compile_mode(profile, found)
     notes = [*chosen.notes, *notes, *graph_notes(profile)]
@@ -212,7 +220,9 @@ def _row(profile: Profile, data: RankData, span: Window, marks: Compiled, named:
     row |= _gpu(profile, data, span, marks, named)
     if row["graphs"]:
         row["gpu_per_graph_ns"] = round(row["compiled_ns"] / row["graphs"])
-    if data.calls.height and not named:
+    if named:
+        row["verdict"] = UNDECIDED
+    elif data.calls.height:
         row |= _idle(data, span, marks)
         row["verdict"] = _verdict(row)
     return row
