@@ -111,7 +111,7 @@ def compute(
                 totals.append({"rank": data.rank, **_budget_summary(found)})
             else:
                 work = step_work(data, span)
-                ops = frame(data, span, work, _lengths(data, span))
+                ops = frame(data, work, _lengths(data, span), by == "module")
                 rows = chain_rows(work, ops, span.gpu_ns) if by == "chain" else table(ops, [by, "phase"], span.gpu_ns)
                 totals.append({"rank": data.rank, "index": span.index, **_total(ops)})
                 notes += basis_notes(work, data.rank)

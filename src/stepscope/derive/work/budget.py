@@ -21,7 +21,7 @@ from stepscope.derive.work.phases import AGAIN, OPTIMIZER
 from stepscope.derive.work.reference import MEASURED_ON, product_rate, scores_reach, stream_ns
 from stepscope.derive.work.roles import PRECISION
 from stepscope.derive.work.rules import MEMORY_BOUND, MULTIPLYING, Role
-from stepscope.derive.work.step import StepWork, work_of_ops
+from stepscope.derive.work.step import StepWork, step_work, work_of_ops
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import Gpu, gpu_of
 
@@ -72,14 +72,20 @@ def budget(data: RankData, span: Window) -> Budget | None:
         return None
     split = partition(data, span.gpu_start_ns, span.gpu_end_ns)
     op, _, length = owners(data, split)[0]
-    ops, where = np.unique(op, return_inverse=True)
-    owned = np.bincount(where, weights=length, minlength=len(ops)).astype(np.int64)
-    work = work_of_ops(data, ops)
+    work, owned = _owned(data, span, op, length)
     shares = kernel_shares(work)
     per_row = _whole(shares * owned[:, None], owned)
     lines = {name: int(per_row[:, row].sum()) for row, name in COMPUTE_ROWS.items()}
     lines |= _rest(data, split)
     return Budget(lines, split.window_ns, _counted(work, owned), _mfu(data, span, work.gpu))
+
+
+def _owned(data: RankData, span: Window, op: I64, length: I64) -> tuple[StepWork, I64]:
+    """The work of the window's ops, and the time that each owns. Ops launched outside of it may own some of it too."""
+    found = np.bincount(op, weights=length, minlength=len(data.start)).astype(np.int64)
+    launched = int(found[span.ops].sum()) == int(found.sum())
+    work = step_work(data, span) if launched else work_of_ops(data, np.flatnonzero(found))
+    return work, found[work.ops]
 
 
 def kernel_shares(work: StepWork) -> F64:

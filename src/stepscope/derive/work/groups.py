@@ -6,13 +6,12 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.window import Window
 from stepscope.derive.work.fused import fused_good
 from stepscope.derive.work.good import REFERENCE, SCALED
 from stepscope.derive.work.good import SOURCES as GOOD_FROM
 from stepscope.derive.work.modules import modules
 from stepscope.derive.work.parts import PARTS, layers
-from stepscope.derive.work.phases import HOW, PHASES, symbols_of
+from stepscope.derive.work.phases import HOW, PHASES, in_order, symbols_of
 from stepscope.derive.work.reference import MEASURED_ON
 from stepscope.derive.work.roles import PRECISION
 from stepscope.derive.work.rules import MEMORY_BOUND, Role
@@ -24,7 +23,7 @@ from stepscope.intervals.arrays import I64
 _FAR = 3.0
 
 
-def frame(data: RankData, span: Window, work: StepWork, length: I64) -> pl.DataFrame:
+def frame(data: RankData, work: StepWork, length: I64, by_module: bool = False) -> pl.DataFrame:
     """One row per op: everything that a group can be made of. `length`: its time within the window."""
     kinds, done = work.kinds, work.done
     best = fused_good(work)
@@ -36,7 +35,7 @@ def frame(data: RankData, span: Window, work: StepWork, length: I64) -> pl.DataF
             "role": pl.Series([role.word for role in Role]).gather(kinds.role),
             "phase": pl.Series(PHASES).gather(work.passes.phase),
             "how": pl.Series(HOW).gather(work.passes.how),
-            "module": modules(data, work.ops),
+            "module": modules(data, work.ops) if by_module else pl.Series([None] * len(length), dtype=pl.String),
             "chain": work.chains.of,
             "by_hand": work.parts.by_hand,
             "layer": _layers(data, work),
@@ -68,7 +67,7 @@ def _bound(work: StepWork) -> pl.Series:
 
 def _layers(data: RankData, work: StepWork) -> I64:
     """The layer of each op, by the sequence of its pass that recurs; -1 where none does."""
-    order = np.lexsort((data.start[work.ops], data.launched_at[work.ops]))
+    order = in_order(data, work.ops)
     symbols = symbols_of(data, work.ops)
     found = np.full(len(work.ops), -1, np.int64)
     for phase in np.unique(work.passes.phase).tolist():

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.work.phases import AGAIN, BACKWARD, OPTIMIZER, Phases, phases
+from stepscope.derive.work.phases import AGAIN, BACKWARD, OPTIMIZER, Phases, in_order, phases
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import Role
 from stepscope.intervals.arrays import I64, Mask
@@ -70,7 +70,7 @@ def parts(data: RankData, ops: I64, known: Kernels | None = None, passes: Phases
     kinds = known or kernels(data, ops)
     when = passes or phases(data, ops, kinds)
     found = _BY_ROLE[kinds.role]
-    order = np.lexsort((data.start[ops], data.launched_at[ops]))
+    order = in_order(data, ops)
     order = order[~kinds.are(Role.COMMUNICATION)[order]]
     by_hand = np.zeros(len(ops), bool)
     by_hand[order] = _around_softmax(kinds.role[order], kinds.matrix[order], when.phase[order])

@@ -50,6 +50,12 @@ class Phases(Struct, frozen=True):
         return found
 
 
+def in_order(data: RankData, ops: I64) -> I64:
+    """Places of these ops in the order of their launches."""
+    found: I64 = np.lexsort((data.start[ops], data.launched_at[ops]))
+    return found
+
+
 def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
     """The pass of each op of a window. `ops` are of one window: what runs again is looked for among them."""
     kinds = known or kernels(data, ops)
@@ -60,8 +66,11 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
             said = method(data, ops[open_])
             found[open_] = said
             how[open_[said != OTHER]] = code
-    found, how = _completed(data, ops, kinds, found, how)
-    again = _run_again(data, ops, kinds, np.where((found == BACKWARD) & (how <= NAMES), OTHER, found).astype(np.int8))
+    order = in_order(data, ops)
+    found, how = _completed(kinds, order, found, how)
+    again = _run_again(
+        data, ops, kinds, order, np.where((found == BACKWARD) & (how <= NAMES), OTHER, found).astype(np.int8)
+    )
     found[again] = AGAIN
     return Phases(found, how)
 
@@ -125,9 +134,8 @@ def _main_thread(tid: I64, kinds: Kernels) -> int:
     return int(values[share.argmin()])
 
 
-def _completed(data: RankData, ops: I64, kinds: Kernels, found: I8, how: I8) -> tuple[I8, I8]:
-    """What nothing has told: by names, and else as the op launched before it."""
-    order = np.lexsort((data.start[ops], data.launched_at[ops]))
+def _completed(kinds: Kernels, order: I64, found: I8, how: I8) -> tuple[I8, I8]:
+    """What nothing has told: by names, and else as the op launched before it (`order`)."""
     anchor = found[order].copy()
     silent = anchor == OTHER
     said = np.where(
@@ -151,12 +159,11 @@ def _completed(data: RankData, ops: I64, kinds: Kernels, found: I8, how: I8) -> 
     return whole, source
 
 
-def _run_again(data: RankData, ops: I64, kinds: Kernels, found: I8) -> Mask:
+def _run_again(data: RankData, ops: I64, kinds: Kernels, order: I64, found: I8) -> Mask:
     """Kernels of the backward pass in a run that the forward pass has too: names and grids, and a product among them.
 
     Runs of `_RUN` kernels are compared by a hash of their symbols, for all at once.
     """
-    order = np.lexsort((data.start[ops], data.launched_at[ops]))
     kernel = data.is_kernel[ops][order] & ~kinds.are(Role.COMMUNICATION)[order]
     order = order[kernel]
     forward, backward = order[found[order] == FORWARD], order[found[order] == BACKWARD]

@@ -80,22 +80,26 @@ class Kernels(Struct, frozen=True):
 
 def kernels(data: RankData, ops: I64) -> Kernels:
     """What the names of these ops say. An op is communication by its role in the trace (a peer copy is, too)."""
-    ids, where = np.unique(data.name[ops], return_inverse=True)
-    names = data.profile.names
-    texts = names.gather(ids) if len(ids) else pl.Series([], dtype=pl.String)
-    known = [kernel(text) for text in texts.to_list()]
-    tensor = data.profile.taxonomy.tensor_core(texts).cast(pl.Int8).fill_null(-1).to_list()
-
-    def per_op(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        return np.array(values, dtype=np.int8)[where] if values else np.zeros(len(ops), np.int8)
-
-    role = per_op([k.role for k in known])
+    said = data.once(_of_names)[:, data.name[ops]]
+    role, precision, tensor, alignment, backward, matrix = said
     role[data.role[ops] == COMM] = Role.COMMUNICATION
-    return Kernels(
-        role,
-        per_op([PRECISION.index(k.precision or "") for k in known]),
-        per_op(tensor),
-        per_op([k.alignment or 0 for k in known]),
-        per_op([int(k.backward) for k in known]).astype(bool),
-        per_op([int(k.matrix) for k in known]).astype(bool),
+    return Kernels(role, precision, tensor, alignment, backward.astype(bool), matrix.astype(bool))
+
+
+def _of_names(data: RankData) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
+    """By fact and id of a name: what the names of the rank's ops say."""
+    ids = pl.Series(data.name).unique().cast(pl.Int64).to_numpy()
+    texts = data.profile.names.gather(ids) if len(ids) else pl.Series([], dtype=pl.String)
+    known = [kernel(text) for text in texts.to_list()]
+    found = np.zeros((6, int(ids.max(initial=-1)) + 1), np.int8)
+    facts: tuple[list[int], ...] = (
+        [int(k.role) for k in known],
+        [PRECISION.index(k.precision or "") for k in known],
+        data.profile.taxonomy.tensor_core(texts).cast(pl.Int8).fill_null(-1).to_list(),
+        [k.alignment or 0 for k in known],
+        [int(k.backward) for k in known],
+        [int(k.matrix) for k in known],
     )
+    for row, values in enumerate(facts):
+        found[row, ids] = values
+    return found

@@ -32,9 +32,27 @@ class StepWork(Struct, frozen=True):
     good: Good
 
 
+class _Of:
+    """The ops of a window as a key: a window is the same where its edges are."""
+
+    def __init__(self, span: Window) -> None:
+        self.ops = span.ops
+        self._key = (span.kind, span.index, span.gpu_start_ns, span.gpu_end_ns, len(span.ops))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Of) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 def step_work(data: RankData, span: Window) -> StepWork:
-    """The work of a window's ops."""
-    return work_of_ops(data, span.ops)
+    """The work of a window's ops, worked out once."""
+    return data.once(_of_window, _Of(span))
+
+
+def _of_window(data: RankData, which: _Of) -> StepWork:
+    return work_of_ops(data, which.ops)
 
 
 def work_of_ops(data: RankData, ops: I64) -> StepWork:
