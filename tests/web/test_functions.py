@@ -49,11 +49,11 @@ def test_a_stack_per_thread(drawn):
     assert second.kinds[second.family].tolist() == 2 * [MARKS.index("torch")]
 
 
-def details(scene, name):
+def details(scene, name, group="functions"):
     lane, row = next(
         (i, int(np.flatnonzero(scene.texts.gather(t.name).to_numpy() == name)[0]))
         for i, t in enumerate(scene.tracks)
-        if t.group == "functions" and name in scene.texts.gather(t.name).to_list()
+        if t.group == group and name in scene.texts.gather(t.name).to_list()
     )
     data = client(Answers([scene])).get("/api/details", params={"lane": lane, "row": row}).json()
     return {title: text for title, text, _ in data["facts"]}, data["arrows"]
@@ -69,6 +69,11 @@ def test_arrows_lead_to_what_it_or_its_callees_launched(drawn):
     ):
         facts, arrows = details(drawn, name)
         assert [a["to"]["at"] for a in arrows] == starts and facts["launched"] == told
+
+
+def test_a_kernel_names_its_torch_op(drawn):
+    assert details(drawn, "gemm", "streams")[0]["torch op"] == "aten::addmm"
+    assert "torch op" not in details(drawn, "copy", "streams")[0]  # launched when no op of the thread ran
 
 
 def test_facts_of_a_torch_op(drawn):

@@ -9,6 +9,7 @@ import polars as pl
 
 from stepscope.derive.comm.across import across
 from stepscope.derive.rank.data import NO_STAGE, RankData
+from stepscope.derive.work.callers import callers
 from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.demangle import demangle
@@ -62,6 +63,10 @@ def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None
         add(["range", range_, "text"])
     if data.ranges.height and (stage := data.stage_of(one)[0]) != NO_STAGE:
         add(["stage", stage, "text"])
+    told = callers(data, one).row(0, named=True)
+    for title, key in (("torch op", "torch_op"), ("module", "module")):
+        if told[key] is not None:
+            add([title, told[key], "text"])
     detail = _detail(scene, data.rank, op)
     for title, stem in (("grid", "grid"), ("block", "block")):
         sizes = [detail.get(f"{stem}_{axis}") for axis in "xyz"]
