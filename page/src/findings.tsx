@@ -12,11 +12,12 @@ export function Statement({ findings }: { findings: Findings | null }) {
 }
 
 export function FindingList({ findings, show }: { findings: Findings; show: Show | null }) {
+  const step = findings.mean_step_ns === findings.step_ns ? "step" : "mean step";
   return (
     <section id="findings">
       <header>
         <h2>{findings.title}</h2>
-        {findings.step_ns !== null && <span class="dim">of the {duration(findings.step_ns)} step</span>}
+        {findings.mean_step_ns !== null && <span class="dim">of the {duration(findings.mean_step_ns)} {step}</span>}
       </header>
       <Window lines={findings.windows} />
       {findings.above.map((text) => <p class="above"><b>The capture:</b> <Prose text={text} /></p>)}
@@ -24,7 +25,7 @@ export function FindingList({ findings, show }: { findings: Findings; show: Show
         <p class="clean">{findings.clean ? "A clean bill: nothing stands out." : "Nothing was found."}</p>
       )}
       <ol class="findings">
-        {findings.rows.map((finding) => <Card finding={finding} show={show} />)}
+        {findings.rows.map((finding) => <Card finding={finding} show={show} step={step} />)}
       </ol>
       {findings.skipped.length > 0 && (
         <details class="skipped">
@@ -43,7 +44,7 @@ function between(low: string, high: string) {
   return `${low.endsWith(unit) ? low.slice(0, -unit.length) : low} to ${high}`;
 }
 
-function Card({ finding, show }: { finding: Finding; show: Show | null }) {
+function Card({ finding, show, step }: { finding: Finding; show: Show | null; step: string }) {
   const f = finding;
   const bound = f.expected_ns < f.recoverable_ns;
   return (
@@ -53,7 +54,7 @@ function Card({ finding, show }: { finding: Finding; show: Show | null }) {
         <span class="dim">
           {bound ? `${duration(f.expected_ns)} expected` : between(duration(f.recoverable_low_ns), duration(f.recoverable_high_ns))}
         </span>
-        <span class="dim">{percent(f.share_pct)} of the step</span>
+        <span class="dim">{percent(f.share_pct)} of the {step}</span>
         <span class="share"><i style={{ width: `${Math.min(100, Math.max(f.share_pct, 0))}%` }} /></span>
       </div>
       <div>

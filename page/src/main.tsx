@@ -13,6 +13,7 @@ import { PeakSection } from "./peak";
 import { PipelineSection } from "./pipeline";
 import { Ranks } from "./ranks";
 import { RooflineSection } from "./roofline";
+import { StepsSection } from "./steps";
 import { Command, NoteItems, Prose } from "./section";
 import { ThemeButton } from "./theme";
 import { Model } from "./timeline/model";
@@ -40,6 +41,7 @@ function App({ report }: { report: Report }) {
   const sections = [
     findings && ["findings", "Findings"],
     ["breakdown", "Breakdown"],
+    parts.steps && ["steps", "Steps"],
     timeline && ["timeline", "Timeline"],
     parts.compute && ["compute", "Compute"],
     parts.overlap && ["overlap", "Overlap"],
@@ -67,6 +69,7 @@ function App({ report }: { report: Report }) {
         </div>
         {findings && <FindingList findings={findings} show={timeline ? show : null} />}
         <BreakdownSection part={parts.breakdown} />
+        {parts.steps && <StepsSection part={parts.steps} />}
         {timeline && (model
           ? <Timeline part={timeline} model={model} focus={focus} back={findings?.rows.length ? back : null} />
           : <section id="timeline"><h2>{timeline.title}</h2><p class="dim">reading…</p></section>)}

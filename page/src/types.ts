@@ -35,6 +35,7 @@ export interface Findings extends Part {
   rows: Finding[];
   statement: string | null;
   step_ns: number | null;
+  mean_step_ns: number | null;
   clean: boolean;
   skipped: { id: string; why: string }[];
 }
@@ -75,6 +76,27 @@ export interface OverlapRow {
 export interface Overlap extends Part {
   by: string;
   rows: OverlapRow[];
+}
+
+export interface StepRow {
+  label: string;
+  index: number;
+  kind: string | null;
+  spike: boolean;
+  cut: string | null;
+  step_ns: number;
+  between_ns: number;
+  compute_ns: number;
+  comm_exposed_ns: number;
+  copy_exposed_ns: number;
+  idle_ns: number;
+}
+
+export interface Steps extends Part {
+  rows: StepRow[];
+  left_out: number;
+  statement: string;
+  look: string;
 }
 
 export interface LossRow {
@@ -336,6 +358,7 @@ export interface Report {
   findings: Findings | null;
   parts: {
     breakdown: Breakdown;
+    steps?: Steps;
     compute?: Compute;
     overlap?: Overlap;
     peak?: Peak;

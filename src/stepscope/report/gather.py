@@ -24,6 +24,7 @@ from stepscope.report.sections import (
     peak,
     pipeline,
     roofline,
+    steps,
     stragglers,
     timeline,
 )
@@ -66,8 +67,9 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     setup = asker.ask("setup")
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
+    run = (steps,) if drawn and steps.wanted(asker) else ()
     measured = (roofline,) if roofline.wanted(setup) else ()
-    made = [tried(s.TITLE, s.make) for s in (compute, overlap, peak, *measured, memory, collectives, stragglers)]
+    made = [tried(s.TITLE, s.make) for s in (*run, compute, overlap, peak, *measured, memory, collectives, stragglers)]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]

@@ -24,6 +24,7 @@ def make(asker: Asker) -> Part:
         rows=[_finding(row, answer.window) for row in answer.rows.to_dicts()],
         statement=answer.summary.get("statement"),
         step_ns=answer.summary.get("step_ns"),
+        mean_step_ns=answer.summary.get("mean_step_ns", answer.summary.get("step_ns")),
         clean=bool(answer.summary.get("clean", not answer.rows.height)),
         skipped=answer.summary.get("skipped", []),
     )
