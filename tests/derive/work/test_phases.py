@@ -65,3 +65,9 @@ def test_threads_tell_where_no_range_does() -> None:
     layer = [AGAIN] * 6 + [BACKWARD] * 7
     assert found.phase.tolist() == [FORWARD] * 12 + layer * 2 + [OPTIMIZER]
     assert THREADS in found.how
+
+
+def test_calls_of_no_thread_tell_nothing() -> None:
+    profile = make(ops=[op(10, 20, "gemm", call=1)], calls=[call(0, 5, 1, tid=-1)])
+    data = next(iter(ranks_of(profile)))
+    assert phases(data, np.arange(1)).phase.tolist() == [0]

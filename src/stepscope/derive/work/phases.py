@@ -110,6 +110,8 @@ def _by_threads(data: RankData, ops: I64) -> I8:
         return found
     tid = np.full(len(ops), NONE, np.int64)
     tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
+    if (tid == NONE).all():  # calls of no thread
+        return found
     kinds = kernels(data, ops)
     threads = [t for t in np.unique(tid[linked]).tolist() if (kinds.backward & (tid == t)).any()]
     main = _main_thread(tid, kinds)
