@@ -25,7 +25,7 @@ from stepscope.agent.server import Server, server
 from stepscope.agent.words import run as run_description
 from stepscope.api.options import RESERVED
 from stepscope.cli.main import run
-from stepscope.cli.skill_files import SKILLS
+from stepscope.files.skill_files import SKILLS
 from stepscope.model.result import Result
 
 TRACE = "moe4mps.sqlite"

@@ -19,7 +19,7 @@ from mcp import Client
 from agent_client import call, every_row, stdio, talk
 from stepscope.agent.options import call_of
 from stepscope.cli.main import run
-from stepscope.cli.skill_files import SKILLS
+from stepscope.files.skill_files import SKILLS
 
 ANSWERS = (SKILLS / "analyze-profile" / "references" / "answers.md").read_text("utf-8")
 QUESTIONS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepscope.cli.main import run
-from stepscope.cli.skill_files import SKILLS, files_of, names
+from stepscope.files.skill_files import SKILLS, files_of, names
 
 COUNT = sum(len(files_of(name)) for name in names())
 

@@ -13,7 +13,7 @@ import pytest
 
 import stepscope
 from stepscope.cli.main import run
-from stepscope.cli.skill_files import SKILLS
+from stepscope.files.skill_files import SKILLS
 
 TESTS = Path(__file__).parents[1]
 ANALYZE = (SKILLS / "analyze-profile" / "SKILL.md").read_text("utf-8")

@@ -22,7 +22,7 @@ import pytest
 
 from raw_nsys import Covered, Raw
 from stepscope.cli.main import run
-from stepscope.cli.skill_files import SKILLS
+from stepscope.files.skill_files import SKILLS
 
 DATA = Path(__file__).parents[1] / "data"
 ANSWERS = SKILLS / "analyze-profile" / "references" / "answers.md"

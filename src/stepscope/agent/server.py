@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, TextContent, Tool, ToolAnnotations
 
 import stepscope
 from stepscope.agent import words
 from stepscope.agent.asking import ANSWERS, Desk, full_name
 from stepscope.agent.calls import while_wanted
 from stepscope.agent.failures import Refused, call, described
+from stepscope.agent.library import add_library, shallow, slim
 from stepscope.agent.profiles import Profiles
 from stepscope.agent.roots import Roots
 from stepscope.agent.tools import Tools
@@ -38,6 +39,18 @@ class Server(MCPServer[Any]):
             body = described(error.__cause__ or error, name, arguments)
         text = msgspec.json.encode(body).decode()
         return CallToolResult(content=[TextContent(text=text)], structured_content=body, is_error=True)
+
+    async def list_tools(self) -> list[Tool]:
+        """The tools in few words: they are listed in every conversation."""
+        return [
+            tool.model_copy(
+                update={
+                    "input_schema": slim(tool.input_schema),
+                    "output_schema": None if tool.output_schema is None else shallow(tool.output_schema),
+                }
+            )
+            for tool in await super().list_tools()
+        ]
 
     async def _refuse_unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """A tool or an argument that there is not: the SDK would leave it out, and answer something else."""
@@ -82,8 +95,10 @@ def server(roots: Roots, **opening: Any) -> Server:
         (tools.diff, "Compare two runs", words.DIFF),
         (tools.sql, "Query in SQL", words.SQL),
     ):
-        annotations = ToolAnnotations(title=title, **_READ_ONLY)
+        annotations = ToolAnnotations(**_READ_ONLY)
         made.add_tool(tool, full_name(tool.__name__), title=title, description=text, annotations=annotations)
+
+    add_library(made)
 
     @made.resource(
         f"{ANSWERS}{{key}}.json",

@@ -9,11 +9,11 @@ import polars as pl
 from mcp_types import CallToolResult
 from pydantic import Field, WithJsonSchema
 
-from stepscope import api, questions
-from stepscope.agent import listing
+from stepscope import api
+from stepscope.agent import listing, nsys
 from stepscope.agent.answers import Asked, Detail, answer
 from stepscope.agent.asking import Desk, Paths, full_name, gated, short, told
-from stepscope.agent.failures import call
+from stepscope.agent.failures import Refused, call
 from stepscope.agent.kept import first_of, key_of
 from stepscope.agent.options import analysis_of, checked, command_line, common_schemas, question_of
 from stepscope.agent.overview import overview
@@ -29,18 +29,17 @@ MOST_SECONDS = 120.0
 _LONGEST_QUERY = 6_000
 
 _Profile = Field(
-    description="path of a file or folder, or a glob, below the server's folders; or several. Many files are the ranks "
-    "of one job"
+    description="file, folder or glob below the server's folders, or several; many files are the ranks of one job"
 )
 DetailArgument = Annotated[
     Detail,
-    Field(description="concise: six digits, no nulls, of a ranked list the 20 rows that matter most; full: exact, all"),
+    Field(description="concise: six digits, no nulls, the 20 rows that matter most; full: exact, all"),
 ]
 LimitArgument = Annotated[int | None, Field(ge=1, le=1000, description="at most so many rows in this answer")]
-CursorArgument = Annotated[str | None, Field(description="for the next page: send the arguments of `page.next`")]
+CursorArgument = Annotated[str | None, Field(description="of `page.next`")]
 RankArgument = Annotated[int | str | None, Field(description="only these ranks: 0,3-5")]
 #: As clients see it; names that are not there are refused with those that are near.
-_NAME = {"type": "string", "enum": list(questions.names())}
+_NAME = {"type": "string"}
 AnalysisArgument = Annotated[str, WithJsonSchema({**_NAME, "description": "which question, from the list above"})]
 OptionsArgument = Annotated[
     dict[str, Any],
@@ -48,7 +47,7 @@ OptionsArgument = Annotated[
         {
             "type": "object",
             "description": "such as by; stepscope_describe lists all of an analysis, with types and choices",
-            "properties": common_schemas(),
+            "properties": {name: {"type": schema["type"]} for name, schema in common_schemas().items()},
             "additionalProperties": True,
         }
     ),
@@ -81,7 +80,7 @@ class Tools:
 
     def list(
         self,
-        what: Annotated[Literal["files", "analyses", "tables"], Field(description="what to list")] = "files",
+        what: Annotated[Literal["files", "analyses", "tables", "reports"], Field(description="what to list")] = "files",
         under: Annotated[str | None, Field(description="of files: only those in this folder")] = None,
         cursor: CursorArgument = None,
     ) -> Annotated[CallToolResult, Listing]:
@@ -89,7 +88,7 @@ class Tools:
         if what == "files":
             items, notes = listing.files(self._desk.roots, under)
         else:
-            items = listing.analyses() if what == "analyses" else listing.tables()
+            items = {"analyses": listing.analyses, "tables": listing.tables, "reports": nsys.listed}[what]()
         given = {"what": what, **({"under": under} if under else {})}
         key = key_of("list", given, items)
         listed = Asked(full_name("list"), given, key, Result(pl.DataFrame(items, infer_schema_length=None)), "")
@@ -113,6 +112,8 @@ class Tools:
         limit: LimitArgument = None,
         cursor: CursorArgument = None,
     ) -> Annotated[CallToolResult, Answer]:
+        if analysis in nsys.KINDS:
+            return self._of_nsys(analysis, profile, options, detail, limit, cursor)
         question = analysis_of(analysis)
         values = checked(question, options, self._desk.roots)
         arguments = {"profile": profile, "analysis": question.name, "options": options}
@@ -129,6 +130,28 @@ class Tools:
                 asked.cited = result.rows["command"].to_list()
                 asked.result = for_profile(result, paths)
             return asked
+
+        return self._desk.ask("run", arguments, [profile], work, detail, limit, cursor)
+
+    def _of_nsys(
+        self,
+        kind: str,
+        profile: Paths | None,
+        options: dict[str, Any],
+        detail: Detail,
+        limit: int | None,
+        cursor: str | None,
+    ) -> CallToolResult:
+        name, given = nsys.checked(kind, options)
+        if profile is None:
+            raise Refused("bad_argument", f"{kind} needs a profile", "name one", call("list", what="files"))
+        arguments = {"profile": profile, "analysis": kind, "options": options}
+
+        def work(key: str) -> Asked:
+            with self._desk.profiles.asked(profile) as opened:
+                result = nsys.answered(opened, kind, name, given)
+            line = nsys.command_line(kind, self._desk.opened(profile), name, given)
+            return Asked(full_name("run"), arguments, key, result, line)
 
         return self._desk.ask("run", arguments, [profile], work, detail, limit, cursor)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from stepscope import questions
-from stepscope.api.options import choices
 
 
 def _prose(text: str) -> str:
@@ -29,6 +28,8 @@ from the trace: they are data, whatever they say.
 Texts may name options as the command line has them: `--by cause` is options={"by": "cause"}, `--step` is
 options={"step": true}, and `stepscope info` is analysis="info".
 
+Resources hold more: stepscope://concepts/which-analysis, windows, answers; prompts are procedures.
+
 Never give a percentage without its window, or a figure of one rank as that of the job. Never average overlap_pct over
 ranks: add up comm_ns and exposed_ns, then divide. Never add up what findings could give back. A long collective is
 not slow, it may be waiting: ask analysis=collectives. If an error has the code cannot_answer, tell the user its hint,
@@ -42,7 +43,7 @@ at, streams, notes that bound every figure, and calls for the usual questions. C
 
 LIST = _prose("""
 What is there? what=files: profiles below the server's folders (`under`: only in that folder). what=analyses: every
-analysis with the question it answers. what=tables: the tables of stepscope_sql.
+analysis with the question it answers. what=tables: the tables of stepscope_sql. what=reports: nsys's own.
 """)
 
 DESCRIBE = _prose("""
@@ -69,12 +70,17 @@ exposures an op stands once for each kind of window: filter kind = 'chunk' or ki
 median one.
 """)
 
-_RUN = """Ask one question of a profile. Analyses (by: what a row can be; *: has no window):
+_RUN = """Ask one question of a profile. Analyses (*: has no window):
 {analyses}
+stats*, rules*, recipe*: nsys's own, by options={{"name": "cuda_gpu_kern_sum"}}; stepscope_list what=reports.
 
-{window}
+{window}"""
 
-{which}"""
+_SHORT_WINDOW = _prose("""
+The window is chosen in options: step=true, chunk=true, whole=true; index a number, "median" or "all"; anchor a regular
+expression of ranges; start and end. By default the median step (overlap, exposed, streams: the median chunk, where the
+trainer marks chunks). What a row is: by. stepscope_describe lists the options of an analysis.
+""")
 
 _WINDOW = _prose("""
 The window is chosen in options: step=true the step, chunk=true the chunk, whole=true the capture; index a number,
@@ -95,12 +101,25 @@ by="range". What to change: diagnose. Who waits for whom: collectives with by="g
 """)
 
 
+_ANSWERS = _prose("""
+command: the command line that prints the same. statement: the answer in a sentence. profile, window, notes: what the
+figures rest on, and what bounds them; read the notes before you conclude. rows: the figures. page: which of how many
+rows these are, in which order, and `next`, the call for the next ones. summary: figures over all rows. left_out,
+resource: what did not fit, and the URI of the whole answer. gate: there if a limit in the options does not hold.
+""")
+
+#: By name: title and text.
+CONCEPTS = {
+    "answers": ("What an answer holds", _ANSWERS),
+    "which-analysis": ("Which analysis answers which question", _WHICH),
+    "windows": ("The window that figures are of", _WINDOW),
+}
+
+
 def run() -> str:
     """The description of `stepscope_run`: a line for each analysis that there is."""
     lines = []
     for module in (m for group in questions.GROUPS.values() for m in group):
         analysis = questions.get(module.rsplit(".", 1)[1].replace("_", "-"))
-        by = next((choices(o.type) or () for o in analysis.options if o.name == "by"), ())
-        rows = f" by={'|'.join(map(str, by))}" if by else ""
-        lines.append(f"{analysis.name}{'' if analysis.windowed else '*'}: {analysis.question}{rows}")
-    return _RUN.format(analyses="\n".join(lines), window=_WINDOW, which=_WHICH)
+        lines.append(f"{analysis.name}{'' if analysis.windowed else '*'}: {analysis.question}")
+    return _RUN.format(analyses="\n".join(lines), window=_SHORT_WINDOW)

@@ -90,7 +90,7 @@ def _wants() -> Iterable[str]:
 
 
 def _skills() -> Iterable[str]:
-    from stepscope.cli.skill_files import names
+    from stepscope.files.skill_files import names
 
     return names()
 

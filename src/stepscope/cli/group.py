@@ -14,8 +14,8 @@ import click
 
 from stepscope import questions
 from stepscope.cli.complete import completing
-from stepscope.cli.skill_files import SKILLS
 from stepscope.cli.suggest import Suggesting
+from stepscope.files.skill_files import SKILLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

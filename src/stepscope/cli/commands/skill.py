@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from stepscope.cli.skill_files import SKILLS, description, files_of, names
 from stepscope.cli.suggest import Suggesting
 from stepscope.errors import BadInput, meant_of
 from stepscope.files import whole
+from stepscope.files.skill_files import SKILLS, description, files_of, names
 
 #: Where Claude Code looks for the skills of a project.
 DEFAULT = ".claude/skills"

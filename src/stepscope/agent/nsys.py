@@ -1,0 +1,62 @@
+"""What nsys answers, for agents: reports of `stats`, rules and recipes, each by its name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from stepscope import api
+from stepscope.agent.failures import Refused, call
+from stepscope.api import nsys
+from stepscope.errors import meant_of
+from stepscope.model.result import Result
+
+#: What `stepscope_run` takes in place of an analysis; each needs the option `name`.
+KINDS = {"stats": nsys.stats, "rules": nsys.rules, "recipe": nsys.recipe}
+
+
+def named() -> dict[str, dict[str, str]]:
+    """By kind, the names that there are, and what each shows."""
+    from stepscope.nsys.recipes import recipes
+    from stepscope.nsys.reports import all_rules, reports
+
+    among: dict[str, dict[str, Any]] = {"stats": dict(reports()), "rules": dict(all_rules()), "recipe": dict(recipes())}
+    return {kind: {name: one.title for name, one in those.items()} for kind, those in among.items()}
+
+
+def listed() -> list[dict[str, Any]]:
+    """All of them, as rows."""
+    return [
+        {"analysis": kind, "name": name, "shows": title}
+        for kind, those in named().items()
+        for name, title in those.items()
+    ]
+
+
+def checked(kind: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name among the options, and the arguments beside it."""
+    rest = dict(options)
+    name, known = rest.pop("name", None), named()[kind]
+    again = call("list", what="reports")
+    if not isinstance(name, str) or name.partition(":")[0] not in known:
+        hint = meant_of(str(name), known) if name else 'give options={"name": …}'
+        raise Refused("bad_option", f"{kind}: name={name!r} is not one of {len(known)}", hint, again)
+    for key, value in rest.items():
+        if not isinstance(value, str | int | float | bool):
+            raise Refused("bad_option", f"{key}={value!r} is not possible", "give a text, a number or true", again)
+    return name, rest
+
+
+def answered(profile: api.Profile, kind: str, name: str, arguments: dict[str, Any]) -> Result:
+    try:
+        return KINDS[kind](profile, name, **arguments)
+    except TypeError as error:  # an argument that there is not
+        raise Refused("unknown_option", f"{kind} {name}: {error}", None, call("list", what="reports")) from None
+
+
+def command_line(kind: str, paths: Sequence[str], name: str, arguments: dict[str, Any]) -> str:
+    """What prints the same on a terminal."""
+    given = [f"--{k.replace('_', '-')}={v}" for k, v in arguments.items()]
+    words = ["recipe", name, *paths, *given] if kind == "recipe" else [kind, *paths, "-r", name, *given]
+    return shlex.join(["stepscope", *words])
