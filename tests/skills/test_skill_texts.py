@@ -12,8 +12,8 @@ import pytest
 
 from commandlines import every_option, parse
 from stepscope import questions
-from stepscope.files.skill_files import SKILLS, description, files_of, front_matter, names
 from stepscope.compare.columns import VARIANTS as COMPARE
+from stepscope.files.skill_files import SKILLS, description, files_of, front_matter, names
 
 TEXTS = [path for name in names() for path in files_of(name)]
 
