@@ -109,3 +109,32 @@ def test_an_export_that_is_cut_to_a_step_has_that_step(export: Path, tmp_path: P
     for rank, (start, end) in spans.items():
         rows = api.analyse(cut, "breakdown", rank=rank, start=start, end=end).rows
         assert [rows[p][0] for p in _PARTS] == [whole.filter(whole["rank"] == rank)[p][0] for p in _PARTS]
+
+
+def test_a_record_that_cannot_be_is_counted_with_an_example(export: Path, tmp_path: Path) -> None:
+    """One kernel of 3 s among steps of some milliseconds: left out, which `info` and every answer say."""
+    path = tmp_path / export.name
+    path.write_bytes(export.read_bytes())
+    with closing(sqlite3.connect(path)) as db:
+        rows = "SELECT rowid FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY start LIMIT 1 OFFSET 20"
+        db.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start + 3000000000 WHERE rowid = ({rows})")
+        db.commit()
+    profile = api.open(path, cache=False)
+    for name in ("info", "breakdown", "idle"):
+        told = [str(n) for n in api.analyse(profile, name).notes if n.code == "rows-impossible"]
+        assert len(told) == 1 and "left out 1 row" in told[0] and "3 s from" in told[0], name
+
+
+def test_a_cut_of_samples_that_have_no_end(tmp_path: Path) -> None:
+    """Counters have a start only: a window of them can be exported."""
+    from fake import FakeSource, call, op
+    from stepscope.api.profile import Profile
+
+    tables = {
+        "ops": [op(10, 20, call=1)],
+        "calls": [call(1, 2, 1)],
+        "counters": [{"device": 0, "name": "memory", "start_ns": t, "value": 1.0} for t in (5, 15, 5000)],
+    }
+    profile = Profile([FakeSource(tables)])
+    profile.export(tmp_path / "cut.parquet", start=10, end=20)
+    assert api.open(tmp_path / "cut.parquet", cache=False).counters["start_ns"].to_list() == [15]

@@ -41,7 +41,7 @@ def _spans(windows: Iterable[Window]) -> pl.DataFrame:
 
 def _within(frame: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     end = "end_ns" if "end_ns" in frame.columns else "start_ns"
-    placed = frame.select("rank", "start_ns", end).with_row_index("at").join(spans, on="rank")
+    placed = frame.select(list(dict.fromkeys(("rank", "start_ns", end)))).with_row_index("at").join(spans, on="rank")
     kept = placed.filter((pl.col("start_ns") <= pl.col("finish")) & (pl.col(end) >= pl.col("begin")))
     return frame[kept["at"].sort()]
 

@@ -210,7 +210,9 @@ class Door:
         bad: Mask | None = None
         for rows, why in flaws(frame, spec, self.processes().height, self.info.capture_ns):
             fresh = rows if bad is None else rows & ~bad
-            self._left_out(spec, int(np.count_nonzero(fresh)), why)
+            told = fresh if spec.name == "ops" and fresh.any() else None
+            example = "" if told is None else self._example_of(frame.filter(told), names)
+            self._left_out(spec, int(np.count_nonzero(fresh)), why, example)
             bad = rows if bad is None else bad | rows
             if bad.all():
                 raise BadInput(f"{self.path}: {spec.name}: none of {len(bad)} rows is usable (rows {why})", _AGAIN)
@@ -254,6 +256,14 @@ class Door:
         rows = np.flatnonzero(wrong)
         self._left_out(TABLES["ops"], len(rows), why, self._example(ops[rows], names))
         return (np.flatnonzero(~wrong) if kept is None else kept[~wrong]), ops.filter(~wrong)
+
+    def _example_of(self, ops: pl.DataFrame, names: pl.Series) -> str:
+        """The longest of the ops that have times and a process; nothing where none has."""
+        told = ops.drop_nulls(["proc", "start_ns", "end_ns"]).filter(pl.col("proc") < self.processes().height)
+        told = told.filter(
+            pl.col("proc") >= 0, pl.col("end_ns") > pl.col("start_ns"), pl.col("start_ns").abs() < 1 << 61
+        )
+        return self._example(told, names) if told.height else ""
 
     def _example(self, ops: pl.DataFrame, names: pl.Series) -> str:
         """The longest of these ops: which, where and when."""
