@@ -119,6 +119,11 @@ ORDER: tuple[After, ...] = (
     ),
     After(
         "exposed-communication",
+        ("repeated-reduction",),
+        "reductions that need not be made need not be hidden",
+    ),
+    After(
+        "exposed-communication",
         ("serialized-communication",),
         "what was only issued badly can be hidden by issuing it well",
     ),

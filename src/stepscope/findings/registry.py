@@ -48,6 +48,7 @@ DETECTORS = (
     "pipeline-bubble",
     "profiler-distortion",
     "recomputation",
+    "repeated-reduction",
     "serialized-communication",
     "slow-link",
     "slow-loss",

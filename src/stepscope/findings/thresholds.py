@@ -206,6 +206,30 @@ LATE_STRETCH = Threshold(
     "half of what is shown: shorter stretches without a call are on every host",
     (_HEALTHY, f"{_ACROSS}::test_late_node", _REAL_ACROSS),
 )
+FORWARD_BETWEEN = Threshold(
+    20.0,
+    "% of the kernels of a round",
+    "a forward pass is about a third of a micro-batch, and nothing is reduced in it",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+ROUNDS_COVER = Threshold(
+    70.0,
+    "% of the kernels of the step",
+    "rounds of all micro-batches fill the step but for its optimizer; buckets of one backward pass do not",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+ROUNDS_DIFFER = Threshold(
+    5.0,
+    "% of the kernels of a round",
+    "micro-batches launch the same kernels; layers of a forward and of a backward pass do not (tensor parallelism)",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+ROUNDS_MOST = Threshold(
+    64,
+    "rounds",
+    "more micro-batches than that are not accumulated in a step of one rank",
+    ("tests/findings/test_repeated_reduction.py",),
+)
 LATE_ALONE = Threshold(
     75.0,
     "% of the lateness",

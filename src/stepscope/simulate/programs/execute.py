@@ -132,6 +132,8 @@ def _faults(s: Scenario, rank: int, node: int) -> Faults:
             found.items += p["per_layer"]
         elif fault.name == "more-launches":
             found.extra += p["per_layer"]
+        elif fault.name == "reduce-always":
+            found.reduces = True
         elif fault.name == "slow-python":
             found.python_ns += round(p["us"] * 1000)
         elif fault.name == "alloc":

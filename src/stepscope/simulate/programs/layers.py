@@ -32,6 +32,7 @@ class Faults:
     skew: float = 1.0  # of this rank's expert load
     extra: int = 0  # attentions of no use per layer
     python_ns: int = 0  # before each layer
+    reduces: bool = False  # gradients in every micro-batch
     of_the_run: list[Fault] = field(default_factory=list)  # of some steps
 
 

@@ -30,7 +30,7 @@ def ddp(w: Worker, number: int) -> Wait:
         sim.push(f"backward mb {mb}")
         sim.switch(AUTOGRAD)
         w.compute("loss_b")
-        last = mb == s.micro_batches - 1
+        last = mb == s.micro_batches - 1 or w.faults.reduces
         for layer in reversed(range(s.layers)):
             yield from w.backward(layer)
             if last and layer % _BUCKET == 0:

@@ -1,0 +1,127 @@
+"""Gradients are reduced in every micro-batch of a step, though they are used once, at its end.
+
+The same reductions, of the same sizes in the same order, come again for each micro-batch, with a forward pass between.
+All but the last round could be left out (`no_sync`), and the sum of the gradients reduced once. What it could give back
+is the step replayed with transfers of the earlier rounds that take no time.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.derive.comm.calls import sides_of
+from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
+from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.replay.change import Change
+from stepscope.derive.windows.window import Window
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import sure
+from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import part
+from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import FORWARD_BETWEEN, ROUNDS_COVER, ROUNDS_DIFFER, ROUNDS_MOST
+from stepscope.intervals.arrays import I64
+from stepscope.model.profile import Profile
+from stepscope.model.units import about
+
+ID = "repeated-reduction"
+
+#: What only programs that train have: kernels, ops and ranges of backward passes and optimizers.
+_TRAINS = r"(?i)backward|optimizer|_bwd|adam|multi_tensor_apply|wgrad|dgrad"
+
+
+class Rounds(Struct, frozen=True):
+    """Reductions of one rank's step in rounds that are alike: their ops, those of the last round left out."""
+
+    times: int
+    each: int
+    bytes: int  # of one round
+    ops: I64
+
+
+def rounds(case: Case) -> dict[int, Rounds]:
+    """By rank; nothing where a rank reduces once, as it should."""
+    if not case.profile.names_with(_TRAINS).any():  # without a backward pass there are no gradients
+        return {}
+    told = case.each_rank(_rounds)
+    return {r: of for r, of in told.items() if of is not None}
+
+
+def remedy(case: Case) -> Change:
+    """Transfers of the earlier rounds take no time."""
+    return Change(transfers_instant={r: of.ops for r, of in case.once(rounds).items()})
+
+
+def detect(case: Case) -> list[Finding]:
+    told = case.once(rounds)
+    if not told or len(told) < len(case.ranks):
+        return []
+    first = next(iter(told.values()))
+    worst = max(case.ranks, key=lambda r: (part(case, r, "comm_exposed_ns"), -r))
+    exposed = part(case, worst, "comm_exposed_ns")
+    return [
+        Finding(
+            ID,
+            f"gradients are reduced {first.times} times a step, once for every micro-batch",
+            case.credit(ID, at_most=exposed),
+            sure(case),
+            f"{first.each} reductions of {first.bytes / 1e6:,.1f} MB in all come {first.times} times on every rank, of "
+            "the same sizes in the same order, with a forward pass between; communication is exposed for "
+            f"{about(exposed)} of the step on rank {worst}",
+            "accumulate first, reduce once: DDP's no_sync() around all but the last micro-batch, FSDP's "
+            "set_requires_gradient_sync(False), accelerate's accumulate()",
+            ("breakdown", ""),
+            ranks=case.ranks,
+            figures=(exposed,),
+            where=longest(
+                p
+                for r, of in told.items()
+                for p in places(r, case.data_of(r).start[of.ops], case.data_of(r).end[of.ops])
+            ),
+        )
+    ]
+
+
+def _rounds(profile: Profile, data: RankData, window: Window) -> Rounds | None:
+    """The reductions of each communicator: the one whose rounds move most."""
+    wanted = pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER]) & (pl.col("bytes") > 0)
+    reductions = sides_of(profile, data).filter(wanted & pl.col("op").is_in(window.ops.tolist()))
+    compute = window.ops[data.role[window.ops] == COMPUTE]
+    compute = compute[np.argsort(data.launched_at[compute], kind="stable")]
+    told = [
+        found
+        for table in reductions.partition_by("communicator", "kind", maintain_order=True)
+        if (found := _repeated(data, table, compute)) is not None
+    ]
+    return max(told, key=lambda of: of.bytes, default=None)
+
+
+def _repeated(data: RankData, table: pl.DataFrame, compute: I64) -> Rounds | None:
+    # Numbers (a loss, a norm) are no gradients: less than a thousandth of the largest.
+    table = table.filter(1000 * pl.col("bytes") >= pl.col("bytes").max()).unique("op", maintain_order=True)
+    ops, size = table["op"].to_numpy(), table["bytes"].to_numpy()
+    order = np.argsort(data.launched_at[ops], kind="stable")
+    ops, size = ops[order], size[order]
+    before = np.searchsorted(data.launched_at[compute], data.launched_at[ops])  # kernels launched before each
+    for times in range(2, min(len(ops), int(ROUNDS_MOST.value)) + 1):
+        each = len(ops) // times
+        # Of one reduction each, nothing tells rounds from layers.
+        if each < 2 or len(ops) % times or not (size.reshape(times, each) == size[:each]).all():
+            continue
+        at = before.reshape(times, each)
+        period = float(np.median(np.diff(at[:, 0])))
+        forward, within = at[1:, 0] - at[:-1, -1], int(np.diff(at, axis=1).max())
+        between = bool((forward >= FORWARD_BETWEEN.share * period).all()) and int(forward.min()) > within
+        if between and times * period >= ROUNDS_COVER.share * len(compute) and _alike(data.name[compute], at[:, 0]):
+            return Rounds(times, each, int(size[:each].sum()), ops[:-each])
+    return None
+
+
+def _alike(names: I64, start: I64) -> bool:
+    """Whether every round launches the same kernels: layers of a forward and of a backward pass do not."""
+    counts = [np.bincount(names[a:b], minlength=int(names.max()) + 1) for a, b in pairwise(start.tolist())]
+    return all(2 * np.abs(other - counts[0]).sum() <= ROUNDS_DIFFER.share * 2 * counts[0].sum() for other in counts[1:])
