@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A module's tests stay in one process: what it sets up is set up once. Programs that tests start find the package compiled.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist loadfile
 
-.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-check bench-rows bench-tools bench-across bench-scale bench-serve reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
+.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-check bench-rows bench-tools bench-across bench-scale bench-serve bench-hang reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
 
 # stepscope alone is what `make demo` needs; everything else adds the tools of a developer to the same environment.
 package: $(PACKAGE)
@@ -68,6 +68,10 @@ demo: package
 # It takes some minutes; ARGS=--print writes nothing. Needs nsys and `make bench-tools` for what it compares with.
 bench: setup
 	$(BIN)/python bench/performance.py $(ARGS)
+
+# Simulated hangs judged by stepscope and by torchfrtrace (with torch in .venv-torch); ARGS="--count 1000 --write" for docs/hang.md.
+bench-hang: setup
+	$(BIN)/python bench/hang.py $(ARGS)
 
 # Did a change make something slower? Ratios beside those of bench/baseline.json; ARGS=--save writes them there.
 bench-check: setup

@@ -54,8 +54,8 @@ def test_the_form_is_that_of_agentskills(name):
     assert len(body.splitlines()) < 500
 
 
-def test_there_are_the_four():
-    assert set(names()) == {"capture-profile", "analyze-profile", "compare-runs", "read-kernel-and-memory"}
+def test_there_are_the_five():
+    assert set(names()) == {"capture-profile", "analyze-profile", "compare-runs", "find-hang", "read-kernel-and-memory"}
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=identify)

@@ -93,6 +93,7 @@ def server(roots: Roots, **opening: Any) -> Server:
         (tools.describe, "Describe an analysis or a table", words.DESCRIBE),
         (tools.run, "Run an analysis", words.run()),
         (tools.diff, "Compare two runs", words.DIFF),
+        (tools.hang, "Say why a job hangs", words.HANG),
         (tools.sql, "Query in SQL", words.SQL),
     ):
         annotations = ToolAnnotations(**_READ_ONLY)

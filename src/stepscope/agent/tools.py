@@ -69,7 +69,7 @@ AnswersArgument = Annotated[
 
 
 class Tools:
-    """The six tools of one server."""
+    """The seven tools of one server."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -192,6 +192,22 @@ class Tools:
             return Asked(full_name("diff"), arguments, key, result, line)
 
         return self._desk.ask("diff", arguments, [base, new], work, detail, limit, cursor)
+
+    def hang(
+        self,
+        dumps: Annotated[Paths, Field(description="folder, files or glob of one job's flight-recorder dumps")],
+        detail: DetailArgument = "concise",
+        limit: LimitArgument = None,
+        cursor: CursorArgument = None,
+    ) -> Annotated[CallToolResult, Answer]:
+        arguments = {"dumps": dumps}
+
+        def work(key: str) -> Asked:
+            result = api.hang([*map(str, self._desk.roots.paths(dumps))])
+            line = shlex.join(["stepscope", "hang", *self._desk.typed(dumps)])
+            return Asked(full_name("hang"), arguments, key, result, line)
+
+        return self._desk.ask("hang", arguments, [dumps], work, detail, limit, cursor)
 
     def sql(
         self,

@@ -58,6 +58,12 @@ interval; summary.verdict is faster, slower, no difference, or cannot tell; summ
 between the runs. A side may be several runs of the same.
 """)
 
+HANG = _prose("""
+Why does a job hang: which rank, which call? Of flight-recorder dumps of PyTorch, one per rank, and logs beside
+them, not of a profile. summary.verdict is the kind of hang (or running, slow), summary.culprits the fewest ranks
+that explain the dumps, summary.sure how sure that is, summary.chain who waits for whom; rows are who is where.
+""")
+
 SQL = _prose("""
 A question that no analysis answers, in SQL (DuckDB); it can only read. The best tables are answers of analyses, named
 in `answers`: medians, sums over ranks, joins. answers={"a": {"analysis": "overlap", "options": {"chunk": true,
