@@ -29,8 +29,8 @@ def detect(case: Case) -> list[Finding]:
 def _said(told: Told) -> tuple[str, str, str]:
     return (
         f"tensors are turned around in memory by {several(told.kernels, 'kernel')} (on rank {told.rank})",
-        f"changes of layout, and batch norms that NCHW slows, take {about(told.took_ns)} of the step on rank "
-        f"{told.rank}, {told.most}; in one layout throughout "
+        f"kernels that do nothing else, and batch norms that NCHW slows, take {about(told.took_ns)} of the step on "
+        f"rank {told.rank}, {told.most}; in one layout throughout "
         + (f"about {about(told.good_ns)} of it stay" if told.good_ns else "none of it is needed"),
         "convolutions: model.to(memory_format=torch.channels_last), and the inputs likewise; else views instead of "
         ".contiguous(), and ops that take the layout that is there (einsum, LayerNorm over the last dimension)",

@@ -28,7 +28,7 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(told: Told) -> tuple[str, str, str]:
     return (
-        f"the sizes of {several(told.kernels, 'product do', 'products do')} not fit the GPU's (on rank {told.rank})",
+        f"{several(told.kernels, 'product has', 'products have')} sizes that do not fit (on rank {told.rank})",
         f"their kernels load unaligned numbers and take {about(told.took_ns)} of the step on rank {told.rank}, "
         f"{told.most}; products of that size that fit take about {about(told.good_ns)}",
         "pad sizes to a multiple of 64, at least of 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "

@@ -20,7 +20,7 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import HIDDEN_BY_HOST
-from stepscope.intervals import Spans
+from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
@@ -126,9 +126,16 @@ def wasted(
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in _places(case, r, wastes[r])),
             stands_out=saved == 0,
+            covers={r: _spans(case, r, w) for r, w in wastes.items()},
             **{"cause": "likely", **more},
         )
     ]
+
+
+def _spans(case: Case, rank: int, waste: Waste) -> Spans:
+    """When its ops run: copies within the device among them are exposed, and this is why."""
+    data = hosts(case)[rank].data
+    return union(data.start[waste.ops], data.end[waste.ops])
 
 
 def _behind(saved: int, lost: int) -> str:
