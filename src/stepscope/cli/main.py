@@ -27,7 +27,9 @@ SIGNALLED = 128
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
 #: What libraries say where memory ran out.
-_NO_MEMORY = re.compile(r"memory allocation|out of memory|cannot allocate|capacity overflow|bad_alloc|realloc", re.I)
+_NO_MEMORY = re.compile(
+    r"memory allocation|out of memory|cannot allocate|start new thread|capacity overflow|bad_alloc|realloc", re.I
+)
 
 INTRODUCTION = """Where did the training step go? Ask GPU profiles of distributed training.
 

@@ -139,7 +139,7 @@ def _default() -> int:
 
 def available(root: Path = Path("/")) -> int | None:
     """What the machine has, or less where a cgroup of the process has a limit; None where nothing tells."""
-    limits = [*_cgroup_limits(root), *_of_machine()]
+    limits = [*_cgroup_limits(root), *_of_machine(), *_of_addresses()]
     return min(limits, default=None)
 
 
@@ -147,6 +147,23 @@ def _of_machine() -> list[int]:
     with suppress(OSError, ValueError, AttributeError):  # Windows has no sysconf
         return [os.sysconf("SC_PHYS_PAGES") * _page()]
     return []
+
+
+def _of_addresses() -> list[int]:
+    """What `ulimit -v` leaves. Libraries end the process where it is used up: they cannot say so any more."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * _page()
+    except (ImportError, OSError, ValueError):
+        return []
+    if limit == resource.RLIM_INFINITY:
+        return []
+    if limit - taken < LEAST:
+        left = max(limit - taken, 0) >> 20
+        raise BadInput(f"`ulimit -v` leaves {left} MiB, too little to work with", "raise it, or set it to unlimited")
+    return [limit - taken]
 
 
 def _cgroup_limits(root: Path) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import escape as plain_markup
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,16 @@ _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _FORMULA = r"^[=+\-@\t\r]"
 #: What Markdown or the forge around it would take for something else. A backslash before it makes it plain again.
 _SPECIAL = re.compile(r"([\\`*\[\]|~$]|(?<!\w)_|_(?!\w)|^[#+-](?= ))")
+
+
+def escape(text: str, quote: bool = True) -> str:
+    """A text as HTML shows it: no markup, and no mark that turns the direction of what stands around it."""
+    return plain_markup(visible(text), quote)
+
+
+def shown_json(text: str) -> str:
+    """JSON for a page: what would turn the direction of a text is written out, so that the page shows it."""
+    return _IN_JSON.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def in_json(text: str) -> str:

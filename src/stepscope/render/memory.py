@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from html import escape
 
 import polars as pl
 
@@ -11,6 +10,7 @@ from stepscope.errors import BadInput
 from stepscope.model.result import Result
 from stepscope.model.units import duration, size
 from stepscope.render.html.palette import COLOURS
+from stepscope.render.inert import escape
 from stepscope.report.sections.memory import KINDS
 
 #: Columns that JSON and CSV have, and a terminal has no room for; and those that only estimates fill.

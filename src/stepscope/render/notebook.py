@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 import polars as pl
 
@@ -11,6 +10,7 @@ from stepscope.model import heading
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.render import layout, narrowed
+from stepscope.render.inert import escape
 from stepscope.render.table import columns, counted, single
 
 #: More ranks than this are counted, not listed.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 from stepscope.model.result import Result
 from stepscope.render.html.palette import COLOURS
+from stepscope.render.inert import escape
 
 #: What a table of that width can hold; JSON and CSV have all.
 _SHOWN = (

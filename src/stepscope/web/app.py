@@ -25,6 +25,7 @@ import stepscope
 from stepscope import progress
 from stepscope.errors import Changed, StepscopeError
 from stepscope.render.html.served import script, served_page, style
+from stepscope.render.inert import shown_json
 from stepscope.render.json import plain
 from stepscope.web.answers import Answers
 from stepscope.web.asked import Asked, BadRequest
@@ -124,7 +125,9 @@ async def _answer(work: _Work, answers: Answers, ask: Answer, request: Request) 
 
 
 def _encoded(answer: Any) -> bytes:
-    return answer if isinstance(answer, bytes) else msgspec.json.Encoder(enc_hook=plain).encode(answer)
+    if isinstance(answer, bytes):
+        return answer
+    return shown_json(msgspec.json.Encoder(enc_hook=plain).encode(answer).decode()).encode()
 
 
 def _fixed(text: str, media: str) -> Callable[[Request], Any]:

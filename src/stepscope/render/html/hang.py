@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 from typing import Any
 
 from stepscope.derive.hang.picture import Picture
@@ -11,7 +10,7 @@ from stepscope.model.result import Result
 from stepscope.model.units import about
 from stepscope.render.hang import verdict_lines
 from stepscope.render.html.shell import page
-from stepscope.render.inert import visible_result
+from stepscope.render.inert import escape, visible_result
 
 _CELL, _LEFT, _TOP = 22, 84, 34
 _STYLE = """main{max-width:1000px;margin:0 auto;padding:20px} h1{font-size:20px}h2{font-size:16px;margin:22px 0 6px}

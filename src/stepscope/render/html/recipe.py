@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import polars as pl
 
 from stepscope.model import heading
@@ -13,6 +11,7 @@ from stepscope.nsys.recipes.spec import Outcome, Recipe
 from stepscope.render.html.palette import SERIES
 from stepscope.render.html.shell import page
 from stepscope.render.html.svg import draw
+from stepscope.render.inert import escape
 
 #: A page is for looking at: longer tables are in the data files beside it.
 _MOST_ROWS = 500

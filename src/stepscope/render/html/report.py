@@ -6,13 +6,13 @@ parser.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import msgspec
 
 from stepscope.model.note import Note
 from stepscope.render.html.shell import bundled, page
+from stepscope.render.inert import escape, shown_json
 from stepscope.render.json import plain
 from stepscope.report.gather import Report
 from stepscope.report.part import Part
@@ -45,7 +45,7 @@ def _weight(note: Note) -> int:
 def _json(data: Any) -> str:
     """JSON that no parser of HTML takes for markup: neither `</script>` nor `<!--` can be in it."""
     text = msgspec.json.Encoder(enc_hook=plain).encode(data).decode()
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return shown_json(text).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _statement(report: Report) -> str | None:

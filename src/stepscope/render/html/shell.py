@@ -6,11 +6,11 @@ The page's own policy (`Content-Security-Policy`) forbids every request, so that
 from __future__ import annotations
 
 from functools import cache
-from html import escape
 from importlib.resources import files
 
 import stepscope
 from stepscope.render.html.palette import variables
+from stepscope.render.inert import escape
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _SCRIPTS = "; script-src 'unsafe-inline'"

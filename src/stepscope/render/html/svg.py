@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.units import duration, header, show
 from stepscope.nsys.recipes.picture import Bars, HeatMap, Histogram, Lines, Picture, Tree
 from stepscope.render.html.palette import SERIES
+from stepscope.render.inert import escape
 
 WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 40
