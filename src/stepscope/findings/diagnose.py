@@ -133,7 +133,8 @@ def _within(case: Case, findings: list[Finding]) -> list[Finding]:
     least = [f.recoverable_ns if f.warns or f.of_run else round(f.recoverable_ns * share) for f in findings]
     most = [case.mean_ns if f.of_run else case.step_ns for f in findings]
     bounded = [replace(f, recoverable_ns=min(ns, of)) for f, ns, of in zip(findings, least, most, strict=True)]
-    return [calibrated(f, of) for f, of in zip(bounded, most, strict=True)]
+    # What comes every few steps may cost another run more than the mean step of this one.
+    return [calibrated(f, 2 * of if f.of_run else of) for f, of in zip(bounded, most, strict=True)]
 
 
 def _row(case: Case, f: Finding) -> dict[str, Any]:
