@@ -104,7 +104,10 @@ def _good(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield from table(("what must not be", "questions"), rows)
     ended = found["ended"]
     yield f"{ended['answered']:,} were answered, of {ended['cannot']:,} the trace lacks what they need,"
-    yield f"{ended['refused']:,} were refused in one line. The same questions again:"
+    yield f"{ended['refused']:,} were refused in one line."
+    if found.get("since"):
+        yield str(found["since"])
+    yield "The same questions again:"
     yield f'`make fuzz ARGS="--good --count {found["questions"]} {found["options"]}"`.'
 
 

@@ -29,7 +29,7 @@ SIGNED = (
 #: Changes, and sums of what runs side by side: they may be more than the whole.
 UNBOUNDED = {"over_pct", "change_pct", "step_pct", "low_step_pct", "high_step_pct", "limit_pct", "peak_pct"}
 #: Ops of several streams run side by side, so that their shares of the time add up to more.
-_SIDE_BY_SIDE = {"kernels", "source"}
+_SIDE_BY_SIDE = {"compute", "kernels", "source"}
 #: What Nsight Compute measured of a peak, in passes that differ by some percent.
 _MEASURED = {"dram_pct", "l2_pct", "l1_pct", "roof_pct", "compute_pct", "memory_pct"}
 #: Where files lie, and what is said of figures: another path or another sentence is no other figure.
