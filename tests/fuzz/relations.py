@@ -40,7 +40,7 @@ _STREAMS = (
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
     "TARGET_INFO_CUDA_STREAM",
 )
-_STRINGS = ("nameId", "textId", "shortName", "demangledName", "mangledName", "stringId")
+_STRINGS = ("nameId", "textId", "shortName", "demangledName", "mangledName", "stringId", "symbol", "module")
 _NONE = 0xFFFF_FFFF
 
 Value = Callable[[str, Any], Any]
