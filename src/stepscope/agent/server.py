@@ -21,7 +21,7 @@ from stepscope.agent.roots import Roots
 from stepscope.agent.tools import Tools
 
 #: Every tool only reads: files below the roots, and stepscope's own cache, which it also fills.
-_READ_ONLY = {"read_only_hint": True, "destructive_hint": False, "idempotent_hint": True, "open_world_hint": False}
+_READ_ONLY = {"read_only_hint": True, "open_world_hint": False}
 
 
 class Server(MCPServer[Any]):

@@ -33,9 +33,9 @@ _Profile = Field(
 )
 DetailArgument = Annotated[
     Detail,
-    Field(description="concise: six digits, no nulls, the 20 rows that matter most; full: exact, all"),
+    Field(description="concise: the rows that matter, six digits; full: all, exact"),
 ]
-LimitArgument = Annotated[int | None, Field(ge=1, le=1000, description="at most so many rows in this answer")]
+LimitArgument = Annotated[int | None, Field(ge=1, le=1000, description="rows at most")]
 CursorArgument = Annotated[str | None, Field(description="of `page.next`")]
 RankArgument = Annotated[int | str | None, Field(description="only these ranks: 0,3-5")]
 #: As clients see it; names that are not there are refused with those that are near.
@@ -48,7 +48,6 @@ OptionsArgument = Annotated[
             "type": "object",
             "description": "such as by; stepscope_describe lists all of an analysis, with types and choices",
             "properties": {name: {"type": schema["type"]} for name, schema in common_schemas().items()},
-            "additionalProperties": True,
         }
     ),
 ]
