@@ -22,6 +22,7 @@ from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble_ns
+from stepscope.findings.evidence.hosts import started
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding, Place
@@ -190,7 +191,7 @@ def _left(data: RankData, window: Window, covered: Spans) -> _Left:
     assert window.gpu_start_ns is not None and window.gpu_end_ns is not None
     begin = window.gpu_start_ns
     if window.kind == "capture" and len(data.compute):  # what comes before the first kernel is set up once
-        begin = min(max(begin, int(data.compute.start[0])), window.gpu_end_ns)
+        begin = min(max(begin, int(data.compute.start[0]), started(data, window)), window.gpu_end_ns)
     parts = partition(data, begin, window.gpu_end_ns)
     comm, copy, idle = (subtract(s, covered) for s in (parts.comm_exposed, parts.copy_exposed, parts.idle))
     return _Left(data, window, comm, copy, idle)
