@@ -1,12 +1,12 @@
 """`make promises`: what `diagnose` promised for a fault, and what taking the fault away gave.
 
 python tests/promises [quick|full] [real|simulated] [--write] [--jobs N]
-python tests/promises --new
+python tests/promises --new [--write]
 
 `quick` takes a part of the simulated jobs and prints the page (about five minutes on two cores); `full` takes all and
 writes docs/promises.md and src/stepscope/findings/calibration.toml, as `--write` does with a part. All pairs go into
-.promises/pairs.json too. What needs ../shared is left out where it is not, and nothing is written then. `--new` prints
-what `diagnose` says today of programs that its detectors were not made for (new.toml), and writes nothing.
+.promises/pairs.json too. What needs ../shared is left out where it is not, and nothing is written then. `--new` is
+about the programs of new.toml alone: with `--write` their part of the page, and the intervals of what only they have.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ def main() -> int:
     parser.add_argument("which", nargs="?", default="all", choices=("all", "real", "simulated"))
     parser.add_argument("--write", action="store_true", help="write the page and the widths at any scale")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--new", action="store_true", help="print what is said of programs that no detector was made for"
-    )
+    parser.add_argument("--new", action="store_true", help="only the programs of new.toml")
     args = parser.parse_args()
     if args.new:
-        return ask_new(args.jobs)
+        return ask_new(args.jobs, args.write)
     began = time.monotonic()
     # Threads of Polars do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
@@ -63,12 +61,14 @@ def main() -> int:
             if done % 100 == 0:
                 print(f"{done} jobs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         pairs, healthy, made, twins = ([future.result() for future in futures] for futures in asked)
-    text = page.page(pairs, healthy, made, twins, args.scale)
+    programs = answers_of_new(args.jobs) if args.which in ("all", "real") else []
+    text = new.with_section(page.page(pairs, healthy, made, twins, args.scale), programs)
+    known = [*pairs, *(a.pair for a in programs if a.truth_ms is not None)]
     KEPT.mkdir(exist_ok=True)
     (KEPT / "pairs.json").write_text(json.dumps([p.as_dict() for p in (*pairs, *made)], indent=1), "utf-8")
     if (args.write or args.scale == "full") and pairs and made and real.SHARED.is_dir():
         (ROOT / "docs" / "promises.md").write_text(text, "utf-8")
-        calibrate.FILE.write_text(calibrate.text(calibrate.widths(pairs, made)), "utf-8")
+        calibrate.FILE.write_text(calibrate.text(calibrate.widths(known, made)), "utf-8")
         print("docs/promises.md and calibration.toml written")
     else:
         print(text)
@@ -76,14 +76,28 @@ def main() -> int:
     return 0
 
 
-def ask_new(jobs: int) -> int:
+def ask_new(jobs: int, write: bool) -> int:
     """Programs with faults, then the same without."""
+    answers = answers_of_new(jobs)
+    if not write:
+        print(new.text(answers))
+        return 0
+    path = ROOT / "docs" / "promises.md"
+    path.write_text(new.with_section(path.read_text("utf-8"), answers), "utf-8")
+    found = calibrate.widths([a.pair for a in answers if a.truth_ms is not None], [])
+    table = calibrate.known()
+    simulated = {ident for ident, width in table.items() if width.simulated or ident == "default"}
+    table |= {ident: width for ident, width in found.items() if ident not in simulated}
+    calibrate.FILE.write_text(calibrate.text(table), "utf-8")
+    return 0
+
+
+def answers_of_new(jobs: int) -> list[new.Answer]:
     spawn = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as name, ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
         asked = [pool.submit(new.planted, row, tool, Path(name)) for row in new.table() for tool in new.TOOLS]
         asked += [pool.submit(new.healthy, *twin, tool, Path(name)) for twin in new.twins() for tool in new.TOOLS]
-        print(new.text(future.result() for future in asked))
-    return 0
+        return [future.result() for future in asked]
 
 
 if __name__ == "__main__":

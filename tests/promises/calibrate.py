@@ -8,6 +8,7 @@ a wide interval. Simulated jobs together count as one real one: they know nothin
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -90,6 +91,11 @@ def held(real: list[Pair], made: list[Pair]) -> dict[int, bool]:
         else:
             found[i] = said.ns / factor <= p.truth_ns <= said.ns * factor
     return found
+
+
+def known() -> dict[str, Width]:
+    """What the file says today."""
+    return {ident: Width(**row) for ident, row in tomllib.loads(FILE.read_text("utf-8")).items()}
 
 
 def text(table: dict[str, Width]) -> str:

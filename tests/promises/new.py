@@ -1,7 +1,7 @@
-"""Programs that no detector was made for: what `diagnose` says of each today, beside what the fault costs (new.toml).
+"""Programs with faults of the catalogue, two and more of each kind: what `diagnose` says, and what the fault costs.
 
-`python tests/promises --new` prints it. Nothing here is asserted or published yet: rows move to pairs.toml, and so to
-docs/promises.md, when the detectors for them are there.
+new.toml has the programs and their steps without a profiler. `python tests/promises --new` prints the table; with
+`--write` it goes into docs/promises.md, and the intervals of findings that no simulated job has into calibration.toml.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from promises.pair import Said, asked
+from promises.pair import Pair, Said, asked
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data" / "pairs"
 TOOLS = ("nsys", "torch")
 #: "Within 25 %": what a promise may be off by.
 _CLOSE = 0.25
+#: Where its part of docs/promises.md begins and ends.
+BEGIN, END = "<!-- programs -->", "<!-- /programs -->"
 
 
 def table(kind: str = "pair") -> list[dict[str, Any]]:
@@ -65,6 +67,21 @@ class Answer:
         return tuple(s for s in self.said if s.id != "profiler-distortion")
 
     @property
+    def pair(self) -> Pair:
+        """The same as other pairs have it."""
+        assert self.truth_ms is not None, "nothing was planted"
+        step = round(1e6 * self.step_ms)
+        return Pair(self.program, self.tool, self.fault, self.ids, 1e6 * self.truth_ms, None, step, self.faults)
+
+    @property
+    def named(self) -> bool:
+        return any(s.id in self.ids for s in self.faults[:2])
+
+    @property
+    def kept(self) -> bool:
+        return self.named and not self.verdict.endswith("(off)")
+
+    @property
     def verdict(self) -> str:
         """Whether one of the first two findings names the fault, and how far its promise is off."""
         if self.truth_ms is None:
@@ -105,3 +122,32 @@ def text(answers: Iterable[Answer]) -> str:
         cells = (a.row, a.program, a.fault, a.tool, f"{a.step_ms:.4g}", costs, first, second, a.verdict)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def section(answers: Iterable[Answer]) -> str:
+    """The part of docs/promises.md: how many were named and kept, and every row."""
+    every = list(answers)
+    faults = [a for a in every if a.truth_ms is not None]
+    named, kept = sum(a.named for a in faults), sum(a.kept for a in faults)
+    return "\n".join(
+        [
+            BEGIN,
+            "## Programs with a fault of the catalogue",
+            "",
+            "Plain loops and framework programs on one H200, captured unmodified (`capture run`), with the fault and",
+            "without. `row` is the kind of fault: A, what the GPU computes; C, the run around the step. Costs are",
+            "unprofiled: steps timed by the program itself. Those without a row have no fault.",
+            "",
+            f"{named} of {len(faults)} are named in the first two findings, {kept} of them with a promise within 25 %.",
+            "",
+            text(every),
+            END,
+        ]
+    )
+
+
+def with_section(page: str, answers: Iterable[Answer]) -> str:
+    """The page with the part replaced, or added at its end."""
+    head, begun, rest = page.partition(BEGIN)
+    tail = rest.partition(END)[2] if begun else "\n"
+    return f"{head.rstrip()}\n\n{section(answers)}{tail}"
