@@ -152,6 +152,7 @@ def test_what_if_by_hand():
 
 
 def test_no_work_in_the_step():
-    profile = make(ops=[op(10, 20, call=1)], calls=launches(5), ranges=[nvtx(0, 30, "x")])
+    ops, calls = [op(10, 20, call=1), op(300, 310, call=2)], [*launches(5), call(299, 300, 2)]
+    profile = make(ops=ops, calls=calls, ranges=[nvtx(0, 30, "x")])
     with pytest.raises(Exception, match="no GPU work"):
         api.analyse(profile, "critical-path", start=100, end=200)

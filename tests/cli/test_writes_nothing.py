@@ -24,6 +24,7 @@ OWN: dict[str, list[list[str]]] = {
     "compare": [["compare", "{nsys}", "--to", "{other}"]],
     "gate": [["gate", "{nsys}", "--to", "{other}", "--allow-inconclusive"]],
     "report": [["report", "{nsys}"], ["report", "{torch}", "-o", "{out}/report.html"]],
+    "hang": [],  # tests of hang look by themselves: it reads dumps, no profile
     "export": [["export", "{nsys}", "-o", "{out}/job.pftrace"], ["export", "{torch}", "-o", "{out}/job.parquet"]],
     "sql": [["sql", "{nsys}", "SELECT count(*) FROM ops"]],
     "capture": [["capture", "verify", "{nsys}"], ["capture", "verify", "{torch}"]],

@@ -25,7 +25,7 @@ NEEDED = {
     "stepscope/model/trainers/default.toml",
     "stepscope/findings/calibration.toml",
 }
-KINDS = {".py", ".pyi", ".json", ".toml", ".md", ".txt", ".js", ".css", ".typed"}
+KINDS = {".py", ".pyi", ".json", ".toml", ".md", ".txt", ".js", ".css", ".csv", ".typed"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):

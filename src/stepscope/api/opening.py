@@ -36,6 +36,7 @@ def open(  # the name that users see: stepscope.open
     jobs: int | None = 1,
     cluster: str | None = None,
     memory: str | int | None = None,
+    of_one_job: bool = True,
 ) -> Profile:
     """Files, directories and globs, one by one or as a list, as one profile: the ranks of one job.
 
@@ -46,7 +47,8 @@ def open(  # the name that users see: stepscope.open
     ranges: a preset (`"megatron"`) or a file (docs/labels.md). Questions across ranks read the files with `jobs`
     processes (None: one per core, where it pays; scripts need `if __name__ == "__main__":` then), or on the Dask
     cluster whose scheduler is at `cluster`. `memory` (`"1GiB"`, or bytes) is what this process keeps to from now on,
-    whatever is open: what does not fit goes to temporary files; by default 75 % of what there is.
+    whatever is open: what does not fit goes to temporary files; by default 75 % of what there is. Files of several
+    runs are refused, unless they need not be `of_one_job`: as for recipes, which sum up whatever files they are given.
     """
     forks.refuse()
     if memory is not None:
@@ -55,7 +57,8 @@ def open(  # the name that users see: stepscope.open
     how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}
     found = _opened(given, **how, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))
-    refuse_other_runs(by_profiler[first])
+    if of_one_job:
+        refuse_other_runs(by_profiler[first])
     profile = found.profile(by_profiler[first])
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
     words = tuple(str(Path(path).absolute()) for path in given)

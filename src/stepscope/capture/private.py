@@ -41,7 +41,8 @@ def keep_named(export: Path, named: Collection[str] = ()) -> int:
 def secrets_in(export: Path) -> list[str]:
     """Names of variables in an export whose values look like tokens or keys; never the values."""
     found: set[str] = set()
-    with closing(sqlite3.connect(f"{export.absolute().as_uri()}?mode=ro", uri=True)) as database:
+    # Nobody writes to it any more. A database in WAL mode makes even a reader create files beside it, unless told so.
+    with closing(sqlite3.connect(f"{export.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
         database.text_factory = _text
         for place in (_ROWS, _STRINGS):
             for _, text in _values(database, *place):

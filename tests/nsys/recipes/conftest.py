@@ -32,7 +32,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def train(trace: Callable[[str], Path]) -> api.Profile:
     """Two files with one process each, as if they were two ranks."""
-    return api.open(trace("train/eager"), trace("train/slow_dataloader"))
+    return api.open(trace("train/eager"), trace("train/slow_dataloader"), of_one_job=False)
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,7 @@ def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
     from stepscope import api, questions
 
     opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
-    profile = api.open(*paths, cache=not given["no_cache"], **opening)
+    profile = api.open(*paths, cache=not given["no_cache"], of_one_job=False, **opening)
     questions.need_timeline(profile, "recipe")
     return profile.view(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
 
