@@ -49,7 +49,7 @@ def asked(trace: Path, number: int, seed: int) -> dict[str, Any]:
     from good_traces import unpacked
 
     r = random.Random(f"{seed} {trace.name} {number}")
-    with tempfile.TemporaryDirectory(prefix="stepscope-good-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stepscope-good-", ignore_cleanup_errors=True) as folder:
         os.environ["STEPSCOPE_CACHE_DIR"] = f"{folder}/cache"
         return _round(r, unpacked(trace, Path(folder)), Path(folder), FEW if trace.stat().st_size > _LARGE else ROUND)
 
