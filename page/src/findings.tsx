@@ -50,7 +50,8 @@ function Card({ finding, show, step }: { finding: Finding; show: Show | null; st
   return (
     <li class="finding" data-id={f.id}>
       <div class="gain">
-        <b>{bound && "up to "}{duration(f.recoverable_ns)}</b>
+        {bound && <span class="dim">up to</span>}
+        <b>{duration(f.recoverable_ns)}</b>
         <span class="dim">
           {bound ? `${duration(f.expected_ns)} expected` : between(duration(f.recoverable_low_ns), duration(f.recoverable_high_ns))}
         </span>

@@ -21,7 +21,6 @@ from stepscope.agent.roots import Roots
 from stepscope.agent.tools import Tools
 
 #: Every tool only reads: files below the roots, and stepscope's own cache, which it also fills.
-_READ_ONLY = {"read_only_hint": True, "open_world_hint": False}
 
 
 class Server(MCPServer[Any]):
@@ -96,7 +95,7 @@ def server(roots: Roots, **opening: Any) -> Server:
         (tools.hang, "Say why a job hangs", words.HANG),
         (tools.sql, "Query in SQL", words.SQL),
     ):
-        annotations = ToolAnnotations(**_READ_ONLY)
+        annotations = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         made.add_tool(tool, full_name(tool.__name__), title=title, description=text, annotations=annotations)
 
     add_library(made)

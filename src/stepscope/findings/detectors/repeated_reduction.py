@@ -116,7 +116,11 @@ def _repeated(data: RankData, table: pl.DataFrame, compute: I64) -> Rounds | Non
         period = float(np.median(np.diff(at[:, 0])))
         forward, within = at[1:, 0] - at[:-1, -1], int(np.diff(at, axis=1).max())
         between = bool((forward >= FORWARD_BETWEEN.share * period).all()) and int(forward.min()) > within
-        if between and times * period >= ROUNDS_COVER.share * len(compute) and _alike(data.name[compute], at[:, 0]):
+        if (
+            between
+            and times * period >= ROUNDS_COVER.share * len(compute)
+            and _alike(data.name[compute].astype(np.int64), at[:, 0])
+        ):
             return Rounds(times, each, int(size[:each].sum()), ops[:-each])
     return None
 
