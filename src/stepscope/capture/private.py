@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stepscope.capture.manifest import VARIABLES, looks_private
 
+_MAGIC = b"SQLite format 3\0"
 _ROWS = "META_DATA_CAPTURE", "name LIKE '%:ENVIRONMENT\\_VARIABLE' ESCAPE '\\'"
 #: Strings of a whole environment: texts with a zero byte, which no name of a kernel or range has.
 _STRINGS = "StringIds", "instr(CAST(value AS BLOB), x'00') > 0 AND instr(value, '=') > 0"
@@ -22,6 +23,9 @@ def keep_named(export: Path, named: Collection[str] = ()) -> int:
     """Take out of an export all variables but those of a fixed list and these; how many were there."""
     kept = {*VARIABLES, *named}
     gone: set[str] = set()
+    with export.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:  # whoever reads it says so
+            return 0
     with closing(sqlite3.connect(export)) as database:
         database.execute("PRAGMA secure_delete = ON")  # what is taken out is overwritten, too
         database.text_factory = _text

@@ -29,6 +29,15 @@ _COPIES = {"HtoD": "copies to the device", "DtoH": "copies from the device"}
 Contents = list[tuple[str, str | None, int]]
 
 
+#: What programs do before their first steps.
+_LOADS = ("allocating memory", "loading code", "compiling", "copies to the device")
+
+
+def loading_ns(data: RankData, spans: Spans) -> int:
+    """How much of these stretches is loading: memory, code, weights."""
+    return int(sum(ns for what, _, ns in contents(data, spans) if what in _LOADS))
+
+
 def named(data: RankData, host: Spans) -> str | None:
     """The range in which the program spends most of these stretches of the host, without its numbers; None for none.
 

@@ -8,6 +8,7 @@ from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.windows.periods import periods
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.issued import serialized
 from stepscope.findings.evidence.peers import stages
 from stepscope.findings.thresholds import LATE_ALONE, LATE_FOR_LONG
 
@@ -40,4 +41,15 @@ def late_without_cause(case: Case) -> Arrival | None:
     each = late["late_ns"] // max(len(steps.anchors) if steps is not None else 1, 1)
     if late["share_pct"] < LATE_ALONE.value or each < LATE_FOR_LONG.share * case.step_ns:
         return None
+    if _waits_itself(case, late["rank"]):
+        return None
     return Arrival(late["rank"], each, late["times_last"], int(answer.rows["times_last"].sum()))
+
+
+def _waits_itself(case: Case, rank: int) -> bool:
+    """Whether it is late because it waits for its own communication at once: that has a finding of its own."""
+    try:
+        issued = case.once(serialized)
+    except CannotAnswer:
+        return False
+    return rank in issued and bool(len(issued[rank].waited) or len(issued[rank].inline))

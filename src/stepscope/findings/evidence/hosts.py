@@ -19,6 +19,7 @@ from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.run.account import rank_run
+from stepscope.derive.run.contents import loading_ns
 from stepscope.derive.windows.steps import marks_of
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
@@ -264,7 +265,20 @@ def started(data: RankData, window: Window) -> int:
     run = rank_run(data) if window.kind == "capture" else None
     if run is None or run.label or run.startup.length() < STARTS_UP.share * (run.end - run.begin):
         return 0
-    return int(run.startup.end[-1])
+    return int(run.startup.end[-1]) if data.once(_loads_at_first) else 0
+
+
+def _loads_at_first(data: RankData) -> bool:
+    run = rank_run(data)
+    return run is not None and loads(data, run.startup)
+
+
+def loads(data: RankData, spans: Spans) -> bool:
+    """Whether these stretches are start-up: memory, code or weights are loaded, or nothing runs on the GPU at all.
+
+    Else they are gaps like others, for all that is known.
+    """
+    return not data.is_kernel.any() or loading_ns(data, spans) >= STARTS_UP.share * spans.length()
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:

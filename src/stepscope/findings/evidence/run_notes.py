@@ -9,15 +9,13 @@ from stepscope.derive.run.account import RankRun
 from stepscope.derive.run.contents import contents, named
 from stepscope.derive.run.job import Run, run_of
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import loads
 from stepscope.findings.thresholds import RUN_LOSES, STARTS_UP
 from stepscope.intervals import Spans, intersect
 from stepscope.model.note import Note
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import percent, several
 from stepscope.model.units import about
-
-#: What programs do before their first steps.
-_LOADS = ("allocating memory", "loading code", "compiling", "copies to the device")
 
 
 def run_notes(case: Case) -> list[Note]:
@@ -84,12 +82,9 @@ def _startup(case: Case, run: Run) -> list[Note]:
     if not whole or inside < STARTS_UP.share * whole:
         return []
     rank, spans = max(found, key=lambda item: item[1].length())
-    parts = contents(rank.data, spans)
-    loads = sum(ns for what, _, ns in parts if what in _LOADS)
-    if (
-        rank.data.is_kernel.any() and loads < STARTS_UP.share * spans.length()
-    ):  # a gap like others, for all that is known
+    if not loads(rank.data, spans):
         return []
+    parts = contents(rank.data, spans)
     made = ", ".join(f"{what} {about(ns)}" for what, _, ns in parts[:2])
     share = percent(inside, whole)
     text = f"{share} of this capture is start-up, before its kernels run ({made}): no step loses it"
