@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -18,6 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.citation import NO_WINDOW, cited
 from stepscope.findings.diagnose import look
 from stepscope.findings.finding import Finding
+from stepscope.findings.text import of_window
 from stepscope.model.result import Result
 from stepscope.model.units import about
 
@@ -79,7 +80,8 @@ def every(profile: api.Profile, spec: WindowSpec | None = None) -> Iterator[Cite
         line = cited(case, finding)
         shown = case if finding.index is None else Case(profile, WindowSpec(index=finding.index))
         windows = {r: (w.gpu_start_ns, w.gpu_end_ns) for r, w in shown.windows.items()}
-        yield Cited(finding, windows, line, run(profile, line))
+        said = replace(finding, evidence=of_window(case, finding.evidence))  # as `diagnose` prints it
+        yield Cited(said, windows, line, run(profile, line))
 
 
 def run(profile: api.Profile, line: str) -> Result:

@@ -19,7 +19,7 @@ test("opens from a file, without an error or a request", async () => {
   const titles = await page.$$eval(".finding h3", (found) => found.map((title) => title.textContent));
   assert.deepEqual(titles, known.titles);
   const sections = await page.$$eval("main section", (found) => found.map((section) => section.id));
-  assert.deepEqual(sections, ["findings", "breakdown", "timeline", "overlap", "collectives", "stragglers", "pipeline", "notes"]);
+  assert.deepEqual(sections, ["findings", "breakdown", "steps", "timeline", "compute", "overlap", "collectives", "stragglers", "pipeline", "notes"]);
   for (const id of sections) await page.$eval(`#${id}`, (section) => section.scrollIntoView());
   assert.equal(await page.$$eval(".gantt rect", (found) => found.length), known.chunks);
   assert.deepEqual(problems, []);

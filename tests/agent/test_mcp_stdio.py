@@ -66,7 +66,9 @@ def test_tools_and_the_five_questions(traces: Path, tmp_path: Path) -> None:
 
     async def session(client: Client) -> None:
         tools = (await client.list_tools()).tools
-        assert {t.name for t in tools} == {f"stepscope_{n}" for n in ("open", "list", "describe", "run", "diff", "sql")}
+        assert {t.name for t in tools} == {
+            f"stepscope_{n}" for n in ("open", "list", "describe", "run", "diff", "hang", "sql")
+        }
         for tool in tools:
             assert tool.annotations is not None and tool.annotations.read_only_hint
             assert tool.output_schema is not None and tool.output_schema["type"] == "object"

@@ -24,11 +24,11 @@ FIRST: dict[str, tuple[str | None, str]] = {
     "public/a100_lm2.7b_nvtx.sqlite": ("no-tensor-cores", "ampere_sgemm"),
     "public/a100_nccl_metadata_world2.json.gz": ("launch-bound", "of host time"),
     "public/a100_saxpy_mpi.rank*.sqlite": ("data-stall", "before the copy of the next batch"),
-    "public/h100_qwen.json.gz": ("unexplained", "kernels do not follow each other at once"),
-    "public/mi300x_qwen.json.gz": ("host-sync", "device synchronization"),  # one; another comes after the step
+    "public/h100_qwen.json.gz": ("unfused-kernels", "chains"),
+    "public/mi300x_qwen.json.gz": ("unfused-kernels", "chains"),
     "public/puzzler_cudagraph.json.gz": (None, ""),  # 96 % is start-up
     "public/puzzler_d2h_sync.json.gz": ("host-sync", ".item()"),
-    "public/rtx5000ada_windows.sqlite": ("launch-bound", "of host time"),  # of what remains after start-up
+    "public/rtx5000ada_windows.sqlite": ("unexplained", "host is elsewhere"),  # set-up that nothing names
     "public/t4_power_iteration.sqlite": ("data-stall", "`IO 80`"),
 }
 

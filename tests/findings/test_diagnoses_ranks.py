@@ -18,9 +18,9 @@ FIRST: dict[str, tuple[list[str], str]] = {
     "h200/moe4mps/overlapped.rank*.pt.trace.json.gz": (["exposed-communication"], "send/recv"),
     "h200/payloads/overlapped.sqlite": (["exposed-communication"], "67.1 MB each at 2 GB/s"),
     "public/dlrm8/dlrm_kineto": (["launch-bound"], "launch"),
-    "public/h100x2_before.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
+    "public/h100x2_before.sqlite": (["host-sync", "unfused-kernels"], "pageable"),
     "public/h100x2_after.sqlite": (["host-sync", "tiny-kernels"], "pageable"),
-    "public/world128.rank*.json.gz": (["exposed-communication"], "send-recv"),
+    "public/world128.rank*.json.gz": (["launch-bound"], "launch"),
     "public/mi300x_4ranks_merged_nccl.json.gz": ([], ""),
 }
 

@@ -48,10 +48,20 @@ def asked(trace: Path, number: int, seed: int) -> dict[str, Any]:
     """One round: how many questions ended in which way, and what must not be."""
     from good_traces import unpacked
 
+    from stepscope.store import flush
+
     r = random.Random(f"{seed} {trace.name} {number}")
     with tempfile.TemporaryDirectory(prefix="stepscope-good-", ignore_cleanup_errors=True) as folder:
+        before = os.environ.get("STEPSCOPE_CACHE_DIR")
         os.environ["STEPSCOPE_CACHE_DIR"] = f"{folder}/cache"
-        return _round(r, unpacked(trace, Path(folder)), Path(folder), FEW if trace.stat().st_size > _LARGE else ROUND)
+        most = FEW if trace.stat().st_size > _LARGE else ROUND
+        try:
+            return _round(r, unpacked(trace, Path(folder)), Path(folder), most)
+        finally:
+            flush()  # nothing is written there once it is gone
+            os.environ.pop("STEPSCOPE_CACHE_DIR")
+            if before is not None:
+                os.environ["STEPSCOPE_CACHE_DIR"] = before
 
 
 def _asked(task: tuple[Path, int, int]) -> tuple[Path, int, dict[str, Any]]:

@@ -47,5 +47,6 @@ def unpacked(path: Path, folder: Path) -> tuple[Path, ...]:
     if path.name.endswith(".tar.xz"):
         with tarfile.open(path) as archive:
             archive.extractall(folder / "capture", filter="data")
-        return (folder / "capture",)
+        inside = list((folder / "capture").iterdir())  # some are packed with their folder
+        return (inside[0] if len(inside) == 1 and inside[0].is_dir() else folder / "capture",)
     return (path,)

@@ -11,10 +11,12 @@ from good_traces import packed, shared
 #: One of each format, and those whose windows, labels and communication differ most.
 _QUICK = ("retry.snapshot.pickle.gz", "qwen3_kineto.pt.trace.json.gz", "backtrace.sqlite.gz", "gpu.pftrace")
 _SMALL = 200_000
+#: What lies beside traces.
+_NO_PROFILES = ("measured.json", "invalid_json.json.gz")
 
 
 def _traces() -> list[object]:
-    found = [t for t in [*packed(), *shared()] if t.stat().st_size < _SMALL]
+    found = [t for t in [*packed(), *shared()] if t.stat().st_size < _SMALL and t.name not in _NO_PROFILES]
     return [pytest.param(t, id=t.name, marks=() if t.name in _QUICK else pytest.mark.slow) for t in found]
 
 

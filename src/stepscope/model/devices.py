@@ -82,7 +82,8 @@ class DevicesApart:
         if not self._split:
             return processes
         rows = [t.proc for t in self._timelines]
-        own = pl.Series("own", [t.device for t in self._timelines], dtype=pl.Int32)
+        own = pl.Series("own", [t.device for t in self._timelines], dtype=pl.Int64).cast(pl.Int32, strict=False)
+        own = own.fill_null(_NO_DEVICE)  # a number that no device has
         frame = processes[rows].with_columns(pl.Series("proc", range(len(rows)), dtype=pl.Int32))
         other = (own != _NO_DEVICE) & (own != frame["device"]).fill_null(True)
         return frame.with_columns(
