@@ -26,6 +26,8 @@ from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 LEAST_SHARE = 0.01
 
 _NO_DEVICE = -1
+#: No machine has GPUs of a larger number: such a record is damaged.
+_MOST_DEVICES = 1023
 
 
 def several(kernels: pl.DataFrame) -> dict[int, str]:
@@ -34,7 +36,8 @@ def several(kernels: pl.DataFrame) -> dict[int, str]:
     `kernels` counts them: `proc`, `device`, `len`.
     """
     share = pl.col("len") / pl.col("len").max().over("proc")
-    busy = kernels.drop_nulls("device").filter(share >= LEAST_SHARE).sort("proc", "device")
+    there = pl.col("device").is_between(0, _MOST_DEVICES)
+    busy = kernels.filter(there).filter(share >= LEAST_SHARE).sort("proc", "device")
     found = busy.group_by("proc", maintain_order=True).agg("device").filter(pl.col("device").list.len() > 1)
     return {proc: ",".join(map(str, devices)) for proc, devices in found.iter_rows()}
 
@@ -82,8 +85,7 @@ class DevicesApart:
         if not self._split:
             return processes
         rows = [t.proc for t in self._timelines]
-        own = pl.Series("own", [t.device for t in self._timelines], dtype=pl.Int64).cast(pl.Int32, strict=False)
-        own = own.fill_null(_NO_DEVICE)  # a number that no device has
+        own = pl.Series("own", [t.device for t in self._timelines], dtype=pl.Int32)
         frame = processes[rows].with_columns(pl.Series("proc", range(len(rows)), dtype=pl.Int32))
         other = (own != _NO_DEVICE) & (own != frame["device"]).fill_null(True)
         return frame.with_columns(
