@@ -18,7 +18,8 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
     out += [pen.yellow(line) for text in first for line in wrapped(text, width)]
     out.append("")
     for number, row in enumerate(result.rows.iter_rows(named=True), 1):
-        out += [*_finding(number, row, could_give_back(row, result), width, pen), ""]
+        worth = f"{could_give_back(row, result)}  [{row['id']}]"
+        out += [*_finding(number, row, worth, ("", "try", "see"), width, pen), ""]
     skipped = not_looked_for(result)
     out += [line for text in skipped for line in wrapped(text, width)]
     out += noted(later, width, pen)
@@ -39,10 +40,7 @@ def first_findings_text(result: Result, width: int = 100, colour: bool = False) 
     out += [pen.yellow(line) for text in parted(result)[0] for line in wrapped(text, width)]
     out.append("")
     for number, row in enumerate(result.rows.head(_FIRST).iter_rows(named=True), 1):
-        title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
-        out += [pen.bold(title), *(pen.bold(line) for line in more)]
-        out += ["   " + line for line in wrapped(could_give_back(row, result), width - 3)]
-        out += ["   " + line for line in wrapped(f"try: {row['try_next']}", width - 3, indent=len("try: "))]
+        out += _finding(number, row, could_give_back(row, result), ("try",), width, pen)
     if (left := result.rows.height - _FIRST) > 0:
         out.append(f"and {left} more")
     out += [""] * bool(result.rows.height)
@@ -79,12 +77,16 @@ def not_looked_for(result: Result) -> list[str]:
     return [f"not looked for: {', '.join(ids)} ({why})" for why, ids in reasons.items()]
 
 
-def _finding(number: int, row: dict[str, Any], worth: str, width: int, pen: Pen) -> list[str]:
-    title, *more = wrapped(f"{number}. {row['title']}", width, indent=3)
-    out = [pen.bold(title), *(pen.bold(line) for line in more)]
-    out += ["   " + line for line in wrapped(f"{worth}  [{row['id']}]", width - 3)]
-    for label, key in (("", "evidence"), ("try: ", "try_next"), ("see: ", "command")):
-        out += ["   " + line for line in wrapped(f"{label}{row[key]}", width - 3, indent=len(label))]
+#: What is said of a finding below its title, by the word before it.
+_SAID = {"": "evidence", "try": "try_next", "see": "command"}
+
+
+def _finding(number: int, row: dict[str, Any], worth: str, said: tuple[str, ...], width: int, pen: Pen) -> list[str]:
+    out = [pen.bold(line) for line in wrapped(f"{number}. {row['title']}", width, indent=3)]
+    out += ["   " + line for line in wrapped(worth, width - 3)]
+    for word in said:
+        label = f"{word}: " if word else ""
+        out += ["   " + line for line in wrapped(f"{label}{row[_SAID[word]]}", width - 3, indent=len(label))]
     return out
 
 

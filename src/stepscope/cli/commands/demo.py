@@ -66,15 +66,15 @@ STEPS = (
 def _demo(keep: str | None) -> None:
     with working_folder(temporary.place(default_dir()), "stepscope-demo-") as folder:
         traces, shown = (folder / "traces", "DIR") if keep is None else (Path(keep), keep)
-        _tour(traces, shown)
-        _mended(traces, folder / "mended", shown)
+        _mended(*_tour(traces, shown), folder / "mended", shown)
         if keep is not None:
             _page(traces)
             return
     click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, with a report to look at in a browser.")
 
 
-def _tour(folder: Path, shown: str) -> None:
+def _tour(folder: Path, shown: str) -> tuple[api.Profile, int]:
+    """Every command of the tour; the job's profile, and what its first finding promised."""
     from stepscope.simulate.run import simulate_to
 
     click.echo(f"Simulating {describe(JOB)}.")
@@ -82,6 +82,7 @@ def _tour(folder: Path, shown: str) -> None:
         simulate_to(JOB, folder, ("nsys",))
     profile = api.open(folder / "*.sqlite", cache=False)
     profile.named = None  # it is gone after the tour: commands say PROFILE
+    promised = 0
     for step in STEPS:
         if step.command not in questions.names():
             continue
@@ -90,18 +91,20 @@ def _tour(folder: Path, shown: str) -> None:
         with progress.shown():
             result = api.analyse(profile, step.command, **step.options)
         output.Target.of(None, None).write(result)
+        if step.command == "diagnose":
+            promised = int(result.rows["recoverable_ns"][0])
+    return profile, promised
 
 
-def _mended(folder: Path, without: Path, shown: str) -> None:
+def _mended(base: api.Profile, promised: int, without: Path, shown: str) -> None:
     """What the first finding promised, and what taking its fault away gives."""
     from stepscope.simulate.run import simulate_to
 
     simulate_to(replace(JOB, faults=JOB.faults[1:]), without, ("nsys",))
-    base, new = (api.open(f / "*.sqlite", cache=False) for f in (folder, without))
+    new = api.open(without / "*.sqlite", cache=False)
     _say(f"$ stepscope compare {shown}/*.sqlite --to MENDED/*.sqlite", "The same job without the fault of rank 3.")
     compared = api.compare(base, new)
     output.Target.of(None, None).write(compared)
-    promised = int(api.analyse(base, "diagnose").rows["recoverable_ns"][0])
     gained = -int(compared.summary["step"]["diff_ns"])
     click.echo(f"\ndiagnose promised {about(promised)} a step; taking the fault away gives {about(gained)}.")
 
