@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stepscope.capture.spec import PREFIX
 from stepscope.errors import BadInput
+from stepscope.files.signals import undisturbed
 
 _POLL_S = 0.2
 
@@ -38,20 +39,17 @@ class Run:
 
     def wait(self, tick: Callable[[], bool]) -> int | None:
         """Its exit status; `tick` is called now and then, and ends the wait (None) by returning True."""
-        try:
-            while (status := self._process.poll()) is None:
-                if tick():
-                    return None
-                time.sleep(_POLL_S)
-            return status
-        except BaseException:
-            self.end()
-            raise
+        while (status := self._process.poll()) is None:
+            if tick():
+                return None
+            time.sleep(_POLL_S)
+        return status
 
     def end(self) -> None:
         """End everything that carries our token: the profiler's helpers leave the process group, but not that."""
-        end_all(self._token, self._process)
-        self._log.close()
+        with undisturbed():
+            end_all(self._token, self._process)
+            self._log.close()
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from stepscope.capture.spec import Spec
 from stepscope.capture.watchdog import Watchdog
 from stepscope.capture.working_folder import alone
 from stepscope.errors import BadInput, StepscopeError
+from stepscope.files.signals import undisturbed
 
 #: Bytes free on a disk that is as good as full.
 _FULL = 1_000_000
@@ -147,11 +148,11 @@ def _follow(
 ) -> tuple[int | None, bool, bool]:
     """Until the command ends, or has had its grace after the capture: (exit status, whether we ended it, whether a disk
     was full at a time: programs die of that in many ways, and what they had written is gone when they are)."""
-    run = Run(what.argv, what.env, log, token, what.cwd)
     total = spec.warmup + spec.steps
     over_at: list[float] = []
     full_at: list[float] = []
 
+    log.touch()
     said = log.open("r", encoding="utf-8", errors="replace") if show is not None else None
 
     def tell() -> None:
@@ -171,11 +172,15 @@ def _follow(
             over_at.append(time.monotonic())
         return bool(over_at) and time.monotonic() - over_at[0] > spec.grace_s
 
+    run: Run | None = None
     try:
+        with undisturbed():  # a signal between starting it and knowing of it would leave it running
+            run = Run(what.argv, what.env, log, token, what.cwd)
         status = run.wait(tick)
         tell()
-        run.end()  # whatever a command that has ended left running, or one that goes on after the capture
     finally:
+        if run is not None:
+            run.end()  # also what a command that has ended left running, or one that goes on after the capture
         if said is not None:
             said.close()
     return status, status is None, bool(full_at) or _full(folder)
