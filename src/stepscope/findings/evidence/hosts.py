@@ -166,7 +166,10 @@ class Host(Struct, frozen=True, dict=True):
         Threads that launch hand work to each other (forward and backward passes do), so that they count as one; calls
         of others, as of NCCL's watchdog, say nothing of launching.
         """
-        calls = self._of_launching
+        return self._before(self._of_launching)
+
+    def _before(self, calls: I64) -> tuple[I64, I64]:
+        """The same, of these calls alone: others between them are a part of the time."""
         held = (call_causes(self.data)[calls] != API) | np.isin(calls, host_waits(self.data).call)
         first = self.start[calls[:1]] if self.whole else [self.begin]
         returned = np.r_[first, np.maximum.accumulate(self.stop[calls])[:-1]] if len(calls) else calls
@@ -179,11 +182,22 @@ class Host(Struct, frozen=True, dict=True):
         rows: I64 = self.calls[np.isin(self.tid[self.calls], launching)]
         return rows
 
-    def own_time(self, calls: I64) -> Spans:
-        """Host time that passes for these launches: the calls, and what comes before each of them; no long pauses."""
-        start, end = self.intervals
-        asked = np.isin(self._of_launching, calls) & (end - start <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
-        return union(start[asked], end[asked])
+    def own_time(self, calls: I64, less_ns: int = 0) -> Spans:
+        """Host time that passes for these launches: the calls, and what comes before each of them; no long pauses.
+
+        Calls that give the GPU nothing to do and wait for nothing belong to the launch behind them: nsys records the
+        look-up of a kernel's name before each launch, torch.profiler does not. `less_ns` of each launch are left out.
+        """
+        deeds = self._of_launching[np.isin(self._of_launching, self.data.launch) | self._held[self._of_launching]]
+        start, end = self._before(deeds)
+        asked = np.isin(deeds, calls) & (end - start <= LONGEST_LAUNCH.value * (self.pace_ns or 0.0))
+        return union(start[asked], np.maximum(end[asked] - less_ns, start[asked]))
+
+    @cached_property
+    def _held(self) -> Mask:
+        """By call: those that wait, allocate or load, or that order streams."""
+        held: Mask = (call_causes(self.data) != API) | of_family(self.data, *_APART)
+        return held
 
     def quicker(self, factor: float) -> Spans:
         """Host time that a host which is so many times as fast at launching does not need: a part of each interval.

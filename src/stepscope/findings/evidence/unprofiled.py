@@ -13,7 +13,7 @@ from stepscope.derive.run.episodes import usual_length
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.launching import quicker
-from stepscope.findings.thresholds import ALIKE_STEPS, SLOWED_STEP, WORST_PROFILER
+from stepscope.findings.thresholds import ALIKE_STEPS, NSYS_ADDS, SLOWED_STEP, TORCH_ADDS, WORST_PROFILER
 
 
 class Cost(Struct, frozen=True):
@@ -41,6 +41,14 @@ def profiler_cost(case: Case) -> Cost | None:
     change = _quicker(case, high)
     share = wanted / max(case.replay.run(change), 1)
     return Cost(plain, high, change, share if share < ALIKE_STEPS.share else 1.0)
+
+
+def added_ns(case: Case) -> int:
+    """Host time that the profiler adds to a launch, where no step was timed without it: what it usually adds."""
+    if case.profile.unprofiled_step_ns:
+        return 0  # `profiler_cost` knows what it adds here
+    by_torch = any(source.format.startswith("kineto") for source in case.profile.sources)
+    return (TORCH_ADDS if by_torch else NSYS_ADDS).ns
 
 
 def _quicker(case: Case, factor: float) -> Change:

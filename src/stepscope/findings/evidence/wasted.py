@@ -18,6 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
+from stepscope.findings.evidence.unprofiled import added_ns
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import HIDDEN_BY_HOST
 from stepscope.intervals import Spans, union
@@ -79,10 +80,10 @@ def _gone(waste: Waste) -> I64:
 
 
 def _launches(case: Case, rank: int, ops: I64) -> Spans:
-    """Host time of launches that are not made."""
+    """Host time of launches that are not made: the program's, not the profiler's."""
     host = hosts(case)[rank]
     launch = host.data.launch[ops]
-    return host.own_time(launch[launch != NONE])
+    return host.own_time(launch[launch != NONE], added_ns(case))
 
 
 def lost_ns(case: Case, rank: int, waste: Waste) -> int:
