@@ -52,7 +52,7 @@ def fetched(tables: dict[str, list[Row]]) -> tuple[float, bool]:
     """Milliseconds of input, and whether ranges name it."""
     profile = make(**tables)
     (data,) = ranks_of(profile)
-    _, fetching, named = host_late(profile, data, near=True)
+    _, fetching, named = host_late(data, near=True)
     return fetching.length() / MS, named
 
 

@@ -29,6 +29,10 @@ class CommOps(Struct, frozen=True):
 
 def comm_ops(data: RankData, span: Window) -> CommOps:
     """Communication of the window, exposed against all compute of the rank, inside the window or not."""
+    return data.once(_comm_ops, span)
+
+
+def _comm_ops(data: RankData, span: Window) -> CommOps:
     mine = span.ops[data.role[span.ops] == COMM]
     start, end = data.start[mine], data.end[mine]
     if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:

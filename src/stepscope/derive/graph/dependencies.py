@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stepscope.derive.graph.told import Told, told
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.rank.events import record_of
+from stepscope.derive.rank.events import record_of, records_of
 from stepscope.intervals.arrays import I64, NONE, Mask
 
 _OP, _RECORD, _WAIT = range(3)
@@ -61,10 +61,10 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     of_op = data.stream.astype(np.int64) if streams is None else streams
     recorded, waiting = (_with_event(syncs, kind) for kind in ("record", "stream_wait"))
     records, waits = syncs[recorded], syncs[waiting]
-    record = record_of(syncs)[waiting]
+    record = (records_of(data) if syncs is data.syncs else record_of(syncs))[waiting]
     of_wait = np.where(record != NONE, np.searchsorted(recorded, record), NONE)
     # Ops by end: the later op has the higher place, so that "ends last" is a running maximum of places.
-    by_end = np.argsort(data.end, kind="stable").astype(np.int64)
+    by_end = data.by_end
     place = np.empty(n, np.int64)
     place[by_end] = np.arange(n)
 

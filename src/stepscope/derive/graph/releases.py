@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.intervals.arrays import I64, NONE, Mask, numbered
+from stepscope.intervals.arrays import I64, NONE, Mask, by_id, numbered
 from stepscope.model.note import Note
 
 BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
@@ -132,7 +132,7 @@ def _by_order(
     bare = best <= _NEVER // 2
     late = bare if events else bare | (~told & (data.start > best + max(lat.late, lat.stream, 0)))
     ops = np.flatnonzero(late)
-    by_end = np.argsort(data.end, kind="stable").astype(np.int64)
+    by_end = data.by_end
     k = np.searchsorted(data.end[by_end], data.start[ops], side="right") - 1
     other = np.where(k >= 0, by_end[np.maximum(k, 0)], NONE)
     # Only what ended after everything that is known to have mattered, and on another stream, says anything new.
@@ -154,29 +154,50 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     wait, stuck = np.full(n, NONE, dtype=np.int64), np.zeros(n, dtype=bool)
     if len(waits.call) == 0 or data.calls.height == 0:
         return wait, stuck
-    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-    linked = np.flatnonzero(data.launch != NONE)
-    of_thread = tid[data.launch[linked]]
-    for thread in numbered(of_thread)[0].tolist():
-        mine = linked[of_thread == thread]
-        own = start[tid == thread]
-        other = tid[waits.call] != thread
+    by = data.calls["tid"].gather(waits.call).cast(pl.Int64).to_numpy()
+    for thread in data.once(_launching):
+        other = by != thread.tid
+        own = thread.starts
         made = np.searchsorted(own, end[waits.call]) - np.searchsorted(own, start[waits.call])
         usable = np.flatnonzero(~(other & (made > 0)))
         if len(usable) == 0:
             continue
-        k = np.searchsorted(waits.call[usable], data.launch[mine], side="right") - 1
-        found = usable[np.maximum(k, 0)]
+        at, own_wait = waits.call[usable], waits.start[usable]
+        k = np.searchsorted(at, thread.launch, side="right") - 1
+        last = np.maximum(k, 0)
         # A synchronous copy waits for its own op, whose launch depends on the wait before.
-        k -= (waits.call[found] == data.launch[mine]) & ~waits.start[found]
-        found = usable[np.maximum(k, 0)]
+        k -= (at[last] == thread.launch) & ~own_wait[last]
+        last = np.maximum(k, 0)
+        itself = at[last] == thread.launch
         # A wait that was not over yet (of another thread) did not hold this launch up.
-        over = (end[waits.call[found]] <= start[data.launch[mine]]) | (waits.call[found] == data.launch[mine])
-        hit = (k >= 0) & over
-        wait[mine[hit]] = found[hit]
-        stuck[mine] = hit & waits.start[found] & (waits.call[found] == data.launch[mine])
+        hit = (k >= 0) & ((end[at][last] <= thread.launched) | itself)
+        wait[thread.ops[hit]] = usable[last[hit]]
+        stuck[thread.ops] = hit & own_wait[last] & itself
     return wait, stuck
+
+
+class _Thread(Struct, frozen=True):
+    """A thread that launches: its ops, the call that launched each and when, and its own calls."""
+
+    tid: int
+    ops: I64
+    launch: I64
+    launched: I64
+    starts: I64  # of its calls
+
+
+def _launching(data: RankData) -> list[_Thread]:
+    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
+    start = data.calls["start_ns"].to_numpy()
+    linked = np.flatnonzero(data.launch != NONE)
+    of_thread = tid[data.launch[linked]]
+    threads = []
+    for thread in numbered(of_thread)[0].tolist():
+        ops = linked[of_thread == thread]
+        launch = data.launch[ops]
+        threads.append(_Thread(thread, ops, launch, start[launch], start[tid == thread]))
+    return threads
 
 
 def _leads_ahead(data: RankData, state: I64) -> Mask:
@@ -196,12 +217,28 @@ def nearest_comm(data: RankData, ops: I64) -> I64:
 
 
 def _nearest(data: RankData) -> I64:
-    """By pointer doubling: links jump together, so a chain of n resolves in about log n rounds."""
-    target = releases(data).next_state.copy()
-    ends = (data.role == COMM).astype(np.int64)
-    live = np.flatnonzero(target != NONE)
+    """By pointer doubling: links jump together, so a chain of n resolves in about log n rounds.
+
+    Most ops follow the one before them on their stream. Such runs end where their first op does: only those jump.
+    """
+    target = releases(data).next_state
+    n, comm = len(target), data.role == COMM
+    order = by_id(data.stream)
+    follows = np.zeros(n, dtype=bool)
+    follows[1:] = (target[order[1:]] == 2 * order[:-1] + 1) & ~comm[order[:-1]]
+    first = np.empty(n, np.int64)  # by op: the first of its run
+    first[order] = order[np.maximum.accumulate(np.where(follows, 0, np.arange(n)))]
+    heads = order[~follows]
+    met, jump = np.full(n, NONE, dtype=np.int64), np.full(n, NONE, dtype=np.int64)
+    there = heads[target[heads] != NONE]
+    op = target[there] >> 1
+    ended = comm[op] & (target[there] & 1 == 1)
+    met[there[ended]] = op[ended]
+    jump[there[~ended]] = first[op[~ended]]
+    live = there[~ended]
     while len(live):
-        live = live[(target[live] & ends[target[live] >> 1]) == 0]
-        target[live] = target[target[live] >> 1]
-        live = live[target[live] != NONE]
-    return np.where(target != NONE, target >> 1, NONE)
+        ahead = jump[live]
+        met[live], jump[live] = met[ahead], jump[ahead]
+        live = live[(met[live] == NONE) & (jump[live] != NONE)]
+    nearest: I64 = met[first]
+    return nearest

@@ -13,7 +13,7 @@ from msgspec import Struct
 from stepscope.derive.host.launch_queue import held_up
 from stepscope.derive.rank.cuda_calls import WAITING, Family, families
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.rank.events import record_of
+from stepscope.derive.rank.events import records_of
 from stepscope.intervals.arrays import I64, NONE, Mask
 
 #: What a call waits for: its stream or event, all of the device, or the copy that it makes.
@@ -40,7 +40,10 @@ def host_waits(data: RankData, held: bool = True) -> HostWaits:
 
 
 def _host_waits(data: RankData, held: bool) -> HostWaits:
-    call, op = _synchronized(data, held)
+    call, op = data.once(_synchronized)
+    if held and len(call):
+        waited = data.end[op] > data.calls["start_ns"].to_numpy()[call]
+        call, op = call[waited], op[waited]
     full, oldest = held_up(data)
     calls = np.concatenate([call, full])
     order = np.argsort(calls, kind="stable")
@@ -48,8 +51,8 @@ def _host_waits(data: RankData, held: bool) -> HostWaits:
     return HostWaits(calls[order], np.concatenate([op, oldest])[order], at_start[order])
 
 
-def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
-    """Synchronizing calls (that waited), and the ops that they wait for."""
+def _synchronized(data: RankData) -> tuple[I64, I64]:
+    """Synchronizing calls, and the ops that they wait for: still running when the call began, or not."""
     nothing = np.empty(0, np.int64), np.empty(0, np.int64)
     if data.calls.height == 0 or len(data.start) == 0:
         return nothing
@@ -77,8 +80,6 @@ def _synchronized(data: RankData, held: bool) -> tuple[I64, I64]:
     lost = ((op == NONE) | (data.end[np.maximum(op, 0)] > end)) & ~copies
     op[lost] = _ended_in(data, start[lost], end[lost])
     waited = (op != NONE) & (data.end[np.maximum(op, 0)] <= end)
-    if held:
-        waited &= data.end[np.maximum(op, 0)] > start
     return calls[waited], op[waited]
 
 
@@ -95,7 +96,7 @@ def _covered(data: RankData, calls: I64, start: I64) -> tuple[I64, I64]:
     )
     at, row = told["at"].to_numpy(), told["row"].to_numpy().astype(np.int64)
     event = (told["kind"] == "event_sync").to_numpy()
-    row[event] = record_of(syncs)[row[event]]  # an event stands for its record
+    row[event] = records_of(data)[row[event]]  # an event stands for its record
     of = syncs["stream"].cast(pl.Int64).fill_null(NONE).to_numpy()[row]
     told_stream = (row != NONE) & (of != NONE)
     stream[at[told_stream]] = of[told_stream]
@@ -122,8 +123,7 @@ class _Latest:
 
 def _ended_in(data: RankData, start: I64, end: I64, only: Mask | None = None) -> I64:
     """The op (of `only`) that ended last in (start, end], launched before it; NONE where there is none."""
-    ops = np.arange(len(data.end)) if only is None else np.flatnonzero(only)
-    by_end = ops[np.argsort(data.end[ops], kind="stable")].astype(np.int64)
+    by_end = data.by_end if only is None else data.by_end[only[data.by_end]]
     ends = data.end[by_end]
     k = np.searchsorted(ends, end, side="right") - 1
     free = data.launch[by_end] == NONE

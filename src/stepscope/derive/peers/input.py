@@ -15,21 +15,26 @@ from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.windows.steps import marks_of
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE, Mask
-from stepscope.model.profile import Profile
 from stepscope.model.range_names import INPUT_RANGE, TORCH_OP
 
 #: Ranges of PyTorch's own loader, as its profiler records them.
 LOADER = r"enumerate\(DataLoader\)"
 
 
-def data_ranges(profile: Profile, data: RankData) -> Spans:
+def data_ranges(data: RankData) -> Spans:
     """When the host was getting input, by ranges that name it, and neither compute nor only copy."""
+    return data.once(_data_ranges)
+
+
+def _data_ranges(data: RankData) -> Spans:
     if data.ranges.height == 0:
         return Spans.empty()
-    rows = data.own_ranges
+    rows, named = data.own_ranges, data.profile.names_with
     # A torch op's range lists its inputs: that is not getting input.
     names = data.ranges["name"].to_numpy()[rows]
-    input_ranges = data.ranges[rows[profile.names_with(INPUT_RANGE)[names] & ~profile.names_with(TORCH_OP)[names]]]
+    input_ranges = data.ranges[rows[named(INPUT_RANGE)[names] & ~named(TORCH_OP)[names]]]
+    if input_ranges.height == 0:
+        return Spans.empty()
     # Workers fetch ahead in threads of their own: the GPU waits only for those that launch its work.
     launched = data.launch != NONE
     launching = data.calls["tid"].gather(data.launch[launched]).unique()
@@ -45,9 +50,7 @@ def data_ranges(profile: Profile, data: RankData) -> Spans:
     return union(start[fetches], end[fetches])
 
 
-def fetching_gaps(
-    profile: Profile, data: RankData, ranges: Spans, start: I64, until: I64, after: I64, *, near: bool
-) -> Spans:
+def fetching_gaps(data: RankData, ranges: Spans, start: I64, until: I64, after: I64, *, near: bool) -> Spans:
     """Of gaps in which the host kept the GPU waiting, each ended by the op `after`: those in which it fetched input
     that no range (`data_ranges`) names.
 
@@ -55,7 +58,7 @@ def fetching_gaps(
     copy the batch, and a loader that is one batch ahead (accelerate's) fetches behind the copy of the last one.
     Others are like them: a step that accumulates gradients fetches several batches.
     """
-    if len(ranges) and _by_loader(profile, data):
+    if len(ranges) and _by_loader(data):
         return Spans.empty()
     copy = _copies(data) & ~_named(data, ranges)
     fetched = copy[after]
@@ -80,6 +83,10 @@ def _near(data: RankData, copy: Mask, op: I64) -> Mask:
 
 def _copies(data: RankData) -> Mask:
     """Ops that copy input to the device; a number or a few sizes are not input."""
+    return data.once(_input_copies)
+
+
+def _input_copies(data: RankData) -> Mask:
     copies: Mask = (data.ops["copy_kind"] == "HtoD").to_numpy()
     return copies & (data.ops["bytes"].fill_null(INPUT.value).to_numpy() >= INPUT.value)
 
@@ -93,10 +100,10 @@ def _named(data: RankData, ranges: Spans) -> Mask:
     return named
 
 
-def _by_loader(profile: Profile, data: RankData) -> bool:
+def _by_loader(data: RankData) -> bool:
     """Whether the loader itself says when it fetches, as PyTorch's does: then nothing else is input."""
     names = data.ranges["name"].to_numpy()[data.own_ranges]
-    return bool(profile.names_with(LOADER)[names].any())
+    return bool(data.profile.names_with(LOADER)[names].any())
 
 
 def _like(data: RankData, start: I64, until: I64, copies: Mask) -> Mask:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.common_clock import CommonClock
@@ -20,7 +21,7 @@ from stepscope.derive.peers.thresholds import BATCHES, FETCH
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.intervals import Spans, intersect, join, subtract, union
-from stepscope.intervals.arrays import NONE
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
 
 #: Per communication op: the one that its start waited for, -1 for none.
@@ -84,7 +85,7 @@ def _joined(several: list[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
 
 def _own(profile: Profile, data: RankData, within: tuple[int, int] | None = None) -> dict[str, pl.DataFrame]:
     """What the rank did on its own, in all or within a stretch of its own time."""
-    late, fetching, named = host_late(profile, data)
+    late, fetching, named = host_late(data)
     ops = np.arange(len(data.start))
     if within is not None:
         late, fetching = late.clip(*within), fetching.clip(*within)
@@ -95,18 +96,43 @@ def _own(profile: Profile, data: RankData, within: tuple[int, int] | None = None
     return {"own": pl.DataFrame([totals], schema=OWN, orient="row"), "kernels": kernels_of(profile, data, ops)}
 
 
-def host_late(profile: Profile, data: RankData, *, near: bool = False) -> tuple[Spans, Spans, bool]:
+def host_late(data: RankData, *, near: bool = False) -> tuple[Spans, Spans, bool]:
     """When the rank had nothing to do because its host was late; the part spent on input; whether ranges say so.
 
     With `near`, long absences of the host near a copy of input count as input, too: of a rank alone that is a guess.
     """
+    return data.once(_host_late, near)
+
+
+def _host_late(data: RankData, near: bool) -> tuple[Spans, Spans, bool]:
+    gaps = data.once(_late_gaps)
+    if gaps is None:
+        return Spans.empty(), Spans.empty(), False
+    ranges = data_ranges(data)
+    named = intersect(gaps.late, ranges)
+    fetched = fetching_gaps(data, ranges, gaps.start, gaps.until, gaps.after, near=near)
+    fetching = join(named, intersect(gaps.late, fetched))
+    return gaps.late, fetching, 2 * named.length() > fetching.length()
+
+
+class _LateGaps(Struct, frozen=True):
+    """Gaps between the rank's own ops: from when, until which launch returned, and the op that ends each."""
+
+    start: I64
+    until: I64
+    after: I64
+    late: Spans  # of them, without what the host waited for others
+
+
+def _late_gaps(data: RankData) -> _LateGaps | None:
+    """None where nothing can be late."""
     launched = np.flatnonzero((data.role != COMM) & (data.launch != NONE))
     if len(launched) == 0:
-        return Spans.empty(), Spans.empty(), False
+        return None
     work = np.flatnonzero(data.role != COMM)
     busy = union(data.start[work], data.end[work])
     if len(busy.start) == 0:  # ops of no length: nothing to be late for
-        return Spans.empty(), Spans.empty(), False
+        return None
     begin = data.host_span()[0]
     start = np.r_[busy.start[0] if begin is None else min(begin, busy.start[0]), busy.end[:-1]]
     end = busy.start
@@ -118,14 +144,10 @@ def host_late(profile: Profile, data: RankData, *, near: bool = False) -> tuple[
     comm = np.flatnonzero(data.role == COMM)
     blocked = np.flatnonzero(of_family(data, *WAITING))
     waiting = intersect(union(calls_start[blocked], calls_end[blocked]), union(data.start[comm], data.end[comm]))
-    late = subtract(late, waiting)
-    ranges = data_ranges(profile, data)
-    named = intersect(late, ranges)
-    fetching = join(named, intersect(late, fetching_gaps(profile, data, ranges, start, until, after, near=near)))
-    return late, fetching, 2 * named.length() > fetching.length()
+    return _LateGaps(start, until, after, subtract(late, waiting))
 
 
 def recurring_input(data: RankData) -> bool:
     """Whether the rank waits for input again and again: once or twice is loading a model, not training on batches."""
-    _, fetching, _ = host_late(data.profile, data)
+    _, fetching, _ = host_late(data)
     return int((fetching.end - fetching.start >= FETCH.ns).sum()) >= BATCHES.value

@@ -128,7 +128,7 @@ def work_of(profile: Profile, data: RankData, span: Window) -> Work:
 def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFrame:
     """The chunks that the rank's ranges name, with where their ops ran."""
     rows = data.outermost_named(data.profile.labels.any_micro_batch)
-    table: list[dict[str, Any]] = []
+    frame: pl.DataFrame | None = None
     if len(rows):
         wanted = np.zeros(data.ranges.height, dtype=bool)
         wanted[rows] = True
@@ -138,12 +138,11 @@ def _chunks(data: RankData, span: Window, free: Spans, piped: I64) -> pl.DataFra
         order = np.argsort(of, kind="stable")
         ops, of, weights = ops[order], of[order], _of_weights(data, within)[order]
         first, last = np.searchsorted(of, rows), np.searchsorted(of, rows, side="right")
-        for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
-            if a < b:
-                table.append({"row": row, **_figures(data, ops[a:b]), "weights": bool(weights[a:b].any())})
-    if not table:
+        there = first < last
+        if there.any():
+            frame = _figures(data, rows[there], ops, weights, first[there], last[there])
+    if frame is None:
         return pl.DataFrame(schema=CHUNKS)
-    frame = pl.DataFrame(table)
     bubble = covered(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), free)
     label = data.text_of(frame["row"].to_numpy())
     frame = frame.with_columns(pl.Series("bubble_ns", bubble), label.alias("label"))
@@ -159,14 +158,27 @@ def _of_weights(data: RankData, within: I64) -> Mask:
     return inside
 
 
-def _figures(data: RankData, ops: I64) -> dict[str, Any]:
-    start, end = int(data.start[ops].min()), int(data.end[ops].max())
-    compute = ops[data.role[ops] == COMPUTE]
-    return {
-        "start_ns": start,
-        "end_ns": end,
-        "compute_ns": union(data.start[compute], data.end[compute]).length(),
-    }
+def _figures(data: RankData, rows: I64, ops: I64, weights: Mask, first: I64, last: I64) -> pl.DataFrame:
+    """By chunk, whose ops are [first, last) of `ops`: where they ran, and the time in which one of them computes."""
+    sizes = last - first
+    at = np.repeat(first, sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    begins = np.cumsum(sizes) - sizes
+    start, end = data.start[ops[at]], data.end[ops[at]]
+    low, high = np.minimum.reduceat(start, begins), np.maximum.reduceat(end, begins)
+    # Chunks one behind the other on one axis, so that no two of them touch: one union is that of each.
+    lift = np.r_[0, np.cumsum(high - low + 1)[:-1]] - low
+    computes = data.role[ops[at]] == COMPUTE
+    of = np.repeat(np.arange(len(rows)), sizes)[computes]
+    compute = union(start[computes] + lift[of], end[computes] + lift[of])
+    return pl.DataFrame(
+        {
+            "row": rows,
+            "start_ns": low,
+            "end_ns": high,
+            "compute_ns": covered(low + lift, high + lift, compute),
+            "weights": np.maximum.reduceat(weights[at], begins),
+        }
+    )
 
 
 def _numbered(frame: pl.DataFrame, patterns: Sequence[str]) -> pl.DataFrame:

@@ -81,6 +81,11 @@ class RankData(RankRanges):
         computing = self.role == COMPUTE
         return union(self.start[computing], self.end[computing])
 
+    @cached_property
+    def by_end(self) -> I64:
+        """Ops in the order in which they end."""
+        return np.argsort(self.end, kind="stable").astype(np.int64)
+
     def lengths(self, lo: int, hi: int) -> I64:
         """Durations of all ops, cut at [lo, hi)."""
         cut: I64 = np.maximum(np.minimum(self.end, hi) - np.maximum(self.start, lo), 0)
@@ -150,6 +155,16 @@ class RankData(RankRanges):
 
     def enclosing(self, ops: I64) -> I64:
         """Row of the range that encloses the launch of each op, NONE where there is none (semantics §3)."""
+        if "_every_enclosing" in self.__dict__ or 2 * len(ops) > len(self.start):
+            return self._every_enclosing[ops]
+        return self._enclosing(ops)
+
+    @cached_property
+    def _every_enclosing(self) -> I64:
+        """The same of all ops: worked out where a question asks about most of them, since others will."""
+        return self._enclosing(np.arange(len(self.start)))
+
+    def _enclosing(self, ops: I64) -> I64:
         linked = self.launch[ops] != NONE
         tid = np.full(len(ops), NONE, dtype=np.int64)
         tid[linked] = self.calls["tid"].cast(pl.Int64).to_numpy()[self.launch[ops[linked]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from stepscope.derive.rank.tables import RankTables
 from stepscope.intervals.arrays import I64, NONE
 
 
@@ -22,3 +23,12 @@ def record_of(syncs: pl.DataFrame) -> I64:
     rows = np.full(syncs.height, NONE, dtype=np.int64)
     rows[met["row"].to_numpy()] = met["record"].to_numpy()
     return rows
+
+
+def records_of(data: RankTables) -> I64:
+    """The same of a rank's `syncs` as they were recorded."""
+    return data.once(_recorded)
+
+
+def _recorded(data: RankTables) -> I64:
+    return record_of(data.syncs)

@@ -48,9 +48,12 @@ class Streams:
         other = kernels[data.role[kernels] == COMPUTE]
         other = other[~_helpers(data, other)]
         n, n_other = (np.bincount(self.of[rows], minlength=len(self.stream)) for rows in (kernels, other))
+        few: Mask = both & (n_other * OTHER_KERNELS <= n)
+        if not few.any():  # then nothing depends on how long they take
+            return computes
         length = data.end - data.start
         ns, other_ns = (np.bincount(self.of[rows], length[rows], len(self.stream)) for rows in (kernels, other))
-        return computes & ~(both & (n_other * OTHER_KERNELS <= n) & (other_ns * OTHER_TIME <= ns))
+        return computes & ~(few & (other_ns * OTHER_TIME <= ns))
 
 
 def streams_of(data: RankData) -> Streams:

@@ -14,7 +14,7 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.run.account import RankRun, rank_run
 from stepscope.derive.run.kinds import Kind, Kinds, kinds_of, works
 from stepscope.derive.windows.periods import periods
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import F64, I64, numbered
 from stepscope.model.profile import Profile
 
 
@@ -99,7 +99,7 @@ def _counts(ranks: list[RankRun], order: dict[str, int]) -> F64:
         counted = (place >= 0) & ~r.between.contains(r.data.start[ops])
         names.append(r.data.name[ops][counted].astype(np.int64))
         at.append(place[counted])
-    used, column = np.unique(np.concatenate(names), return_inverse=True)
+    used, column = numbered(np.concatenate(names))
     flat = np.concatenate(at) * max(len(used), 1) + column
     counts: F64 = np.bincount(flat, minlength=len(order) * max(len(used), 1)).astype(np.float64)
     return counts.reshape(len(order), max(len(used), 1))

@@ -21,7 +21,15 @@ from stepscope.model.ranks import some_ranks
 
 
 def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
-    """The windows that `spec` chooses, for every rank; where it leaves that open, instances of `unit`."""
+    """The windows that `spec` chooses, for every rank; where it leaves that open, instances of `unit`.
+
+    A profile keeps what was chosen: what is derived of a window is known to every question about it.
+    """
+    chosen = profile.once(_windows, spec, unit)
+    return Windows([*chosen.spans], [*chosen.notes], chosen.all)
+
+
+def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
     if unit != "pace":
         spec = settled(profile, spec)
     unit = spec.unit or unit
@@ -71,11 +79,11 @@ def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
 def step(profile: Profile, spec: WindowSpec) -> Windows:
     """The window that `spec` chooses; where it leaves that open, the same step on every rank.
 
-    Where no range marks the steps, the step is the whole capture. A profile keeps what was chosen.
+    Where no range marks the steps, the step is the whole capture.
     """
     if spec.index == "all":
         raise BadInput("--index all: this question is about one step", "give a number, or leave it out")
-    return profile.once(windows, spec, "step")
+    return windows(profile, spec)
 
 
 def settled(profile: Profile, spec: WindowSpec) -> WindowSpec:

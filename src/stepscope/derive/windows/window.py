@@ -26,9 +26,12 @@ WHOLE = "(whole capture)"
 Kind = Literal["step", "chunk", "range", "span", "capture"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Window:
-    """One instance on one rank. GPU times are null where nothing was launched in it."""
+    """One instance on one rank. GPU times are null where nothing was launched in it.
+
+    A window is equal to itself alone, so that what is derived of it can be kept (`RankData.once`).
+    """
 
     rank: int
     pid: int | None

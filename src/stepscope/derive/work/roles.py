@@ -74,7 +74,9 @@ class Kernels(Struct, frozen=True):
 
     def are(self, *roles: Role) -> Mask:
         """Ops of one of these roles."""
-        found: Mask = np.isin(self.role, roles)
+        wanted = np.zeros(len(Role), dtype=bool)  # a table: NumPy's `isin` takes ten times as long
+        wanted[list(roles)] = True
+        found: Mask = wanted[self.role]
         return found
 
 

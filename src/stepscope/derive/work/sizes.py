@@ -16,7 +16,7 @@ from stepscope.derive.work.extents import extent
 from stepscope.derive.work.launches import op_bytes
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MEMORY_BOUND
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import F64, I64, numbered
 from stepscope.model import ranks as of_ranks
 from stepscope.model.gpus import Gpu, gpu_of
 from stepscope.model.profile import Profile
@@ -49,22 +49,33 @@ class Launches(Struct, frozen=True):
 
 def gpu(data: RankData) -> Gpu | None:
     """The GPU of the rank; None where the trace does not name a known one."""
+    return data.once(_gpu)
+
+
+def _gpu(data: RankData) -> Gpu | None:
     return gpu_of(of_ranks.gpu_name(data.profile.ranks, data.rank))
 
 
 def launches(data: RankData, ops: I64) -> Launches:
     """Grids and blocks of these ops."""
+    every = data.once(_launches)
+    return Launches(every.blocks[ops], every.threads[ops], every.rows[ops])
+
+
+def _launches(data: RankData) -> Launches:
+    """Of all ops of the rank: several questions ask about most of them."""
     frame = data.profile.once(_shapes)[data.rank]
     if not frame.width:
-        nothing = np.zeros(len(ops), np.int64)
+        nothing = np.zeros(len(data.start), np.int64)
         return Launches(nothing, nothing, nothing)
-    some = frame[ops].select(pl.all().cast(pl.Int64).fill_null(0))
-    grid, block = (_product(some, what) for what in ("grid", "block"))
-    return Launches(grid, block, block // np.maximum(some["block_x"].to_numpy(), 1))
+    every = frame.select(pl.all().cast(pl.Int64).fill_null(0))
+    grid, block = (_product(every, what) for what in ("grid", "block"))
+    return Launches(grid, block, block // np.maximum(every["block_x"].to_numpy(), 1))
 
 
 def _product(frame: pl.DataFrame, what: str) -> I64:
-    found: I64 = np.prod([frame[f"{what}_{axis}"].to_numpy() for axis in "xyz"], axis=0)
+    x, y, z = (frame[f"{what}_{axis}"].to_numpy() for axis in "xyz")
+    found: I64 = x * y * z
     return found
 
 
@@ -109,7 +120,7 @@ def _recorded(data: RankData, ops: I64) -> F64:
 
 def _by_grid(data: RankData, ops: I64) -> tuple[F64, F64, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Elements, bytes, and of which the version of PyTorch matters."""
-    ids, where = np.unique(data.name[ops], return_inverse=True)
+    ids, where = numbered(data.name[ops])
     texts = data.profile.names.gather(ids).to_list() if len(ids) else []
     said = [extent(text) for text in texts]
     block, thread, row, each, unsure = (

@@ -41,6 +41,8 @@ _TRAINS = r"DataLoader|(?i:backward|optimizer)|_bwd|Adam|multi_tensor_apply|wgra
 
 def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
     """By rank: when its host was getting input, and whether ranges say so. Nothing where it cannot matter."""
+    if not case.material(max((h.parts.idle.length() for h in hosts(case).values()), default=0) - BATCH_HANDED_OVER.ns):
+        return {}
     # An absence near the copy of a batch, on all ranks alike, is fetching; one of a single rank has other findings.
     fetching = _by_rank(case, near=True)
     lost = [fetching[r][0].idle_in(fetching[r][1]) if r in fetching else 0 for r in case.ranks]
@@ -117,10 +119,10 @@ def _fetching(host: Host, near: bool) -> tuple[Spans, bool]:
     ranges = host.data.ranges[host.data.own_ranges]
     files = ranges.filter(pl.Series(host.profile.names_with(_FILES)[ranges["name"].to_numpy()]))
     of_files = union(files["start_ns"].to_numpy(), files["end_ns"].to_numpy())
-    named = join(data_ranges(host.profile, host.data), of_files)
+    named = join(data_ranges(host.data), of_files)
     if host.whole and not recurring_input(host.data):  # copies of weights, not of batches
         return named, True
-    _, fetching, _ = host_late(host.profile, host.data, near=near)
+    _, fetching, _ = host_late(host.data, near=near)
     return join(named, fetching), 2 * intersect(fetching, named).length() >= fetching.length() and len(named) > 0
 
 

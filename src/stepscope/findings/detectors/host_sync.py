@@ -107,9 +107,17 @@ def _costly(case: Case) -> list[_Costly]:
         many = max(map(len, calls.values()), default=0) >= MANY_SYNCS.value
         if many or case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
             change = _change(syncs, calls, kind)
-            idle = sum(max(_idle(syncs[r].host), syncs[r].host.gaps_of(c).length()) for r, c in calls.items())
-            costly.append(_Costly(kind, syncs, calls, change, case.credit(ID, change, idle), many))
+            costly.append(_Costly(kind, syncs, calls, change, _saved(case, syncs, calls, change), many))
     return [c for c in costly if c.saved or c.many]
+
+
+def _saved(case: Case, syncs: dict[int, _Syncs], calls: dict[int, I64], change: Change) -> int:
+    """What the step gives back, no more than the GPU idles. Why it idles is only asked where that decides."""
+    saved = case.credit(ID, change)
+    touched = {r: syncs[r].host.gaps_of(c).length() for r, c in calls.items()}
+    if saved <= sum(touched.values()):
+        return saved
+    return min(saved, sum(max(_idle(syncs[r].host), ns) for r, ns in touched.items()))
 
 
 def _idle(host: Host) -> int:

@@ -133,9 +133,8 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
     least = int(LATE_STRETCH.share * case.step_ns)
     busy = union(np.maximum(host.start, host.begin), np.maximum(host.stop, host.begin))
     free = gaps(busy.clip(host.begin, host.end), host.begin, host.end)
-    excused = _excused(case, data)
     long = (free.end - free.start) >= least
-    free = subtract(Spans(free.start[long], free.end[long]), excused)
+    free = subtract(Spans(free.start[long], free.end[long]), _excused(case, data)) if long.any() else Spans.empty()
     long = (free.end - free.start) >= least
     start, end = free.start[long], free.end[long]
     # What comes after it must be a call of the step: the end of the step is no lateness.
@@ -152,21 +151,23 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
             "start": start,
             "end": end,
             "ns": end - start,
-            "follows_input": _fetching(case, data, start, end),
+            "follows_input": _fetching(data, start, end),
         }
     )
 
 
-def _fetching(case: Case, data: RankData, start: I64, end: I64) -> Mask:
+def _fetching(data: RankData, start: I64, end: I64) -> Mask:
     """Whether most of a stretch is getting input."""
-    fetching = host_late(case.profile, data)[1]
+    if len(start) == 0:
+        return np.zeros(0, dtype=bool)
+    fetching = host_late(data)[1]
     most: Mask = 2 * covered(start, end, fetching) > end - start
     return most
 
 
 def _excused(case: Case, data: RankData) -> Spans:
     """Stretches that other findings speak of: getting input, and collecting garbage."""
-    parts = [data_ranges(case.profile, data)]
+    parts = [data_ranges(data)]
     if case.profile.has("host") and data.host.height:
         gc = data.host.filter(pl.col("kind") == "gc")
         parts.append(union(gc["start_ns"].to_numpy(), gc["end_ns"].to_numpy()))

@@ -89,7 +89,12 @@ def detect(case: Case) -> list[Finding]:
 def _rounds(profile: Profile, data: RankData, window: Window) -> Rounds | None:
     """The reductions of each communicator: the one whose rounds move most."""
     wanted = pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER]) & (pl.col("bytes") > 0)
-    reductions = sides_of(profile, data).filter(wanted & pl.col("op").is_in(window.ops.tolist()))
+    reductions = sides_of(profile, data).filter(wanted)
+    inside = np.zeros(len(data.start), dtype=bool)
+    inside[window.ops] = True
+    reductions = reductions.filter(pl.Series(inside[reductions["op"].to_numpy()]))
+    if reductions.height == 0:
+        return None
     compute = window.ops[data.role[window.ops] == COMPUTE]
     compute = compute[np.argsort(data.launched_at[compute], kind="stable")]
     told = [

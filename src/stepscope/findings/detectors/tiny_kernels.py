@@ -36,9 +36,11 @@ class _Stretches:
         dur = data.end[ops] - data.start[ops]
         stretch = np.cumsum(first) - 1
         again = np.zeros(len(ops), dtype=bool)
-        small = _means(dur, first) < tiny_ns
+        name, small = data.name[ops].astype(np.int64), _means(dur, first) < tiny_ns
         for period in range(1, int(TINY_PATTERN.value) + 1):
-            repeats = _repeated(data.name[ops].astype(np.int64), stretch, period)
+            repeats = _repeated(name, stretch, period)
+            if not repeats.any():
+                continue
             begins = ~repeats  # with its repeats: a run
             again |= repeats & (small | (_means(dur, begins) < tiny_ns))
         again &= host.on_device[ops]

@@ -15,7 +15,7 @@ import numpy as np
 from stepscope.derive.work.roles import Role
 from stepscope.findings.evidence.sequence import Sequence
 from stepscope.findings.thresholds import CHAIN
-from stepscope.intervals.arrays import F64, I64, NONE, Mask
+from stepscope.intervals.arrays import F64, I64, NONE, Mask, packed, unpacked
 
 _MEMBERS = (Role.ELEMENTWISE, Role.REDUCTION, Role.RANDOM, Role.CAST, Role.COPY)
 _COMPUTING = (Role.ELEMENTWISE, Role.REDUCTION, Role.RANDOM)
@@ -28,15 +28,11 @@ def chains(sequence: Sequence, free: Mask) -> F64:
     at = np.flatnonzero(member)
     if not len(at):
         return left
-    key = np.stack([sequence.segment[at], sequence.size_class[at]])
-    _, group = np.unique(key, axis=1, return_inverse=True)
-    group = group.reshape(-1)
+    _, group = np.unique(packed(sequence.segment[at], sequence.size_class[at]), return_inverse=True)
     computing = sequence.kinds.are(*_COMPUTING)[at]
     count = np.bincount(group, weights=computing)
-    kinds = np.unique(np.stack([group, sequence.data.name[sequence.ops[at]]])[:, computing], axis=1)[0]
-    several = (
-        np.bincount(kinds.astype(np.int64), minlength=len(count)) >= CHAIN.value
-    )  # one many times: of many tensors
+    kinds = unpacked(np.unique(packed(group, sequence.data.name[sequence.ops[at]])[computing]))[0]
+    several = np.bincount(kinds, minlength=len(count)) >= CHAIN.value  # one many times: of many tensors
     long = several & (2 * count > np.bincount(group))  # else casts and copies are what is wrong with it
     chosen = long[group]
     at, group = at[chosen], np.unique(group[chosen], return_inverse=True)[1].reshape(-1)

@@ -16,7 +16,7 @@ from stepscope.derive.comm.axes import gradient_groups
 from stepscope.derive.comm.kinds import ALL_REDUCE, REDUCE_SCATTER
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
-from stepscope.derive.rank.events import record_of
+from stepscope.derive.rank.events import records_of
 from stepscope.derive.rank.streams import in_order_with_compute
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
@@ -133,7 +133,7 @@ def _of_rank(data: RankData, window: Window, group: pl.DataFrame | None) -> Seri
 
 def _waits(data: RankData) -> pl.DataFrame:
     """Waits of streams for events behind communication: row of `syncs`, start_ns, by, of (streams), and the op."""
-    syncs, record = data.syncs, record_of(data.syncs)
+    syncs, record = data.syncs, records_of(data)
     rows = np.flatnonzero((syncs["kind"] == "stream_wait").to_numpy() & (record != NONE))
     stream, time = syncs["stream"].cast(pl.Int64), syncs["start_ns"]
     met = pl.DataFrame(
