@@ -1,6 +1,6 @@
 // Across ranks: what collectives cost, and who makes whom wait.
 
-import { Key, Section } from "./section";
+import { Key, SCROLLS, Section } from "./section";
 import { bytes, count, duration, gigabytes, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Collectives, Stragglers } from "./types";
@@ -10,7 +10,7 @@ export function CollectivesSection({ part }: { part: Collectives }) {
   const legend = <span class="keys"><Key kind="comm">transfer</Key><Key kind="wait">waiting of its ranks, together</Key></span>;
   return (
     <Section id="collectives" part={part} aside={legend}>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="collectives">
         <table class="figure">
           <thead>
             <tr>
@@ -53,7 +53,7 @@ export function StragglersSection({ part }: { part: Stragglers }) {
   const aside = <span class="dim">{named.length ? "" : "no rank takes longer than ranks that do the same"}</span>;
   return (
     <Section id="stragglers" part={part} aside={aside}>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="stragglers">
         <table class="figure">
           <thead>
             <tr>

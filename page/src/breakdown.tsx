@@ -1,6 +1,6 @@
 // Where the step went: every instant of a rank's window is one of four things, and idle time has a cause.
 
-import { Command, Key, Section, Window } from "./section";
+import { Command, Key, SCROLLS, Section, Window } from "./section";
 import { duration, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Breakdown, BreakdownRow } from "./types";
@@ -75,7 +75,7 @@ export function BreakdownSection({ part }: { part: Breakdown }) {
   const longest = Math.max(...part.rows.map((row) => row.window_ns), 1);
   return (
     <Section id="breakdown" part={part}>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="causes of idle time">
         <table class="figure">
           <thead>
             <tr><th>rank</th><th class="wide" /><th>window</th><th>compute</th><th>exposed comm</th><th>copies</th><th>idle</th></tr>

@@ -1,6 +1,6 @@
 // The budget of the step: from the model's FLOPs at the dense peak down to the time that it takes; and the groups of its kernels.
 
-import { Command, Section } from "./section";
+import { Command, SCROLLS, Section } from "./section";
 import { count, duration, percent } from "./format";
 import type { Compute, LossRow, WorkGroup } from "./types";
 
@@ -44,7 +44,7 @@ export function ComputeSection({ part }: { part: Compute }) {
 function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
   let done = 0;
   return (
-    <div class="scroll">
+    <div {...SCROLLS} aria-label="from the peak down to the step">
       <table class="figure">
         <thead>
           <tr><th class="text">from the peak down to the step</th><th class="wide" /><th>time</th><th>share</th><th class="text">what it is</th></tr>
@@ -76,7 +76,7 @@ function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
 
 function Groups({ groups }: { groups: WorkGroup[] }) {
   return (
-    <div class="scroll">
+    <div {...SCROLLS} aria-label="parts of the model">
       <table class="figure">
         <thead>
           <tr>

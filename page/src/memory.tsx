@@ -1,6 +1,6 @@
 // What the GPU's memory is made of: every device at its peak, one over time, and who holds it there.
 
-import { Command, Section } from "./section";
+import { Command, SCROLLS, Section } from "./section";
 import { bytes, count, duration, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Memory, MemoryDevice } from "./types";
@@ -18,7 +18,7 @@ export function MemorySection({ part }: { part: Memory }) {
     <Section id="memory" part={part}>
       <p>{part.statement}</p>
       {legend}
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="memory by rank">
         <table class="figure">
           <thead>
             <tr><th>rank</th><th class="wide">reserved bytes at the peak</th><th>reserved</th><th>given out</th><th class="text">when</th></tr>
@@ -102,25 +102,23 @@ function OverTime({ part }: { part: Memory }) {
 
 function Frames({ part }: { part: Memory }) {
   return (
-    <div class="scroll">
-      <div class="scroll">
-        <table class="figure">
-          <thead>
-            <tr><th class="text">line of the user's code</th><th class="text">part</th><th>blocks</th><th>bytes at the peak</th><th>share</th></tr>
-          </thead>
-          <tbody>
-            {part.frames.map((row) => (
-              <tr>
-                <th scope="row" class="text shapes" title={row.frame}>{row.frame}</th>
-                <td class="text">{row.part}</td>
-                <td>{row.blocks}</td>
-                <td>{bytes(row.bytes)}</td>
-                <td>{percent(row.share_pct)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+    <div {...SCROLLS} aria-label="blocks at the peak">
+      <table class="figure">
+        <thead>
+          <tr><th class="text">line of the user's code</th><th class="text">part</th><th>blocks</th><th>bytes at the peak</th><th>share</th></tr>
+        </thead>
+        <tbody>
+          {part.frames.map((row) => (
+            <tr>
+              <th scope="row" class="text shapes" title={row.frame}>{row.frame}</th>
+              <td class="text">{row.part}</td>
+              <td>{row.blocks}</td>
+              <td>{bytes(row.bytes)}</td>
+              <td>{percent(row.share_pct)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
       {part.frames_left_out > 0 && <p class="dim">{count(part.frames_left_out, "smaller holder")} not shown</p>}
     </div>
   );

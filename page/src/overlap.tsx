@@ -1,6 +1,6 @@
 // Whether communication is hidden behind compute: time by stage, and the share that each rank hides.
 
-import { Key, Section } from "./section";
+import { Key, SCROLLS, Section } from "./section";
 import { count, duration, percent } from "./format";
 import type { Overlap, OverlapRow } from "./types";
 
@@ -16,7 +16,7 @@ export function OverlapSection({ part }: { part: Overlap }) {
   );
   return (
     <Section id="overlap" part={part} aside={legend}>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="overlap by stage">
         <table class="figure">
           <thead>
             <tr>

@@ -1,6 +1,6 @@
 // How much of the GPU's peak the model uses, and the products that have most of its FLOPs.
 
-import { Command, Key, Section } from "./section";
+import { Command, Key, SCROLLS, Section } from "./section";
 import { count, duration, flops, percent, teraflops } from "./format";
 import { useNames } from "./ranks";
 import type { Peak, PeakTerm } from "./types";
@@ -17,7 +17,7 @@ export function PeakSection({ part }: { part: Peak }) {
   return (
     <Section id="peak" part={part} aside={legend}>
       <p>{part.statement}</p>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="share of the peak by rank">
         <table class="figure">
           <thead>
             <tr>
@@ -50,31 +50,29 @@ export function PeakSection({ part }: { part: Peak }) {
 
 function Terms({ terms }: { terms: PeakTerm[] }) {
   return (
-    <div class="scroll">
-      <div class="scroll">
-        <table class="figure">
-          <thead>
+    <div {...SCROLLS} aria-label="products of matrices">
+      <table class="figure">
+        <thead>
+          <tr>
+            <th>op</th><th class="text">shapes</th><th class="text">phase</th><th>n</th><th>share of FLOPs</th><th>GPU time</th>
+            <th class="wide">of the peak while it runs</th><th />
+          </tr>
+        </thead>
+        <tbody>
+          {terms.map((term) => (
             <tr>
-              <th>op</th><th class="text">shapes</th><th class="text">phase</th><th>n</th><th>share of FLOPs</th><th>GPU time</th>
-              <th class="wide">of the peak while it runs</th><th />
+              <th scope="row">{term.op.replace(/^aten::/, "")}</th>
+              <td class="text shapes" title={term.shapes ?? ""}>{term.shapes ?? "–"}</td>
+              <td class="text">{term.phase}</td>
+              <td>{term.n}</td>
+              <td>{percent(term.share_pct)}</td>
+              <td>{duration(term.gpu_ns)}</td>
+              <td class="wide"><Share model={term.peak_pct ?? 0} all={term.peak_pct ?? 0} /></td>
+              <td>{percent(term.peak_pct)}</td>
             </tr>
-          </thead>
-          <tbody>
-            {terms.map((term) => (
-              <tr>
-                <th scope="row">{term.op.replace(/^aten::/, "")}</th>
-                <td class="text shapes" title={term.shapes ?? ""}>{term.shapes ?? "–"}</td>
-                <td class="text">{term.phase}</td>
-                <td>{term.n}</td>
-                <td>{percent(term.share_pct)}</td>
-                <td>{duration(term.gpu_ns)}</td>
-                <td class="wide"><Share model={term.peak_pct ?? 0} all={term.peak_pct ?? 0} /></td>
-                <td>{percent(term.peak_pct)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+          ))}
+        </tbody>
+      </table>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 // Measured kernels below their roofs: operations a second against operations per byte of DRAM, both logarithmic.
 
 import { scaleLog } from "d3-scale";
-import { Key, Prose, Section } from "./section";
+import { Key, Prose, SCROLLS, Section } from "./section";
 import { count, duration, percent } from "./format";
 import type { Roof, Roofline, RooflineKernel } from "./types";
 
@@ -16,7 +16,7 @@ export function RooflineSection({ part }: { part: Roofline }) {
     <Section id="roofline" part={part} aside={legend}>
       <p><Prose text={part.statement} /></p>
       <Chart rows={part.rows} roofs={part.roofs} />
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="kernels beside their roofs">
         <table class="figure">
           <thead>
             <tr>

@@ -39,6 +39,9 @@ export function Command({ text }: { text: string }) {
   );
 }
 
+/** A table that scrolls in a box of its own, by the keyboard too; it has a name of its own (`aria-label`). */
+export const SCROLLS = { class: "scroll", role: "region", tabIndex: 0 } as const;
+
 /** A sentence; what stands between backticks in it is code. */
 export function Prose({ text }: { text: string }) {
   return <>{text.split(/`([^`]+)`/).map((piece, i) => (i % 2 ? <code>{piece}</code> : piece))}</>;

@@ -3,18 +3,19 @@
 import { render } from "preact";
 import { App } from "./serve/app";
 import { ask } from "./serve/ask";
+import { isThere } from "./serve/connection";
 import { Scene } from "./serve/scene";
 import type { SceneData } from "./serve/types";
 import "./report.css";
 import "./serve/serve.css";
 
-/** While a page is open the server does not take itself for idle. */
-const ALIVE_MS = 60_000;
+/** While a page is open the server does not take itself for idle, and one that stopped is noticed. */
+const ALIVE_MS = 15_000;
 
 const page = document.getElementById("page")!;
 ask<SceneData>("scene").then((data) => {
   document.title = `${data.profiles.map(({ source }) => source).join(" | ")} · stepscope`;
   page.textContent = "";
   render(<App scene={new Scene(data)} />, page);
-  setInterval(() => { if (!document.hidden) void ask("alive").catch(() => undefined); }, ALIVE_MS);
+  setInterval(() => { if (!document.hidden && isThere()) void ask("alive").catch(() => undefined); }, ALIVE_MS);
 }).catch((reason: Error) => { page.textContent = reason.message; });

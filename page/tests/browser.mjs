@@ -36,13 +36,13 @@ export async function open(browser, name, { url, ...options } = {}) {
 
 /** The time that the timeline shows, in ns. */
 export const visible = (page) =>
-  page.$eval("canvas", (canvas) => ({ from: Number(canvas.dataset.from), to: Number(canvas.dataset.to) }));
+  page.$eval(".stage canvas", (canvas) => ({ from: Number(canvas.dataset.from), to: Number(canvas.dataset.to) }));
 
 /** Once the view has changed from `before` and stands still. */
 export async function moved(page, before) {
   await page.waitForFunction(
     ([from, to]) => {
-      const { dataset } = document.querySelector("canvas");
+      const { dataset } = document.querySelector(".stage canvas");
       return Number(dataset.from) !== from || Number(dataset.to) !== to;
     },
     [before.from, before.to],
@@ -59,6 +59,20 @@ export async function settled(page) {
     last = now;
   }
 }
+
+const AXE = await readFile(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
+/** What axe-core holds against a page that keeps people out: rule, and the first element. */
+export async function serious(page) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => window.axe.run(document));
+  return violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 160)} ${failureSummary.slice(0, 200)}`).slice(0, 3).join(" | ")}`);
+}
+
+/** Tables that are wider than their boxes. */
+export const tooWide = (page) => page.$$eval(".scroll", (boxes) =>
+  boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => `${box.getAttribute("aria-label")}: ${box.scrollWidth} of ${box.clientWidth}`));
 
 /** The folder over HTTP, as a report that somebody put on a server. */
 export async function serve() {

@@ -35,7 +35,7 @@ for (const visit of ["first", "second"]) {
   console.log(`${visit} visit: drawn after ${canvas} ms, all rows in view after ${rows} ms, ${Math.round(bytes / 1000)} kB on the wire`);
 }
 
-await page.locator("canvas").hover({ position: { x: 640, y: 110 } });
+await page.locator(".stage canvas").hover({ position: { x: 640, y: 110 } });
 await page.evaluate(() => {
   window.frames_ = [];
   performance.setResourceTimingBufferSize(4000);

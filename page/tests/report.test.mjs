@@ -1,7 +1,7 @@
 // What a reader does with a report, in a real Chromium. tests/report/test_report_browser.py makes the reports.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { expected, launch, moved, open, serve, settled, visible } from "./browser.mjs";
+import { expected, launch, moved, open, serious, serve, settled, tooWide, visible } from "./browser.mjs";
 
 let browser;
 before(async () => {
@@ -47,9 +47,9 @@ test("every figure has its command, and the clipboard gets it", async () => {
 
 test("zooms at the pointer, moves, and shows all again", async () => {
   const { page, problems } = await open(browser, "job");
-  await page.locator("canvas").scrollIntoViewIfNeeded();
+  await page.locator(".stage canvas").scrollIntoViewIfNeeded();
   const whole = await settled(page);
-  const box = await page.locator("canvas").boundingBox();
+  const box = await page.locator(".stage canvas").boundingBox();
   const [labels, at] = [168, box.x + 600];
   await page.mouse.move(at, box.y + 60);
   await page.keyboard.down("Control");
@@ -112,7 +112,7 @@ test("hovering and clicking name an op, with a command for its time", async () =
   const whole = await settled(page);
   await page.click(".finding .show");
   const shown = await moved(page, whole);
-  const box = await page.locator("canvas").boundingBox();
+  const box = await page.locator(".stage canvas").boundingBox();
   const x = box.x + 168 + (((place.start + place.end) / 2 - shown.from) / (shown.to - shown.from)) * (box.width - 168);
   const told = (tip) => tip?.includes(name) && tip.includes(`rank ${rank},`);
   let tip = null;
@@ -152,11 +152,20 @@ test("fits a phone: nothing is wider than the screen, and findings can be read",
   for (const name of ["job", "hostile"]) {
     const { page, problems } = await open(browser, name, { viewport: { width: 390, height: 844 } });
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390, name);
+    if (name === "job") assert.deepEqual(await tooWide(page), []);
     for (const text of await page.locator(".finding h3, .finding p").all()) {
       const { x, width } = await text.boundingBox();
       assert.ok(x >= 0 && width > 250 && x + width <= 390, "a finding has the screen's width");
     }
     assert.deepEqual(problems, []);
+  }
+});
+
+test("tables fit a desk, and axe-core finds nothing serious", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    const { page } = await open(browser, "job", { viewport: { width: 1440, height: 900 }, colorScheme, bypassCSP: true });
+    assert.deepEqual(await tooWide(page), []);
+    assert.deepEqual(await serious(page), [], colorScheme);
   }
 });
 
@@ -201,13 +210,13 @@ test("a hundred thousand ops move smoothly", async () => {
 
 test("many rows scroll", async () => {
   const { page, problems } = await open(browser, "job");
-  await page.locator("canvas").scrollIntoViewIfNeeded();
+  await page.locator(".stage canvas").scrollIntoViewIfNeeded();
   await page.check(".tools input[type=checkbox]"); // the host's threads, too
   await page.waitForFunction(() => document.querySelector(".tall").clientHeight > document.querySelector(".stage").clientHeight);
   await page.$eval(".stage", (stage) => { stage.scrollTop = stage.scrollHeight; });
   await page.waitForTimeout(300);
   const box = await page.locator(".stage").boundingBox();
-  const canvas = await page.locator("canvas").boundingBox();
+  const canvas = await page.locator(".stage canvas").boundingBox();
   assert.ok(Math.abs(canvas.height - box.height) < 4 && Math.abs(canvas.y - box.y) < 4, "the canvas is what is visible");
   const tips = [];
   for (let y = box.y + box.height - 8; y > box.y + box.height - 150; y -= 7) {
@@ -216,7 +225,7 @@ test("many rows scroll", async () => {
   }
   assert.ok(tips.some((tip) => tip.includes("rank 3")), "the last rank is at the bottom");
   assert.ok(!tips.some((tip) => tip.includes("rank 0")));
-  const drawn = await page.$eval("canvas", (element) => {
+  const drawn = await page.$eval(".stage canvas", (element) => {
     const { data } = element.getContext("2d").getImageData(0, element.height - 150, element.width, 140);
     return new Set(new Uint32Array(data.buffer)).size;
   });
@@ -228,10 +237,10 @@ test("ranks close and open", async () => {
   const { page, problems } = await open(browser, "job");
   const tall = () => page.$eval(".tall", (element) => element.clientHeight);
   const before = await tall();
-  await page.locator("canvas").scrollIntoViewIfNeeded();
-  await page.locator("canvas").click({ position: { x: 40, y: 36 } });
+  await page.locator(".stage canvas").scrollIntoViewIfNeeded();
+  await page.locator(".stage canvas").click({ position: { x: 40, y: 36 } });
   await page.waitForFunction((height) => document.querySelector(".tall").clientHeight < height, before);
-  await page.locator("canvas").click({ position: { x: 40, y: 36 } });
+  await page.locator(".stage canvas").click({ position: { x: 40, y: 36 } });
   await page.waitForFunction((height) => document.querySelector(".tall").clientHeight === height, before);
   assert.ok((await visible(page)).from === 0);
   assert.deepEqual(problems, []);

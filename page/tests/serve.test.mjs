@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { expected, launch, moved, REPORTS, settled, visible } from "./browser.mjs";
+import { expected, launch, moved, REPORTS, serious, settled } from "./browser.mjs";
 
 let browser, known;
 before(async () => {
@@ -35,12 +35,12 @@ async function open(address = known.address, { hash = "", ...options } = {}) {
 
 /** Once rows have their marks: the canvas has more colours than an empty one. */
 const drawn = (page) => page.waitForFunction(() => {
-  const canvas = document.querySelector("canvas"), ctx = canvas.getContext("2d");
+  const canvas = document.querySelector(".stage canvas"), ctx = canvas.getContext("2d");
   const { data } = ctx.getImageData(200, 30, canvas.width - 220, Math.min(canvas.height - 40, 400));
   return new Set(new Uint32Array(data.buffer)).size > 4;
 });
 
-const box = (page) => page.locator("canvas").boundingBox();
+const box = (page) => page.locator(".stage canvas").boundingBox();
 const wire = (page) => page.evaluate(() =>
   performance.getEntries().filter((entry) => "transferSize" in entry).reduce((sum, entry) => sum + entry.transferSize, 0));
 
@@ -86,7 +86,7 @@ test("a panel that opens on the way does not stop a movement", async () => {
     dispatchEvent(new KeyboardEvent("keydown", { key: "0" }));
     document.querySelector("#timeline").style.width = "900px"; // as a panel beside it would
   });
-  await page.waitForFunction(() => document.querySelector("canvas").clientWidth < 1000);
+  await page.waitForFunction(() => document.querySelector(".stage canvas").clientWidth < 1000);
   await page.waitForTimeout(500);
   assert.deepEqual(await settled(page), whole);
   assert.deepEqual(problems, []);
@@ -161,9 +161,9 @@ test("ranks are filtered, pinned, and the culprit comes first", async () => {
   await page.fill("input.ranks", "");
   await page.selectOption("select[aria-label='Order of ranks']", "rank");
   await page.waitForTimeout(200);
-  await page.locator("canvas").click({ position: { x: 40, y: AXIS + 11 } }); // folds rank 0
+  await page.locator(".stage canvas").click({ position: { x: 40, y: AXIS + 11 } }); // folds rank 0
   await page.waitForFunction((height) => document.querySelector(".tall").clientHeight < height, all);
-  await page.locator("canvas").click({ position: { x: LABELS - 8, y: AXIS + 22 + 6 + 11 } }); // pins rank 1
+  await page.locator(".stage canvas").click({ position: { x: LABELS - 8, y: AXIS + 22 + 6 + 11 } }); // pins rank 1
   await page.waitForTimeout(300);
   assert.ok((await first()).includes("rank 1"));
   assert.deepEqual(problems, []);
@@ -228,6 +228,7 @@ test("two runs lie below each other, aligned on a step", async () => {
 test("torch ops are rows, found by search, and lead to what they launched", async () => {
   const { page, problems } = await open(known.both);
   const tall = () => page.$eval(".tall", (element) => element.clientHeight);
+  await page.click(".menu summary");
   const box_ = page.locator("label:has-text('functions') input");
   if (await box_.isChecked()) await box_.uncheck();
   await page.waitForTimeout(200);
@@ -242,7 +243,7 @@ test("torch ops are rows, found by search, and lead to what they launched", asyn
   await page.waitForSelector(".details dl");
   const details = await page.textContent(".details");
   for (const word of [known.functions.text, "torch op, thread", "launched"]) assert.ok(details.includes(word), `${word} in ${details}`);
-  await page.waitForFunction(() => location.hash.includes("fn=1"));
+  await page.waitForFunction(() => !new URLSearchParams(location.hash.slice(1)).get("closed").includes("functions"));
   assert.deepEqual(problems, []);
 });
 
@@ -256,11 +257,217 @@ test("fits a phone, light and dark", async () => {
   }
 });
 
-test("a page that lost its server says so", async () => {
+test("Back undoes jumps, and Forward makes them again", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  await page.selectOption("select[aria-label='Go to a step']", "1");
+  const step = await moved(page, whole);
+  await page.fill("input[type=search]", known.search.text);
+  await page.waitForSelector(".found");
+  await page.press("input[type=search]", "Enter");
+  await page.waitForSelector(".details dl");
+  const match = await moved(page, step);
+  await page.waitForFunction(() => location.hash.includes("sel="));
+  await page.waitForTimeout(600);
+  await page.goBack();
+  await page.waitForSelector(".details dl", { state: "detached" });
+  assert.deepEqual(await moved(page, match), step, "the step again");
+  await page.goBack();
+  assert.deepEqual(await moved(page, step), whole, "the whole capture again");
+  await page.goForward();
+  assert.deepEqual(await moved(page, whole), step);
+  await page.goForward();
+  await page.waitForSelector(".details dl");
+  assert.deepEqual(await moved(page, step), match);
+  assert.deepEqual(problems, []);
+});
+
+test("a link that is pasted into the open tab is followed", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  const { start, end } = known.step;
+  await page.evaluate((hash) => { location.hash = hash; }, `t=${start}_${end}&span=${start}_${end}&ranks=1&q=gemm&closed=none`);
+  const near = await moved(page, whole);
+  assert.ok(Math.abs(near.from - start) <= 2 && Math.abs(near.to - end) <= 2);
+  await page.waitForSelector(".span dl");
+  assert.equal(await page.inputValue("input.ranks"), "1");
+  assert.equal(await page.inputValue("input[type=search]"), "gemm");
+  assert.deepEqual(problems, []);
+});
+
+test("the shown finding stands in the address", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  await page.waitForSelector(".finding .show", { timeout: 60_000 });
+  await page.click(".finding .show");
+  await moved(page, whole);
+  await page.waitForFunction(() => location.hash.includes("find="));
+  const title = await page.textContent(".focus b");
+  const other = await open(known.address, { hash: new URL(page.url()).hash });
+  await other.page.waitForSelector(".focus", { timeout: 60_000 });
+  assert.equal(await other.page.textContent(".focus b"), title);
+  await page.goBack();
+  await page.waitForSelector(".focus", { state: "detached" });
+  assert.deepEqual([...problems, ...other.problems], []);
+});
+
+test("search goes on from what is looked at", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  await page.selectOption("select[aria-label='Go to a step']", "1");
+  const step = await moved(page, whole);
+  await page.fill("input[type=search]", known.search.text);
+  await page.waitForSelector(".found");
+  await page.press("input[type=search]", "Enter");
+  await moved(page, step);
+  const said = await page.textContent(".found");
+  const before = known.search.starts.filter((start) => start < step.from).length;
+  assert.ok(before > 0 && said.startsWith(`${(before + 1).toLocaleString("en")} of `), `${said}, not ${before + 1}`);
+  await page.press("input[type=search]", "Escape");
+  await page.keyboard.press("n");
+  await page.waitForFunction((text) => document.querySelector(".found").textContent.startsWith(text), `${(before + 2).toLocaleString("en")} of `);
+  await page.keyboard.press("0");
+  await page.waitForTimeout(600);
+  assert.deepEqual(problems, []);
+});
+
+test("the strip shows where the view is, and leads elsewhere", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  const { x, y, width } = await page.locator(".overview .strip").boundingBox();
+  const colours = await page.$eval(".overview canvas", (canvas) =>
+    new Set(new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size);
+  assert.ok(colours > 4, `${colours} colours`);
+  await page.mouse.click(x + 0.75 * width, y + 10);
+  const near = await moved(page, whole);
+  const middle = (near.from + near.to) / 2;
+  assert.ok(Math.abs(middle / whole.to - 0.75) < 0.02, `${middle / whole.to}`);
+  const frame = await page.locator(".overview .frame").boundingBox();
+  assert.ok(Math.abs(frame.x - x - (near.from / whole.to) * width) < 3 && Math.abs(frame.width - ((near.to - near.from) / whole.to) * width) < 3);
+  await page.mouse.move(frame.x + frame.width / 2, y + 10);
+  await page.mouse.down();
+  await page.mouse.move(frame.x + frame.width / 2 - 0.25 * width, y + 10, { steps: 4 });
+  await page.mouse.up();
+  const dragged = await moved(page, near);
+  assert.ok(Math.abs((near.from - dragged.from) / whole.to - 0.25) < 0.02);
+  assert.deepEqual(problems, []);
+});
+
+test("the menu of steps follows the view", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page), menu = "select[aria-label='Go to a step']";
+  assert.equal(await page.inputValue(menu), "-1", "several");
+  await page.selectOption(menu, "1");
+  await moved(page, whole);
+  assert.equal(await page.inputValue(menu), "1");
+  await page.keyboard.press("Escape");
+  await page.evaluate(() => document.activeElement.blur());
+  for (let i = 0; i < 6; i++) {
+    await page.keyboard.press("a");
+    await page.waitForTimeout(400);
+  }
+  assert.notEqual(await page.inputValue(menu), "1");
+  assert.deepEqual(problems, []);
+});
+
+test("kinds of tracks and all ranks are folded", async () => {
+  const { page, problems } = await open();
+  const tall = () => page.$eval(".tall", (element) => element.clientHeight);
+  const all = await tall();
+  await page.click(".menu summary");
+  await page.uncheck("label:has-text('streams') input");
+  await page.waitForFunction((height) => document.querySelector(".tall").clientHeight < height, all);
+  await page.waitForFunction(() => location.hash.includes("streams"));
+  await page.check("label:has-text('streams') input");
+  await page.click("text=fold all ranks");
+  await page.waitForFunction((height) => document.querySelector(".tall").clientHeight < 0.6 * height, all);
+  await page.click("text=open all ranks");
+  await page.waitForFunction((height) => document.querySelector(".tall").clientHeight >= height, all);
+  assert.deepEqual(problems, []);
+});
+
+test("? lists the keys", async () => {
+  const { page, problems } = await open();
+  await page.keyboard.press("?");
+  await page.waitForSelector("dialog[open]");
+  const said = await page.textContent("dialog");
+  for (const word of ["zoom", "search", "frame", "SQL", "Back"]) assert.ok(said.includes(word), word);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+  assert.deepEqual(problems, []);
+});
+
+test("a query in SQL has rows, places and a link", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  await page.keyboard.press("q");
+  await page.keyboard.type(known.sql.query);
+  await page.keyboard.press("Control+Enter");
+  await page.waitForSelector("#sql table", { timeout: 60_000 });
+  const cells = await page.$$eval("#sql tbody tr:first-child td", (all) => all.map((td) => td.title));
+  assert.deepEqual(cells.slice(0, 2), known.sql.first);
+  await page.evaluate(() => document.activeElement.blur());
+  await page.click("#sql tbody tr:first-child button");
+  const near = await moved(page, whole);
+  assert.ok(near.from <= known.sql.start && known.sql.start <= near.to);
+  await page.waitForFunction(() => location.hash.includes("sql="));
+  const other = await open(known.address, { hash: new URL(page.url()).hash });
+  await other.page.waitForSelector("#sql table", { timeout: 60_000 });
+  await other.page.fill("#sql textarea", "SELECT nothing FROM nowhere");
+  await other.page.press("#sql textarea", "Control+Enter");
+  await other.page.waitForSelector("#sql .failed");
+  assert.match(await other.page.textContent("#sql .failed"), /no table nowhere/);
+  assert.deepEqual(problems, []);
+});
+
+test("tables fit: spans, and rows of a query", async () => {
+  for (const width of [1440, 390]) {
+    const { page } = await open(known.address, { viewport: { width, height: 900 } });
+    await settled(page);
+    const { start, end } = known.step;
+    await page.evaluate((hash) => { location.hash = hash; }, `t=${start}_${end}&span=${start}_${end}&closed=none`);
+    await page.waitForSelector(".span table");
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width);
+    const [inner, outer] = await page.$eval(".span .scroll", (box) => [box.scrollWidth, box.clientWidth]);
+    assert.ok(inner <= outer + 1, `${width}: ${inner} of ${outer}`);
+  }
+});
+
+test("axe-core finds nothing serious", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    const { page } = await open(known.address, { colorScheme, bypassCSP: true });
+    await page.waitForSelector(".finding", { timeout: 60_000 });
+    await page.fill("input[type=search]", known.search.text);
+    await page.waitForSelector(".found");
+    await page.press("input[type=search]", "Enter");
+    await page.waitForSelector(".details dl");
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("m");
+    await page.waitForSelector(".span dl");
+    await page.click(".menu summary");
+    assert.deepEqual(await serious(page), [], colorScheme);
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog[open]");
+    assert.deepEqual(await serious(page), [], `${colorScheme}, keys`);
+  }
+});
+
+test("a page that lost its server says so, how to start it, and asks again less and less often", async () => {
   const { page } = await open();
-  await page.route("**/api/**", (route) => route.abort());
   const before = await settled(page);
+  let asked = 0;
+  await page.route("**/api/**", (route) => { asked += 1; return route.abort(); });
   await page.keyboard.press("w");
-  await moved(page, before);
-  await page.waitForSelector(".failed");
+  const near = await moved(page, before);
+  await page.waitForSelector(".lost");
+  const said = await page.textContent(".lost");
+  for (const word of ["has stopped", "stepscope serve ", "--port"]) assert.ok(said.includes(word), `${word} in ${said}`);
+  await page.waitForTimeout(7_500);
+  assert.ok(asked < 12, `${asked} requests`);
+  await page.unroute("**/api/**");
+  await page.click(".lost button:has-text('ask now')");
+  await page.waitForSelector(".lost", { state: "detached" });
+  await page.keyboard.press("w");
+  await moved(page, near);
+  await drawn(page);
 });

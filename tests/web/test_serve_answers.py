@@ -227,3 +227,48 @@ def test_ranges_that_overlap_lie_on_lines():
         ("ranges on the GPU", [10]),
         ("", [20]),
     ]
+
+
+def test_a_query_has_the_rows_of_the_command_and_places(known, about, served_job):
+    pytest.importorskip("duckdb", reason="the extra `sql` is not installed")
+    query = "SELECT rank, name, start_ns, dur_ns FROM ops WHERE rank = 1 ORDER BY start_ns LIMIT 3"
+    data = known.get("/api/sql", params={"q": query}).json()
+    rows = api.open(served_job).sql(query).rows
+    assert data["columns"] == rows.columns and data["numbers"] == [True, False, True, True]
+    assert [row[:2] for row in data["rows"]] == [list(row) for row in rows.select("rank", "name").rows()]
+    shift = about["ranks"][1]["drawn"] - int(about["ranks"][1]["own"])
+    assert data["places"] == [
+        [1, start + shift, start + dur + shift] for start, dur in rows.select("start_ns", "dur_ns").rows()
+    ]
+    assert shlex.split(data["command"])[:3] == ["stepscope", "sql", str(served_job)]
+    refused = known.get("/api/sql", params={"q": "SELECT * FROM nowhere"})
+    assert refused.status_code == 422 and "no table nowhere" in refused.text
+    assert known.get("/api/sql", params={"q": "COPY ops TO 'x.csv'"}).status_code == 422
+    many = known.get("/api/sql", params={"q": "SELECT * FROM ops"}).json()
+    assert len(many["rows"]) == 200 and "first-rows" not in many["notes"][-1] and "200 rows" in many["notes"][-1]
+
+
+def test_the_scene_says_how_to_serve_it_again(known, served_job):
+    assert known.get("/api/scene").json()["command"] == shlex.join(["stepscope", "serve", str(served_job)])
+
+
+def test_metrics_have_their_unit_apart_from_their_name():
+    names = ["SMs Active [Throughput %]", "GPC Clock Frequency [MHz]", "Compute Warps in Flight [Avg]", "power"]
+    samples = [{"device": 0, "name": name, "start_ns": 0, "value": 1.0} for name in names]
+    made = drawn(ops=[op(0, 20)], counters=samples)
+    assert [(t.label, t.unit) for t in made.tracks if t.group == "counters"] == [
+        ("SMs Active", "%"),
+        ("GPC Clock Frequency", "MHz"),
+        ("Compute Warps in Flight [Avg]", ""),
+        ("power", ""),
+    ]
+
+
+def test_a_kernel_stands_beside_those_of_its_name():
+    slow = [op(0, 30, call=1), op(40, 50, call=2), op(60, 70, call=3)]
+    calls = [call(1, 2, 1), call(3, 4, 2), call(5, 6, 3)]
+    made = drawn(ops=slow, calls=calls)
+    lane = next(i for i, track in enumerate(made.tracks) if track.group == "streams")
+    data = client(Answers([made])).get("/api/details", params={"lane": lane, "row": 0}).json()
+    facts = {title: value for title, value, _ in data["facts"]}
+    assert facts["same name on this rank"] == "3 times, median 10 ns"

@@ -56,6 +56,8 @@ def _expected(job: Path, other: Path, address: str, both: str) -> dict[str, obje
     found = ops.filter(profile.names.gather(ops["name"]).str.contains(wanted)).sort("start_ns")
     late = profile.stragglers().rows
     step = [w for w in profile.window(step=True, index=1).window if w["gpu_start_ns"] is not None]
+    start = min(w["gpu_start_ns"] for w in step)
+    first = ops.sort("start_ns", "rank").row(0, named=True)
     return {
         "address": address,
         "both": both,
@@ -65,10 +67,16 @@ def _expected(job: Path, other: Path, address: str, both: str) -> dict[str, obje
         "search": {
             "text": wanted,
             "matches": found.height,
+            "starts": (found["start_ns"] - origin).to_list(),
             "first": {"start": found["start_ns"][0] - origin, "end": found["end_ns"][0] - origin},
         },
+        "sql": {
+            "query": "SELECT rank, name, start_ns, dur_ns FROM ops ORDER BY start_ns, rank LIMIT 5",
+            "first": [str(first["rank"]), profile.names[first["name"]]],
+            "start": first["start_ns"] - origin,
+        },
         "step": {
-            "start": min(w["gpu_start_ns"] for w in step) - origin,
+            "start": start - origin,
             "end": max(w["gpu_end_ns"] for w in step) - origin,
         },
     }

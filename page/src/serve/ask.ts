@@ -2,6 +2,7 @@
 
 import { column, type Numbers } from "../data";
 import type { Column } from "../types";
+import { lost, retry } from "./connection";
 
 type Parameters = Record<string, string | number>;
 
@@ -10,9 +11,15 @@ const address = (name: string, parameters: Parameters) =>
 
 /** The server says in one line what is wrong. */
 export class Refused extends Error {}
+/** Nobody answers: the page says so once, whatever was asked. */
+export class Lost extends Error {}
 
 async function fetched(name: string, parameters: Parameters): Promise<Response> {
-  const response = await fetch(address(name, parameters), { credentials: "same-origin" });
+  const response = await fetch(address(name, parameters), { credentials: "same-origin" }).catch((): never => {
+    lost();
+    throw new Lost("the server does not answer");
+  });
+  if (response.status === 401) retry();
   if (!response.ok) throw new Refused((await response.text()) || response.statusText);
   return response;
 }

@@ -10,9 +10,13 @@ export interface Linked {
   filter?: string;
   sort?: string;
   pinned?: number[];
-  host?: boolean;
-  functions?: boolean;
+  /** Kinds of rows that are not shown. */
+  closed?: string[];
   step?: number;
+  /** The finding that is shown, and at which of its places. */
+  finding?: string;
+  place?: number;
+  sql?: string;
 }
 
 export function readLink(hash = location.hash): Linked {
@@ -31,12 +35,16 @@ export function readLink(hash = location.hash): Linked {
   if (given.get("ranks")) linked.filter = given.get("ranks")!;
   if (given.get("sort")) linked.sort = given.get("sort")!;
   if (given.get("pin")) linked.pinned = given.get("pin")!.split("_").map(Number).filter(Number.isFinite);
-  if (given.has("host")) linked.host = given.get("host") === "1";
-  if (given.has("fn")) linked.functions = given.get("fn") === "1";
+  if (given.get("closed")) linked.closed = given.get("closed")!.split("_");
+  if (given.get("find")) linked.finding = given.get("find")!;
+  if (given.get("sql")) linked.sql = given.get("sql")!;
+  const place = numbers("place", 1);
+  if (place) linked.place = place[0]!;
   return linked;
 }
 
-export function writeLink(linked: Linked): void {
+/** In the address; as an entry of its own that Back leads away from, or in place of the one that is there. */
+export function writeLink(linked: Linked, jumped: boolean): void {
   const said = new URLSearchParams();
   const join = (numbers: number[]) => numbers.map(Math.round).join("_");
   if (linked.from !== undefined && linked.to !== undefined) said.set("t", join([linked.from, linked.to]));
@@ -46,8 +54,13 @@ export function writeLink(linked: Linked): void {
   if (linked.filter) said.set("ranks", linked.filter);
   if (linked.sort && linked.sort !== "rank") said.set("sort", linked.sort);
   if (linked.pinned?.length) said.set("pin", join(linked.pinned));
-  if (linked.host !== undefined) said.set("host", linked.host ? "1" : "0");
-  if (linked.functions) said.set("fn", "1");
   if (linked.step) said.set("step", String(linked.step));
-  history.replaceState(null, "", `#${said}`);
+  if (linked.closed) said.set("closed", linked.closed.join("_") || "none");
+  if (linked.finding) said.set("find", linked.finding);
+  if (linked.finding && linked.place) said.set("place", String(linked.place));
+  if (linked.sql) said.set("sql", linked.sql);
+  const address = `#${said}`;
+  if (address === location.hash) return;
+  if (jumped) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
 }

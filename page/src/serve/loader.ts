@@ -1,7 +1,8 @@
 // Fetches what a view lacks: one request per block of visible rows, a few at once, and the newest view first.
 
 import type { Row } from "../timeline/rows";
-import { askBlock } from "./ask";
+import { askBlock, Lost } from "./ask";
+import { isThere } from "./connection";
 import type { Scene, SceneLane } from "./scene";
 
 /** Rows of one request, and requests at once. */
@@ -34,6 +35,7 @@ export class Loader {
   /** What is visible now. While the view moves, it is not asked for at every frame: what is there is drawn stretched. */
   show(wanted: Wanted): void {
     const same = this.wanted && wanted.from === this.wanted.from && wanted.to === this.wanted.to;
+    if (!isThere()) return; // the page comes back to it once somebody answers again
     this.wanted = wanted;
     const now = performance.now();
     clearTimeout(this.timer);
@@ -86,7 +88,8 @@ export class Loader {
     } catch (reason) {
       for (const lane of lanes) if (lane.loaded === loaded) lane.loaded = null;
       this.wanted = null; // the next move tries again
-      this.failed((reason as Error).message);
+      if (!(reason instanceof Lost)) this.failed((reason as Error).message);
+      return;
     } finally {
       this.running -= 1;
     }

@@ -1,6 +1,6 @@
 // What stands below the drawing: a mark's details, a span's figures, and what a search found.
 
-import { Command } from "../section";
+import { Command, SCROLLS } from "../section";
 import { bytes, count, duration, gigabytes, percent } from "../format";
 import type { PartSums } from "../types";
 import type { DetailsData, SearchData, SpanData } from "./types";
@@ -51,13 +51,13 @@ export function SpanPanel({ data, name, close }: { data: SpanData; name: string;
         </>}
         {overlap && overlap.barrier_ns > 0 && <><dt>barriers</dt><dd>{duration(overlap.barrier_ns)}</dd></>}
       </dl>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="kernels of the span">
         <table class="figure">
-          <thead><tr><th>kernel</th><th class="text">family</th><th>n</th><th>total</th><th>longest</th></tr></thead>
+          <thead><tr><th>kernel</th><th class="text family">family</th><th>n</th><th>total</th><th>longest</th></tr></thead>
           <tbody>
             {data.kernels.map((kernel) => (
               <tr>
-                <th scope="row" class="kernel" title={kernel.name}>{kernel.name}</th><td class="text">{kernel.family}</td>
+                <th scope="row" class="kernel" title={kernel.name}>{kernel.name}</th><td class="text family">{kernel.family}</td>
                 <td>{kernel.n.toLocaleString("en")}</td><td>{duration(kernel.total_ns)}</td><td>{duration(kernel.max_ns)}</td>
               </tr>
             ))}
@@ -74,7 +74,7 @@ export function SearchPanel({ data, close }: { data: SearchData; close: () => vo
   return (
     <div class="details" role="status">
       <button type="button" class="close" onClick={close} aria-label="Close">×</button>
-      <div class="scroll">
+      <div {...SCROLLS} aria-label="names that match">
         <table class="figure">
           <thead><tr><th>name</th><th>n</th><th>total</th><th>longest</th></tr></thead>
           <tbody>

@@ -1,13 +1,17 @@
 // What a server has drawn so far: lanes of all profiles on one axis, filled with marks as blocks arrive.
 
 import type { Numbers } from "../data";
-import type { Kind } from "../types";
-import { type Drawable, isBucket, type Lane, laneOf, type Marks, type RankLanes } from "../timeline/model";
+import { bytes } from "../format";
+import type { Group, Kind } from "../types";
+import { type Drawable, FULL, isBucket, type Lane, laneOf, type Marks, type RankLanes } from "../timeline/model";
 import type { Block } from "./ask";
-import type { SceneData, ServedLane, ServedProfile } from "./types";
+import type { SceneData, ServedLane, ServedProfile, Step } from "./types";
 
 /** Ranks of the second profile have keys from here on. */
 const BESIDE = 2 ** 20;
+const KINDS: Group[] = ["ranges", "streams", "counters", "host", "functions"];
+/** So many rows of torch ops and functions are shown at first, and no more. */
+const MOST_FUNCTIONS = 10;
 const NOTHING: Marks = {
   start: new Float64Array(), dur: new Uint8Array(), kind: new Uint8Array(), name: new Uint8Array(), n: new Uint8Array(),
   of: null, sent: { busy: new Uint8Array(), row: new Uint8Array(), match: new Uint8Array() },
@@ -52,6 +56,11 @@ export class Scene implements Drawable {
 
   label(lane: Lane, mark: number): string {
     return (lane as SceneLane).texts[lane.marks.name[mark]!] ?? "";
+  }
+
+  caption(lane: Lane): string {
+    const { about } = lane as SceneLane;
+    return `${about.label}: 0 to ${sampled(about, FULL)}`;
   }
 
   /** A title for what lies under the pointer. */
@@ -111,8 +120,25 @@ export class Scene implements Drawable {
   }
 }
 
-/** Few enough rows of torch ops and functions to be shown at first. */
-export function hasFewFunctions({ ranks }: Scene): boolean {
+/** Kinds of rows that are not shown: as an address says, or those that would be too many. */
+export function closedAtFirst({ ranks }: Scene, linked?: string[]): Set<Group> {
+  if (linked) return new Set(KINDS.filter((kind) => linked.includes(kind)));
   const rows = ranks.flatMap(({ lanes }) => lanes.filter(({ group }) => group === "functions")).length;
-  return rows > 0 && rows <= 10;
+  const closed = new Set<Group>();
+  if (ranks.length > 2) closed.add("host");
+  if (rows > MOST_FUNCTIONS) closed.add("functions");
+  return closed;
+}
+
+/** The step that a view is of: its middle lies in it, and the view is not much longer; -1 where there is none. */
+export function stepAt(steps: Step[], from: number, to: number): number {
+  const middle = (from + to) / 2;
+  return steps.findIndex(({ start, end }) => start <= middle && middle <= end && to - from <= 1.5 * (end - start));
+}
+
+/** A counter's value, sent as a part of its largest, with its unit. */
+export function sampled({ most = 1, unit }: ServedLane, part: number): string {
+  const value = (most * part) / FULL;
+  if (unit === "bytes") return bytes(Math.round(value));
+  return `${Number(value.toPrecision(3)).toLocaleString("en")}${unit ? ` ${unit}` : ""}`;
 }

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { RankLanes } from "../timeline/model";
 import { ask } from "./ask";
+import { isThere } from "./connection";
 import { keyOf, type Scene } from "./scene";
 import type { Conclusion, SearchData, SpanData } from "./types";
 
@@ -13,7 +14,7 @@ export function useConclusions(profiles: number): (Conclusion | null)[] {
     let stopped = false;
     const look = async (p: number) => {
       for (let wait = 300; !stopped; wait = Math.min(wait * 1.3, 2_000)) {
-        const answer = await ask<Conclusion>("findings", { p }).catch(() => null);
+        const answer = isThere() ? await ask<Conclusion>("findings", { p }).catch(() => null) : null;
         if (answer) setAll((before) => before.map((old, i) => (i === p ? answer : old)));
         if (answer?.ready) return;
         await new Promise((done) => setTimeout(done, wait));

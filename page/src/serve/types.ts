@@ -14,7 +14,7 @@ export interface ServedLane {
   level: number;
   label: string;
   n: number;
-  /** Of a counter: its largest value, and "bytes" where that is its unit. */
+  /** Of a counter: its largest value, and its unit where that is known. */
   most?: number;
   unit?: string;
 }
@@ -40,6 +40,8 @@ export interface ServedProfile {
 
 export interface SceneData {
   version: string;
+  /** What starts the server again. */
+  command: string;
   profiles: ServedProfile[];
 }
 
@@ -102,4 +104,15 @@ export interface Conclusion {
   why?: string | null;
   /** By rank: how long the others waited for it. */
   late?: Record<string, number>;
+}
+
+export interface SqlData {
+  columns: string[];
+  /** By column: whether it has numbers. */
+  numbers: boolean[];
+  rows: unknown[][];
+  /** By row: rank, start and end on the timeline. */
+  places: ([number, number, number] | null)[];
+  notes: string[];
+  command: string;
 }

@@ -78,6 +78,7 @@ function drawRow(ctx: CanvasRenderingContext2D, model: Drawable, view: View, col
   }
   if (row.lane?.group === "counters") {
     drawCounter(ctx, view, colours, row, row.lane);
+    drawCaption(ctx, model, view, colours, row, row.lane);
   } else if (row.lane) {
     drawMarks(ctx, model, view, colours, row, row.lane);
   } else {
@@ -193,6 +194,20 @@ function drawCounter(ctx: CanvasRenderingContext2D, view: View, colours: Palette
     ctx.fillStyle = colours.dim;
     ctx.fillRect(left, base - high, Math.max(right - left, 0.9), Math.max(1, high - low));
   }
+}
+
+/** Name and scale over a counter's own row: the column of labels is too narrow for most names. */
+function drawCaption(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row, lane: Lane): void {
+  const labels = labelsOf(view.width), room = Math.floor((view.width - labels - 12) / 5.6);
+  const text = cut(model.caption(lane), room);
+  ctx.font = "10px system-ui, sans-serif";
+  ctx.textAlign = "left";
+  ctx.globalAlpha = 0.8;
+  ctx.fillStyle = colours.paper;
+  ctx.fillRect(labels + 2, row.top + 1, ctx.measureText(text).width + 6, 12);
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = colours.ink;
+  ctx.fillText(text, labels + 5, row.top + 7.5);
 }
 
 /** A line under the stretch of the step that the other figures measure, where that is not all of it. */

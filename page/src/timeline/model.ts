@@ -45,6 +45,8 @@ export interface Drawable {
   readonly end: number;
   /** What a mark is called in its box. */
   label(lane: Lane, mark: number): string;
+  /** What a counter is called, in full, and its scale. */
+  caption(lane: Lane): string;
 }
 
 /** A mark, wherever it lies in the arrays by now. */
@@ -110,6 +112,10 @@ export class Model implements Drawable {
 
   label({ marks }: Lane, mark: number): string {
     return this.short(marks.name[mark]!);
+  }
+
+  caption({ label, most = 1 }: Lane): string {
+    return `${label}: 0 to ${Number(most.toPrecision(3)).toLocaleString("en")}`;
   }
 
   short(text: number): string {

@@ -5,6 +5,11 @@ import { type Drawable, type Lane, type RankLanes } from "./model";
 export const HEAD = 22, RANGE_LINE = 15, STREAM = 20, COUNTER = 30, GAP = 6;
 const TALL: Partial<Record<Lane["group"], number>> = { streams: STREAM, counters: COUNTER };
 
+/** Rows of the host. */
+export const ON_HOST: Set<Lane["group"]> = new Set(["host", "functions"]);
+const FUNCTIONS: Set<Lane["group"]> = new Set(["functions"]);
+export const withHost = (host: boolean): Set<Lane["group"]> => (host ? FUNCTIONS : ON_HOST);
+
 export interface Row {
   rank: RankLanes;
   /** None for the head of a rank, which shows the rank's parts. */
@@ -13,15 +18,15 @@ export interface Row {
   height: number;
 }
 
-/** `open` has keys of ranks; `host` and `functions` say whether those rows are wanted. */
-export function layout(ranks: RankLanes[], open: Set<number>, host: boolean, functions = false): { rows: Row[]; height: number } {
+/** `open` has keys of ranks, `closed` kinds of rows that are not wanted. */
+export function layout(ranks: RankLanes[], open: Set<number>, closed: Set<Lane["group"]>): { rows: Row[]; height: number } {
   const rows: Row[] = [];
   let top = 0;
   for (const rank of ranks) {
     rows.push({ rank, lane: null, top, height: HEAD });
     top += HEAD;
     for (const lane of open.has(rank.key) ? rank.lanes : []) {
-      if ((lane.group === "host" && !host) || (lane.group === "functions" && !functions)) continue;
+      if (closed.has(lane.group)) continue;
       const height = TALL[lane.group] ?? RANGE_LINE * lane.lines;
       rows.push({ rank, lane, top, height });
       top += height;
@@ -34,11 +39,11 @@ export function layout(ranks: RankLanes[], open: Set<number>, host: boolean, fun
 /** Ranks that are open at first: all, unless that would be very long. */
 export function firstOpen({ ranks }: Drawable): Set<number> {
   const all = new Set(ranks.map((rank) => rank.key));
-  if (layout(ranks, all, false).height <= 1800) return all;
+  if (layout(ranks, all, ON_HOST).height <= 1800) return all;
   const some = new Set<number>();
   for (const rank of ranks) {
     some.add(rank.key);
-    if (layout(ranks, some, false).height > HEAD * ranks.length + 900) break;
+    if (layout(ranks, some, ON_HOST).height > HEAD * ranks.length + 900) break;
   }
   return some;
 }

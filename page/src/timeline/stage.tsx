@@ -127,6 +127,7 @@ export function Stage(props: StageProps) {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       const types = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+      if (document.querySelector("dialog[open]")) return;
       if (event.ctrlKey || event.metaKey || event.altKey || (types && target.getAttribute("type") !== "checkbox")) return;
       const own = live.current.keys?.[event.key], act = keys[event.key];
       if ((!own && !act) || !(nav.hovered || onScreen(scroller.current!))) return;
@@ -203,7 +204,7 @@ export function Stage(props: StageProps) {
 
   return (
     <>
-      <div class={`stage${props.most === "fill" ? " fill" : ""}`} tabIndex={0} ref={scroller} onScroll={repaint}
+      <div class={`stage${props.most === "fill" ? " fill" : ""}`} role="region" tabIndex={0} ref={scroller} onScroll={repaint}
         style={props.most === "fill" ? {} : { maxHeight: `${Math.min(height + AXIS, props.most)}px` }} aria-label={props.label}>
         <div class="tall" style={{ height: `${height + AXIS}px` }}>
           <canvas ref={canvas} onMouseMove={moved} onMouseLeave={() => setHover(null)} onClick={clicked}

@@ -7,7 +7,7 @@ import type { Place, TimelineData } from "../types";
 import { Details, facts, Tip, titleOf } from "./about";
 import { search } from "./find";
 import { type Model } from "./model";
-import { firstOpen, layout } from "./rows";
+import { firstOpen, layout, withHost } from "./rows";
 import { type Control, type Hit, Stage } from "./stage";
 
 /** What to look at: `at` changes with every click, so that the same finding can be shown twice. */
@@ -30,7 +30,7 @@ export function Timeline({ part, model, focus, back }: {
   const [picked, setPicked] = useState<Hit | null>(null);
   const [place, setPlace] = useState(0);
   const [host, setHost] = useState(() => model.ranks.length <= 2);
-  const { rows, height } = useMemo(() => layout(model.ranks, open, host), [model, open, host]);
+  const { rows, height } = useMemo(() => layout(model.ranks, open, withHost(host)), [model, open, host]);
   const found = useMemo(() => search(model, wanted), [model, wanted]);
   const selected = useMemo(() => picked && { lane: picked.lane, row: picked.mark }, [picked]);
   const places = focus?.places ?? NOWHERE;
@@ -43,7 +43,7 @@ export function Timeline({ part, model, focus, back }: {
     setOpen((before) => (before.has(rank) ? before : new Set(before).add(rank)));
     nav().show(from, to, 0.6);
     requestAnimationFrame(() => {
-      const mine = layout(model.ranks, new Set(open).add(rank), onHost).rows.filter((row) => row.rank.key === rank);
+      const mine = layout(model.ranks, new Set(open).add(rank), withHost(onHost)).rows.filter((row) => row.rank.key === rank);
       const row = mine.find((r) => r.lane?.group === "streams" && r.lane.level === stream) ?? mine[0];
       if (row) control.current!.reveal(row.top, row.height);
     });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from stepscope.web.details import details
 from stepscope.web.scene import Scene
 from stepscope.web.search import Found, search, texts_matching
 from stepscope.web.span import span
+from stepscope.web.sql import MOST_QUERY, answered
 from stepscope.web.track import Track
 
 #: Searches that are kept: one has a number for each match.
@@ -59,7 +61,18 @@ class Answers:
         progress.listen(None)
 
     def scene(self) -> dict[str, Any]:
-        return {"version": stepscope.__version__, "profiles": [scene.data for scene in self._scenes]}
+        first, *beside = [scene.asker.paths for scene in self._scenes]
+        words = [
+            "stepscope",
+            "serve",
+            *first,
+            *(word for paths in beside for path in paths for word in ("--beside", path)),
+        ]
+        return {
+            "version": stepscope.__version__,
+            "command": shlex.join(words),
+            "profiles": [scene.data for scene in self._scenes],
+        }
 
     def block(self, asked: Asked) -> bytes:
         which, scene = self._of(asked)
@@ -119,6 +132,11 @@ class Answers:
         row = asked.number("row", 0, len(track.start) - 1)
         with self._alone(which):
             return details(scene, lane, row)
+
+    def sql(self, asked: Asked) -> dict[str, Any]:
+        which, scene = self._of(asked)
+        with self._alone(which):
+            return answered(scene, asked.text("q", MOST_QUERY))
 
     def findings(self, asked: Asked) -> dict[str, Any]:
         which, _ = self._of(asked)

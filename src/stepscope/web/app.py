@@ -64,6 +64,7 @@ _QUESTIONS: dict[str, Answer] = {
     "span": lambda answers, asked: answers.span(asked),
     "details": lambda answers, asked: answers.details(asked),
     "findings": lambda answers, asked: answers.findings(asked),
+    "sql": lambda answers, asked: answers.sql(asked),
 }
 
 

@@ -46,8 +46,8 @@ class Asked:
             found += range(lo, hi + 1)
         return found
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, most: int = _MOST_TEXT) -> str:
         text = self.given.get(name, "")
-        if len(text) > _MOST_TEXT:
+        if len(text) > most:
             raise BadRequest(f"{name}: too long")
         return text

@@ -6,6 +6,7 @@ of its own, so that no peak is lost. The page gets them as parts of the row's la
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from stepscope.web.track import Marks
 
 #: What torch's allocator holds has no unit in its name.
 _IN_BYTES = ("memory allocated", "memory reserved")
+#: nsys ends the name of a metric with its unit: `SMs Active [Throughput %]`, `GPC Clock Frequency [MHz]`.
+_NAMED_UNIT = re.compile(r"\s*\[(?:Throughput )?((?!Avg)[^\[\]]+)\]")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class CounterTrack:
     rank: int
     level: int
     label: str
-    #: `bytes`, or "" where the metric's name says it
+    #: `bytes`, `%`, `MHz` …; "" where nothing says it
     unit: str
     start: I64
     value: F64
@@ -72,6 +75,14 @@ def samples(profile: Profile) -> Iterator[tuple[int, str, str, I64, npt.NDArray[
         texts = profile.names.gather(frame["name"]).alias("counter")
         sampled = frame.with_columns(texts).with_columns(in_megahertz())
         for (device, name), found in sampled.group_by("device", "counter", maintain_order=True):
-            label = f"{name} (device {device})" if several and device is not None else str(name)
-            unit = "bytes" if str(name).endswith(_IN_BYTES) else ""
+            plain, unit = unit_of(str(name))
+            label = f"{plain} (device {device})" if several and device is not None else plain
             yield rank, label, unit, found["start_ns"].to_numpy(), found["value"].to_numpy()
+
+
+def unit_of(name: str) -> tuple[str, str]:
+    """What a metric is called, and its unit."""
+    if name.endswith(_IN_BYTES):
+        return name, "bytes"
+    named = _NAMED_UNIT.search(name)
+    return (_NAMED_UNIT.sub("", name, count=1), named[1]) if named else (name, "")

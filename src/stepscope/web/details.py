@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.across import across
-from stepscope.derive.rank.data import NO_STAGE, RankData
+from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.work.callers import callers
 from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import I64, NONE
@@ -87,7 +87,27 @@ def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None
             add(["rate", str(row["bytes"] / (row["end_ns"] - row["start_ns"])), "rate"])
     if data.launch[op] != NONE:
         _launched(scene, data, op, found)
+    _alike(scene, data, op, found)
     _peers(scene, data.rank, op, found)
+
+
+def _alike(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:
+    """How long the same kernel usually takes here, and on the other ranks."""
+    medians = {}
+    for other in ranks_of(scene.profile):
+        lengths = (other.end - other.start)[other.name == data.name[op]]
+        if len(lengths):
+            medians[other.rank] = len(lengths), int(np.median(lengths))
+    n, usual = medians.pop(data.rank)
+    if n > 1:
+        found["facts"].append(["same name on this rank", f"{n:,} times, median {duration(usual)}", "text"])
+    if medians:
+        by_length = sorted(medians, key=lambda rank: medians[rank][1])
+        least, most = by_length[0], by_length[-1]
+        said = f"median {duration(medians[least][1])} (rank {least})"
+        if most != least:
+            said += f" to {duration(medians[most][1])} (rank {most})"
+        found["facts"].append(["same name on other ranks", said, "text"])
 
 
 def _launched(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:
