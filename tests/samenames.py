@@ -11,6 +11,7 @@ from faultcases import MESHES, scenario
 from stepscope import api
 from stepscope.errors import CannotAnswer
 from stepscope.model.heading import numbers
+from stepscope.model.result import Result
 from stepscope.simulate.job.scenario import Scenario
 
 #: Findings about ranks that compute longer, and about hosts.
@@ -53,11 +54,11 @@ def simulated() -> Iterator[tuple[str, Scenario]]:
 
 
 def real(traces: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Real traces of several ranks that both commands answer, in `../shared/traces`."""
+    """Every real trace of several ranks, in `../shared/traces` and beside it."""
     ours, public = traces / "h200", traces / "public"
-    for folder in ("moe4", "moe4mps"):
-        for path in sorted((ours / folder).glob("*.sqlite")):
-            yield f"{folder}/{path.stem}", [path]
+    for folder, captures in (("moe4", ("overlapped",)), ("moe4mps", ("overlapped", "cut_off"))):
+        for name in ("serialized", *captures):
+            yield f"{folder}/{name}", [ours / folder / f"{name}.sqlite"]
         yield f"{folder}/torch", sorted((ours / folder).glob("*.pt.trace.json.gz"))
     yield "payloads", [ours / "payloads" / "overlapped.sqlite"]
     for name in ("hf4_healthy", "hf4_straggler"):
@@ -68,6 +69,10 @@ def real(traces: Path) -> Iterator[tuple[str, list[Path]]]:
     yield "amd_merged_all", [public / "amd_merged_all.json.gz"]
     yield "toke", sorted(public.glob("toke_ann*"))
     yield "dlrm8", [public / "dlrm8" / "dlrm_kineto"]
+    yield "world128", sorted(public.glob("world128.rank*"))
+    yield "saxpy_mpi", sorted(public.glob("a100_saxpy_mpi.rank*.sqlite"))
+    yield "nsysai_2gpu", [public / "nsysai_2gpu_1s.sqlite"]
+    yield "alcf_two_ranks", sorted((traces.parent / "judged").glob("alcf_two_ranks.*"))
 
 
 def disagreements(profile: api.Profile) -> list[str]:
@@ -82,8 +87,15 @@ def disagreements(profile: api.Profile) -> list[str]:
         *_differ("compute", _having(rows, "compute_more_ns"), _ranks(f for f in findings if _about_a_rank(f))),
         *_differ("network", _having(rows, "network_more_ns"), _ranks(f for f in findings if f["id"] == "slow-link")),
         *_differ("links", {link["ranks"] for link in late.summary["slow_links"]}, _links(findings)),
-        *_hosts(rows, findings),
+        *_hosts(rows, findings, _late_without_cause(late)),
     ]
+
+
+def _late_without_cause(late: Result) -> set[int]:
+    """The rank that `stragglers` names though nothing recorded says why it is late."""
+    if not any(note.code == "late-without-cause" for note in late.notes):
+        return set()
+    return {max(late.rows.iter_rows(named=True), key=lambda row: row["late_ns"])["rank"]}
 
 
 def _about_a_rank(finding: dict[str, Any]) -> bool:
@@ -91,10 +103,10 @@ def _about_a_rank(finding: dict[str, Any]) -> bool:
     return finding["id"] in COMPUTE and not (finding["id"] == "compute-imbalance" and finding["stage"])
 
 
-def _hosts(rows: list[dict[str, Any]], findings: list[dict[str, Any]]) -> Iterator[str]:
+def _hosts(rows: list[dict[str, Any]], findings: list[dict[str, Any]], late: set[int]) -> Iterator[str]:
     """`diagnose` has nine findings about hosts, most of which may be on all ranks; a straggler's is beside others."""
     about = [f for f in findings if f["id"] in HOST]
-    named = {row["rank"] for row in rows if row["cause"] in ("host", "data")}
+    named = {row["rank"] for row in rows if row["cause"] in ("host", "data")} | late
     if not named <= _ranks(about):
         yield f"host: stragglers {sorted(named)}, diagnose {sorted(_ranks(about))}"
     some = _ranks(f for f in about if f["share_pct"] >= SHOWN and len(_ranks([f])) < len(rows))

@@ -21,6 +21,7 @@ from stepscope.derive.peers.input import data_ranges
 from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
+from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.arrivals import Arrival, late_without_cause
 from stepscope.findings.evidence.hosts import Host, hosts, sure
@@ -180,9 +181,16 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    found = [_finding(case, one) for one in case.once(late)]
+    try:
+        found, unknown = [_finding(case, one) for one in case.once(late)], None
+    except CannotAnswer as why:  # arrivals tell who is late even where no call was recorded
+        found, unknown = [], why
     arrival = late_without_cause(case) if not found and len(case.ranks) > 1 else None
-    return [_unseen(case, arrival)] if arrival is not None else found
+    if arrival is not None:
+        return [_unseen(case, arrival)]
+    if unknown is not None:
+        raise unknown
+    return found
 
 
 def _unseen(case: Case, arrival: Arrival) -> Finding:

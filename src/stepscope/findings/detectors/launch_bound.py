@@ -12,12 +12,12 @@ from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
 from stepscope.findings.evidence.last import Last, last_rank
-from stepscope.findings.evidence.launching import quicker, slow_hosts, usual
+from stepscope.findings.evidence.launching import quicker, slow_hosts, unfed, unfed_ns, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import HARDWARE_PACE, USUAL_CALL
-from stepscope.intervals import Spans
+from stepscope.intervals import Spans, intersect
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
@@ -34,14 +34,13 @@ def detect(case: Case) -> list[Finding]:
     findings = []
     saved = 0
     if which.beside:
-        saved = case.credit(ID, quicker(case, which.beside))
+        saved = case.credit(ID, quicker(case, which.beside), unfed_ns(case, which.beside))
         findings.append(_of_some(case, which.beside, saved))
     if which.machine:
-        findings.append(_of_all(case, which.machine, max(case.credit(ID) - saved, 0)))
+        findings.append(_of_all(case, which.machine, max(case.credit(ID, at_most=unfed_ns(case, case.ranks)) - saved, 0)))
     if which.framework:
-        most = sum(hosts(case)[r].parts.idle.length() for r in which.framework)
         factors = {r: (hosts(case)[r].pace_ns or 0.0) / HARDWARE_PACE.ns for r in which.framework}
-        saved = case.credit(ID, quicker(case, factors), most, kind="framework")
+        saved = case.credit(ID, quicker(case, factors), unfed_ns(case, which.framework), kind="framework")
         findings.append(_of_all(case, which.framework, saved))
     return findings
 
@@ -115,7 +114,9 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
     text = f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late"
     figures: tuple[int, ...] = (starved,)
     if claim > starved and (queued := hosts(case)[rank].idle_ns("queue")):
-        text += f"; {about(queued)} more pass between launches and starts"
+        arriving = unfed(hosts(case)[rank]).length() - starved
+        text += f"; {about(queued)} more pass between launches and starts, {about(arriving)} of it since launches take "
+        text += "that long to arrive"
         figures = (starved, queued)
     if claim <= sum(figures) or not (waited := waiting(case))[1]:
         return text, figures
@@ -130,11 +131,12 @@ def _last(case: Case) -> Last | None:
 
 
 def _late_launches(case: Case, ranks: tuple[int, ...]) -> dict[int, Spans]:
-    """Gaps of the GPU in which the host was launching."""
+    """Gaps of the GPU in which the host was launching, as far as its queue was empty."""
     found = {}
     for rank in ranks:
         launching = hosts(case)[rank].quicker(float("inf"))
-        found[rank] = hosts(case)[rank].gaps_touched(launching.start, launching.end)
+        gaps = hosts(case)[rank].gaps_touched(launching.start, launching.end)
+        found[rank] = intersect(gaps, unfed(hosts(case)[rank]))
     return found
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from msgspec import Struct
 
+from stepscope.derive.graph.releases import releases
+from stepscope.derive.host.idle_causes import API, HOST, QUEUE
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.hosts import Host, hosts
 from stepscope.findings.thresholds import (
     FASTEST_LAUNCHES,
     LAUNCHES_FOR_A_SPEED,
@@ -19,6 +23,7 @@ from stepscope.findings.thresholds import (
     USUAL_CALL,
     USUAL_PACE,
 )
+from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64
 
 
@@ -98,3 +103,24 @@ def quicker(case: Case, *factors: dict[int, float]) -> Change:
     """Hosts that launch so many times as fast."""
     products = {r: float(np.prod([f.get(r, 1.0) for f in factors])) for r in {r for f in factors for r in f}}
     return Change(host_time_cut={r: hosts(case)[r].quicker(f) for r, f in products.items()})
+
+
+def unfed(host: Host) -> Spans:
+    """When the GPU of a rank idles for lack of a launch: its queue is empty, as `idle` and `launches` have it.
+
+    The moment that any launch takes to arrive belongs to it. What was launched longer ago waits for something else (an
+    event, another rank, a copy), and a faster host would not start it sooner.
+    """
+    idle, data = host.idle, host.data
+    arrives = releases(data).latency.launch
+    returned = host.stop[np.maximum(idle.call, 0)] if len(host.stop) else idle.end
+    arrived = np.maximum(np.minimum(idle.end, returned + arrives), idle.start)
+    queued = idle.cause == QUEUE
+    chosen = queued | np.isin(idle.cause, (HOST, API))
+    return union(idle.start[chosen], np.where(queued, arrived, idle.end)[chosen])
+
+
+def unfed_ns(case: Case, ranks: Iterable[int]) -> int:
+    """The most that faster launching on some ranks can give back: ranks that meet may be late one after the other."""
+    lengths = [unfed(hosts(case)[r]).length() for r in ranks]
+    return max(lengths, default=0) if case.path.met is None else sum(lengths)
