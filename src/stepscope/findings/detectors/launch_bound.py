@@ -37,7 +37,9 @@ def detect(case: Case) -> list[Finding]:
         saved = case.credit(ID, quicker(case, which.beside), unfed_ns(case, which.beside))
         findings.append(_of_some(case, which.beside, saved))
     if which.machine:
-        findings.append(_of_all(case, which.machine, max(case.credit(ID, at_most=unfed_ns(case, case.ranks)) - saved, 0)))
+        findings.append(
+            _of_all(case, which.machine, max(case.credit(ID, at_most=unfed_ns(case, case.ranks)) - saved, 0))
+        )
     if which.framework:
         factors = {r: (hosts(case)[r].pace_ns or 0.0) / HARDWARE_PACE.ns for r in which.framework}
         saved = case.credit(ID, quicker(case, factors), unfed_ns(case, which.framework), kind="framework")
