@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepscope.compare import measuring
     from stepscope.compare.side import Side
     from stepscope.compare.steps import StepSpec
+    from stepscope.compare.why import Evidence, Gather
 
 #: One side of a comparison: a profile or several runs; paths, as the command line has them; or a saved baseline.
 Given = Union["Profile", str, Path, Sequence["Profile"], Sequence[str | Path]]
@@ -65,8 +66,8 @@ def compare(
     from stepscope.compare.gate import gate as checked
     from stepscope.compare.gate import parse_limits
 
-    sides = _sides(base, new, options)
-    result = compared(*sides, by=by, margin=margin, top=top)
+    sides, gather = _sides(base, new, options)
+    result = compared(*sides, by=by, margin=margin, top=top, gather=gather)
     shown_as(result)
     if gate:
         try:
@@ -91,7 +92,7 @@ def gate(
     from stepscope.compare.gate import parse_limits
 
     wanted = parse_limits(None if limits_file is None else Path(limits_file), limits)  # before anything is read
-    sides = _sides(base, new, options)
+    sides, _ = _sides(base, new, options)
     try:
         result = checked(*sides, wanted, allow_inconclusive=allow_inconclusive)
     except GateFailed as failed:
@@ -113,10 +114,12 @@ def save_baseline(given: Given, name: str, **options: Unpack[Choosing]) -> Path:
     return path
 
 
-def _sides(base: Given, new: Given, options: Choosing) -> tuple[Side, Side]:
-    """Both sides, measured by the same rule: a baseline's, where one was saved."""
+def _sides(base: Given, new: Given, options: Choosing) -> tuple[tuple[Side, Side], Gather]:
+    """Both sides, measured by the same rule: a baseline's, where one was saved. And how to ask why they differ."""
+    from stepscope.api.explaining import evidence
     from stepscope.compare import baseline
     from stepscope.compare.measuring import both
+    from stepscope.compare.why import nothing_known
 
     spec, ranks, opening = _chosen(options)
     file = _baseline(base)
@@ -124,14 +127,20 @@ def _sides(base: Given, new: Given, options: Choosing) -> tuple[Side, Side]:
         raise BadInput(f"{last}: a baseline can only be the base", "name it first: compare BASELINE --to PROFILE")
     if file is None:
         given = _given(base, opening), _given(new, opening)
-        return _same_labels(both(*given, _by_labels(spec, given[0]), ranks))
+        spec = _by_labels(spec, given[0])
+
+        def gather() -> tuple[Evidence, Evidence]:
+            of_base, of_new = (evidence(side.profiles, spec, ranks) for side in given)
+            return of_base, of_new
+
+        return _same_labels(both(*given, spec, ranks)), gather
     saved, rule = baseline.load(file)
     given_new = _given(new, opening)
     if spec not in (type(spec)(), rule):
         raise BadInput(
             f"{file}: was saved with other steps", "leave out --anchor, --step, --chunk, --whole and --warmup"
         )
-    return _same_labels((saved, given_new.side(rule, ranks)))
+    return _same_labels((saved, given_new.side(rule, ranks))), nothing_known
 
 
 def _by_labels(spec: StepSpec, given: measuring.Given) -> StepSpec:

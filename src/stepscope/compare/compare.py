@@ -13,6 +13,7 @@ from stepscope.compare.rows import LONG, cut, rows_of
 from stepscope.compare.run import IDLE, By
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step, statement, verdict
+from stepscope.compare.why import Gather, because, nothing_known
 from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_by
@@ -24,8 +25,19 @@ MARGIN_PCT = 3.0
 TOP = 20
 
 
-def compare(base: Side, new: Side, *, by: By = "part", margin: float = MARGIN_PCT, top: int = TOP) -> Result:
-    """Rows by `by`, and the verdict on the step; deltas sum to the step's, to the nanosecond."""
+def compare(
+    base: Side,
+    new: Side,
+    *,
+    by: By = "part",
+    margin: float = MARGIN_PCT,
+    top: int = TOP,
+    gather: Gather = nothing_known,
+) -> Result:
+    """Rows by `by`, and the verdict on the step; deltas sum to the step's, to the nanosecond.
+
+    Where the step changed, `gather` is asked for what says why.
+    """
     if by not in VARIANTS:
         raise BadInput(f"--by {by!r} is not a choice", f"give one of {', '.join(VARIANTS)}")
     if not 0 < margin < 100:
@@ -41,12 +53,18 @@ def compare(base: Side, new: Side, *, by: By = "part", margin: float = MARGIN_PC
     table = parts if by == "part" else rows_of(by, base, new, step, design)
     if by in LONG:
         table = cut(by, table, top)
+    why = ""
+    large = step.judged[2] is None and abs(step.pct(step.delta_ns) or 0.0) >= margin  # of one sample a side
+    if (said in ("faster", "slower") or large) and len(parts) > 1:
+        kept = all("rank" in run.tables for side in (base, new) for run in side.runs)
+        of_ranks = rows_of("rank", base, new, step, design) if kept else []
+        why = because(step, parts, of_ranks, gather)
     summary: dict[str, Any] = {
         "verdict": said,
         "step": step.summary(),
         **_kernels(base, new, step, design),
         **({"differs": [_shown(d) for d in differ]} if differ else {}),
-        "statement": statement(said, step, parts, differ, about.condition(new.facts), margin),
+        "statement": statement(said, step, parts, differ, about.condition(new.facts), margin, why),
     }
     result = Result(rows(VARIANTS[by], table), _windows(base, new), summary)
     result.notes = _notes(base, new, step, differ, design)

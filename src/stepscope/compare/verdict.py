@@ -81,9 +81,15 @@ def verdict(step: Step, margin: float) -> Verdict:
 
 
 def statement(
-    said: Verdict, step: Step, parts: list[dict[str, Any]], differ: list[Difference], condition: str, margin: float
+    said: Verdict,
+    step: Step,
+    parts: list[dict[str, Any]],
+    differ: list[Difference],
+    condition: str,
+    margin: float,
+    why: str = "",
 ) -> str:
-    """One sentence with figure, window and condition."""
+    """One sentence with figure, window and condition; of a step that changed, why (`why.because`)."""
     before, after, least, most = step.judged
     change, low, high = map(step.pct, (after - before, least, most))
     times = f"{about(before, 4)} to {about(after, 4)}{' in the mean' * bool(step.uneven)}"
@@ -96,12 +102,12 @@ def statement(
     changed = [d for d in differ if d.variable]
     besides = f"; {_changed(changed)}" if changed else ""
     if said in ("faster", "slower"):
-        mostly = f", {_mostly(step, parts)}" if len(parts) > 1 else ""
-        what = f"the {_what(step)} is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}){mostly}"
+        because = f", {why}" if why else ""
+        what = f"the {_what(step)} is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}){because}"
     elif said == "no difference":
         what = f"no difference: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n})"
     elif low is None:
-        moved = _moved(step, parts)
+        moved = f"; {why}" if why else _moved(step, parts)
         what = f"cannot tell: one {step.unit} a side is not enough (the {_what(step)} went from {times}{moved})"
     else:
         what = (
@@ -114,18 +120,6 @@ def statement(
 
 def _what(step: Step) -> str:
     return step.unit if step.unit in ("capture", "chunk") else "step"
-
-
-def _mostly(step: Step, parts: list[dict[str, Any]]) -> str:
-    """The part that moved most in the direction of the step, and what went against it."""
-    sign = 1 if step.delta_ns > 0 else -1
-    diff = "mean_diff_ns" if step.uneven else "diff_ns"
-    most = max(parts, key=lambda r: sign * r[diff])
-    told = f"{most['part']} ({signed(most[diff])}"
-    against = min(parts, key=lambda r: sign * r[diff])
-    if -sign * against[diff] < 0.1 * abs(step.delta_ns):
-        return f"most of it {told} of {signed(step.delta_ns)})"
-    return f"by {told}, against {against['part']} {signed(against[diff])})"
 
 
 def _moved(step: Step, parts: list[dict[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stepscope.derive.graph.releases import releases
 from stepscope.derive.host.idle_causes import API, HOST, QUEUE
+from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
@@ -23,7 +24,7 @@ from stepscope.findings.thresholds import (
     USUAL_CALL,
     USUAL_PACE,
 )
-from stepscope.intervals import Spans, union
+from stepscope.intervals import Spans, join, union
 from stepscope.intervals.arrays import I64
 
 
@@ -121,6 +122,10 @@ def unfed(host: Host) -> Spans:
 
 
 def unfed_ns(case: Case, ranks: Iterable[int]) -> int:
-    """The most that faster launching on some ranks can give back: ranks that meet may be late one after the other."""
-    lengths = [unfed(hosts(case)[r]).length() for r in ranks]
+    """The most that faster launching on some ranks can give back: ranks that meet may be late one after the other.
+
+    While communication runs, compute that is not launched yet could run beside it.
+    """
+    late = {r: host_late(case.profile, hosts(case)[r].data)[0].clip(*hosts(case)[r].gpu) for r in ranks}
+    lengths = [join(unfed(hosts(case)[r]), spans).length() for r, spans in late.items()]
     return max(lengths, default=0) if case.path.met is None else sum(lengths)
