@@ -126,6 +126,6 @@ def unfed_ns(case: Case, ranks: Iterable[int]) -> int:
 
     While communication runs, compute that is not launched yet could run beside it.
     """
-    late = {r: host_late(case.profile, hosts(case)[r].data)[0].clip(*hosts(case)[r].gpu) for r in ranks}
+    late = {r: host_late(hosts(case)[r].data)[0].clip(*hosts(case)[r].gpu) for r in ranks}
     lengths = [join(unfed(hosts(case)[r]), spans).length() for r, spans in late.items()]
     return max(lengths, default=0) if case.path.met is None else sum(lengths)
