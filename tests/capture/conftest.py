@@ -38,7 +38,11 @@ while command[0].startswith("-"):
 import subprocess
 status = subprocess.run(command).returncode
 {after}
-if status == 0:
+if status == 0 and "--capture-range-end=repeat" in argv:
+    log = open(os.path.join(os.path.dirname(out), "steps", "rank0.jsonl")).read()
+    for k in range(log.count('"more": true')):
+        open("%s.%d.nsys-rep" % (out, k + 1), "w").write("report" * {size})
+elif status == 0:
     open(out + ".nsys-rep", "w").write("report")
 sys.exit(status)
 """
@@ -87,9 +91,9 @@ def nsys(script) -> Callable[..., Path]:
 
     def write(
         version: str = "2025.3.2", after: str = "", paranoid: int = 2, metrics: str = "0: NVIDIA H200 PCI[0000:00]",
-        options: str = "--gpu-metrics-devices= --python-backtrace= --nic-metrics=",
+        options: str = "--gpu-metrics-devices= --python-backtrace= --nic-metrics=", size: int = 1,
     ) -> Path:  # fmt: skip
-        said = {"paranoid": paranoid, "metrics": metrics, "options": options}
+        said = {"paranoid": paranoid, "metrics": metrics, "options": options, "size": size}
         return script("nsys", NSYS.format(python=sys.executable, version=version, after=after, **said))
 
     return write

@@ -19,6 +19,7 @@ from stepscope.derive.run.account import RankRun
 from stepscope.derive.run.contents import contents, named
 from stepscope.derive.run.job import Run, run_of
 from stepscope.derive.run.kinds import period_of
+from stepscope.derive.run.pace import pace_of
 from stepscope.derive.windows.samples import notes_on_left_out
 from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.errors import CannotAnswer
@@ -103,7 +104,7 @@ def run(
     columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
     nothing = dict.fromkeys(c.name for c in columns)
     table = [nothing | row for row in table]
-    summary = _summary(whole)
+    summary = _summary(whole) | _program(profile)
     cut = [r.samples for r in whole.ranks if r.samples is not None]
     notes = [*_without_steps(profile, whole), *notes_on_left_out(cut)]
     return Result(rows(columns, table), [_window(r) for r in whole.ranks], summary, notes)
@@ -214,6 +215,18 @@ def _without_steps(profile: Profile, whole: Run) -> list[Note]:
     why = why_unmarked(d for d in ranks_of(profile) if d.rank in {r.data.rank for r in bare})
     text = f"no range marks steps{why}: start-up is what comes before kernels run, the rest is one stretch"
     return [Note("run-without-steps", text)]
+
+
+def _program(profile: Profile) -> dict[str, Any]:
+    """Steps of the program that were timed and not recorded, where there are enough to tell its pace."""
+    pace = pace_of(profile)
+    if pace is None:
+        return {}
+    told: dict[str, Any] = {"steps": pace.steps, "usual_ns": round(pace.usual_ns), "mean_ns": round(pace.mean_ns)}
+    if pace.longer:
+        longer = pace.longer[0]
+        told |= {"longer": longer.count, "longer_ns": round(longer.mean_ns), "every": longer.every}
+    return {"program": told}
 
 
 # -- the sentence ----------------------------------------------------------------------------------------------------

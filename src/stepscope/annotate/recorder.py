@@ -32,6 +32,7 @@ from stepscope.annotate.profilers import (
     torch_profiler,
 )
 from stepscope.annotate.safety import at_failure
+from stepscope.annotate.stretches import Stretches
 
 #: The setup label of this rank, or what makes it when the capture starts.
 Label = str | Callable[[], str] | None
@@ -54,6 +55,8 @@ class Settings:
     torch: Mapping[str, bool] = field(default_factory=dict)  # keywords of torch.profiler.profile
     emit: str = ""  # torch's operators as NVTX ranges: "ops", or "shapes" of their inputs too
     ranges: str = "phases"  # phases, modules=DEPTH, or none: no ranges at all
+    every: int = 0  # record again every so many steps; 0: once
+    budget: int = 0  # bytes of all recordings together, where they are several; 0: no limit
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings | None:
@@ -72,6 +75,8 @@ class Settings:
             json.loads(env.get(PREFIX + "TORCH", "{}")),
             env.get(PREFIX + "EMIT", ""),
             env.get(PREFIX + "RANGES", "phases"),
+            int(env.get(PREFIX + "EVERY", "0")),
+            int(env.get(PREFIX + "BUDGET", "0")),
         )
 
 
@@ -79,7 +84,8 @@ class Recorder:
     """Counts steps; starts the profiler after the warm-up, stops it after the profiled ones, and times every step.
 
     `each` says that every step ends with a device synchronize, so that its time is its own. Without it, the program is
-    left to run ahead: times are then true over spans between two synchronizes, which are logged, too.
+    left to run ahead: times are then true over spans between two synchronizes, which are logged, too. Once the first
+    recording is over, every program is left to run ahead: its steps are timed to the end, and in the mean that is true.
     """
 
     def __init__(self, settings: Settings, each: bool = True) -> None:
@@ -87,6 +93,7 @@ class Recorder:
         self._each = each
         self.rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))
         self._seen = self._profiled = 0
+        self._stretches = Stretches(settings.warmup, settings.every, settings.budget)
         self.on = self.over = False
         self._profiler: Any = None
         self._trigger: Any = None
@@ -113,6 +120,11 @@ class Recorder:
     def settings(self) -> Settings:
         return self._set
 
+    @property
+    def next(self) -> int:
+        """After how many steps recording begins, or begins again."""
+        return self._stretches.next
+
     def begin(self, number: int, label: Label, ready: bool = True, settled: bool = False) -> Emitter | None:
         """A step begins. What to write ranges to in it; None outside the profiled ones.
 
@@ -121,13 +133,15 @@ class Recorder:
         """
         if self._seen == 0:
             self.log({"about": {"label": None if callable(label) else label, **about()}})
+        if not (self.on or self.over or self._stretches.goes_on(self._seen, self._set.out, self.rank)):
+            self.log_stopped()
         own = self._set.backend == "torch" and self._set.warmup > 0 and self._traced  # a warm-up of the profiler's own
         if self.on and self._profiler is not None:
             self._profiler.step()  # ends one ProfilerStep#N and begins the next
         elif ready and not self.on and not self.over and not self._refused():
-            if self._seen >= self._set.warmup and (self._profiler is not None or not own):
+            if self._seen >= self.next and (self._profiler is not None or not own):
                 self._start(label)
-            elif own and self._seen >= self._set.warmup - 1 and self._profiler is None:
+            elif own and self._seen >= self.next - 1 and self._profiler is None:
                 self.end_span(profiled=False)
                 self._profiler = torch_profiler(True, self._set.torch)  # one step, recorded and thrown away
                 self._profiler.start()
@@ -141,7 +155,7 @@ class Recorder:
 
     def end(self, number: int, failed: bool = False, timed: bool = True) -> Emitter | None:
         """The step is over. One that is not `timed` ended when nobody looked: the next is timed from its begin."""
-        if self._each and not failed:
+        if self._each and not failed and (self.on or not self._stretches.done):
             synchronize()
         took = time.perf_counter_ns() - self._began
         if self._emit is not None:
@@ -192,7 +206,9 @@ class Recorder:
     def _start(self, label: Label) -> None:
         self.end_span(profiled=False)
         synchronize()
-        meet("start")
+        meet(self._stretches.name("start"))
+        self._stretches.begun(self._seen)
+        self._profiled = 0
         if callable(label):
             label = label()
             self.log({"label": label})
@@ -201,7 +217,8 @@ class Recorder:
             self._emit = nvtx_emitter()
             self._trigger = nsys_start(self._set.trigger)
             self._operators = emit_operators(self._set.emit)
-            meet("started")  # ranges of a rank that runs ahead would lie before the capture of the others
+            # Ranges of a rank that runs ahead would lie before the capture of the others.
+            meet(self._stretches.name("started"))
         elif self._set.backend == "torch" and self._traced:
             if self._profiler is None:
                 self._profiler = torch_profiler(False, self._set.torch)
@@ -223,7 +240,7 @@ class Recorder:
         self.end_span(profiled=True)
         if self._labelled and self._emit is not None:
             self._emit.pop()
-        meet("stop")
+        meet(self._stretches.name("stop"))
         if self._set.backend == "nsys":
             if self._operators is not None:
                 self._operators.__exit__(None, None, None)
@@ -231,10 +248,12 @@ class Recorder:
         elif self._profiler is not None:
             self._profiler.stop()
             self._export()
-        meet("stopped")
-        self.log({"gpus": clocks()})
-        self.log_stopped()
-        self._emit, self.on, self.over = None, False, True
+        meet(self._stretches.name("stopped"))
+        if not self._stretches.done:
+            self.log({"gpus": clocks()})
+        self._emit, self.on, self._labelled, self._operators = None, False, False, None
+        self.over = self._stretches.ended()
+        self.log_stopped(more=not self.over)
 
     def _give_up(self, why: str) -> None:
         """Something of ours failed: the profiler stops, and nobody waits for this rank."""
@@ -247,17 +266,17 @@ class Recorder:
         elif was_on and self._set.backend == "nsys":
             nsys_stop(self._set.trigger, self._trigger)
 
-    def log_stopped(self) -> None:
-        """The capture is over; also where a trainer stopped its profiler itself."""
+    def log_stopped(self, more: bool = False) -> None:
+        """The capture is over, or a stretch of it where `more` may come; also where a trainer stopped its profiler."""
         if compiled_with:
             self.log({"compiled_with": compiled_with})
-        self.log({"stopped": True, "rank": self.rank})
-        self.over = True
+        self.log({"stopped": True, "rank": self.rank, "more": more})
+        self.over = not more
 
     def _export(self) -> None:
         """Under the last name only when complete."""
         self._set.out.mkdir(parents=True, exist_ok=True)
-        name = f"rank{self.rank}.{socket.gethostname().split('.')[0]}.pt.trace.json"
+        name = self._stretches.name(f"rank{self.rank}.{socket.gethostname().split('.')[0]}") + ".pt.trace.json"
         part = self._set.out / f".part.{name}.gz"
         self._profiler.export_chrome_trace(str(part))
         part.replace(self._set.out / f"{name}.gz")

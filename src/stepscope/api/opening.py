@@ -16,11 +16,12 @@ from stepscope.errors import BadInput
 from stepscope.files import budget, forks
 from stepscope.model import taxonomy as rules
 from stepscope.model.label_rules import load as load_labels
+from stepscope.model.note import Note
 from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
-from stepscope.sources.open import find_profiles
+from stepscope.sources.open import find_profiles, middle, stretches
 from stepscope.sources.runs import refuse_other_runs
 
 if TYPE_CHECKING:
@@ -63,8 +64,21 @@ def open(  # the name that users see: stepscope.open
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
     words = tuple(str(Path(path).absolute()) for path in given)
     profile.opened_with = words, {**how, "jobs": jobs, "cluster": cluster}
+    for path in given:
+        profile.add_notes(_on_stretches(Path(path)))
     profile.others = {name: cache_result(partial(found.profile, by_profiler[name])) for name in others}
     return profile
+
+
+def _on_stretches(path: Path) -> list[Note]:
+    """That a folder holds several stretches of a run, and which one of them answers."""
+    several = next((found for folder in (path, path / "nsys", path / "torch") if (found := stretches(folder))), [])
+    if len(several) < 2:
+        return []
+    text = (
+        f"{len(several)} stretches of the run were recorded, and {middle(several).name} answers; name another one, or"
+    )
+    return [Note("one-stretch-of-several", f"{text} `compare {several[0]} --to {several[-1]}`", origin="recording")]
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ def _opened(
     labels: str | Path | None = None,
     jobs: int | None = 1,
     cluster: str | None = None,
+    all_stretches: bool = False,
 ) -> _Opened:
     if not paths:
         raise BadInput("no profile given", "name a trace, a directory or a glob")
@@ -98,7 +113,7 @@ def _opened(
     called = load_labels(labels)
     named = Named(tuple(map(str, paths)), *(None if rule is None else str(rule) for rule in (taxonomy, labels)))
     opening = Opening(cache, nsys, extra, called)
-    sources, sharing = Workers(jobs, cluster, opening).open(find_profiles(paths))
+    sources, sharing = Workers(jobs, cluster, opening).open(find_profiles(paths, all_stretches))
     return _Opened(sources, sharing, opening, named)
 
 
@@ -109,7 +124,7 @@ def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[
     """
     from stepscope.compare.grouping import held, runs_of
 
-    whole = _opened(paths, **opening)
+    whole = _opened(paths, **opening, all_stretches=True)
     first = next(iter(captures(whole.sources).values()))  # of two profilers, the one that every question asks first
     timed = [source for source in first if has_timeline(source)]  # what ncu measured is of no run
     if not timed:

@@ -14,6 +14,7 @@ from stepscope.api.workers import Sharing
 from stepscope.errors import BadInput
 from stepscope.model import profile as model
 from stepscope.model.note import Note
+from stepscope.model.program import ProgramSteps
 from stepscope.model.result import Result
 from stepscope.model.statement import several
 
@@ -220,6 +221,13 @@ class Profile(model.Profile, Methods):
         from stepscope.capture import step_times
 
         return step_times.unprofiled(self._manifest) if self._manifest else None
+
+    @cached_property
+    def program_steps(self) -> ProgramSteps | None:
+        """Every step of the program, recorded or not, as `capture run` notes them in its manifest."""
+        from stepscope.capture import step_times
+
+        return step_times.program_steps(self._manifest) if self._manifest else None
 
     @property
     def compile_settings(self) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepscope.capture import manifest
-from stepscope.capture.run import COMPILER_LOGS, LOG
+from stepscope.capture.collecting import LOG
+from stepscope.capture.run import COMPILER_LOGS
 from stepscope.errors import BadInput
 from stepscope.files.whole import building
 

@@ -98,10 +98,11 @@ def _trigger(spec: Spec) -> list[str]:
     if spec.time is not None:
         start, length = spec.time  # even a delay of 0 is one: a short program may be over before
         return [*([f"--delay={start:g}"] if start else []), f"--duration={length:g}"]
+    end = f"--capture-range-end={'repeat' if spec.every else 'stop'}"
     if spec.trigger == "cuda":
-        return ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+        return ["--capture-range=cudaProfilerApi", end]
     name = spec.trigger.removeprefix("nvtx").removeprefix("=") or NVTX_TRIGGER
-    return ["--capture-range=nvtx", f"--nvtx-capture={name}@*", "--capture-range-end=stop"]
+    return ["--capture-range=nvtx", f"--nvtx-capture={name}@*", end]
 
 
 def _starts_ranks(command: tuple[str, ...]) -> bool:

@@ -37,7 +37,7 @@ VARIABLES = frozenset({
     "TORCHDYNAMO_DISABLE", "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVIDIA_TF32_OVERRIDE", "NVSHMEM_DISABLE_P2P",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_GPUS_PER_NODE",
     "WORLD_SIZE", "STEPSCOPE_CAPTURE_WARMUP", "STEPSCOPE_CAPTURE_STEPS", "STEPSCOPE_CAPTURE_RANKS",
-    "STEPSCOPE_CAPTURE_TRIGGER",
+    "STEPSCOPE_CAPTURE_TRIGGER", "STEPSCOPE_CAPTURE_EVERY",
 })
 # fmt: on
 _HIDDEN = "***"
@@ -49,6 +49,8 @@ _USER_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 _LOOKS_SECRET = re.compile(r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[bp]-|AKIA|wandb_)\S{8,}$|^eyJ\S{20,}$")
 
 
+#: Numbers and truths alone: a step, in a line of its own, and not in four.
+_A_STEP = re.compile(r"\[\s+(?:\d+,\s+)*(?:\d+|true|false)\s+\]")
 #: Half a century in ns: times are added and divided.
 _LONGEST_NS = 1 << 60
 _Ns = Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_NS)]
@@ -73,6 +75,8 @@ class _Scenario(msgspec.Struct):
 class _Captured(msgspec.Struct):
     #: by rank: [ns, profiled] of every step in order
     step_ns: dict[str, list[tuple[_Ns, bool]]] | None = None
+    #: by rank: when each of them began, by a clock of the rank
+    step_began_ns: dict[str, list[_Ns]] | None = None
     #: by rank: [steps, ns, profiled] between two synchronizes of the device
     spans: dict[str, list[tuple[_Positive, _Positive, bool]]] | None = None
     #: what was asked of torch.compile: backend, mode, dynamic, fullgraph
@@ -152,8 +156,13 @@ def machine() -> dict[str, Any]:
 def write(folder: Path, content: dict[str, Any]) -> Path:
     """The manifest of a capture, complete or not there."""
     file = folder / FILE
-    whole.write(file, f"{json.dumps({'schema': SCHEMA, **content}, indent=1, sort_keys=True)}\n".encode(), "{}")
+    text = json.dumps({"schema": SCHEMA, **content}, indent=1, sort_keys=True)
+    whole.write(file, f"{_A_STEP.sub(_in_a_line, text)}\n".encode(), "{}")
     return file
+
+
+def _in_a_line(step: re.Match[str]) -> str:
+    return re.sub(r"\s+", " ", step[0]).replace("[ ", "[").replace(" ]", "]")
 
 
 def read(folder: Path) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: What every rank tells of itself, by rank.
-_BY_RANK = ("step_ns", "spans", "hooks", "environments")
+_BY_RANK = ("step_ns", "step_began_ns", "spans", "hooks", "environments")
 
 
 def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any] | None:

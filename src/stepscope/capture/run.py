@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from stepscope import progress
-from stepscope.capture import manifest, private, wants, watch
+from stepscope.capture import collecting, content, watch
+from stepscope.capture.collecting import LOG, Export
 from stepscope.capture.launch import LOGS, Launch, launch
-from stepscope.capture.nsys import Nsys, version_of
 from stepscope.capture.process import Run, carrying
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import Spec
@@ -29,14 +25,10 @@ from stepscope.files.signals import undisturbed
 
 #: Bytes free on a disk that is as good as full.
 _FULL = 1_000_000
-#: What the command said, beside the capture.
-LOG = "log.txt"
 #: What torch.compile said of graph breaks and recompiles, a file per rank.
 COMPILER_LOGS = "compile"
 #: Shows what a command says while it runs.
 Show = Callable[[str], None]
-#: Makes the SQLite export of a report in a folder: (report, folder, nsys).
-Export = Callable[[Path, Path, str], Path]
 
 
 @dataclass(frozen=True)
@@ -47,6 +39,11 @@ class Captured:
     folder: Path
     files: tuple[Path, ...]
     manifest: dict[str, Any]
+
+    @property
+    def relative(self) -> list[Path]:
+        """The files as seen from the folder."""
+        return [file.relative_to(self.folder) for file in self.files]
 
 
 def folders(spec: Spec) -> dict[str, Path]:
@@ -92,7 +89,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
             raise BadInput(f"cannot write the capture ({what})", "free some space, or choose another -o") from None
         final = folders(spec)
         return [
-            Captured(c.backend, final[c.backend], tuple(final[c.backend] / f.name for f in c.files), c.manifest)
+            Captured(c.backend, final[c.backend], tuple(final[c.backend] / f for f in c.relative), c.manifest)
             for c in found
         ]
 
@@ -123,15 +120,15 @@ def _one(spec: Spec, backend: str, part: Path, job: Allocation | None, export: E
         steps = watch.read(folder)
         _judge(spec, backend, folder, log, steps, status, ended, full)
         with carrying(token):
-            files = _collect(spec, backend, folder, export)
+            files = collecting.collected(spec, backend, folder, export)
     for path in what.files:
         path.unlink(missing_ok=True)
     shutil.rmtree(folder / LOGS, ignore_errors=True)
     _drop_empty(folder / COMPILER_LOGS)
-    content = _manifest(spec, backend, folder, steps, files, time.time() - began, ended)
-    content["captured"]["exit_status"] = status
-    manifest.write(folder, content)
-    return Captured(backend, folder, tuple(files), content)
+    made = content.of(spec, backend, folder, steps, files, time.time() - began, ended)
+    made["captured"]["exit_status"] = status
+    collecting.write_manifests(folder, files, made)
+    return Captured(backend, folder, tuple(files), made)
 
 
 def _drop_empty(folder: Path) -> None:
@@ -149,6 +146,7 @@ def _follow(
     """Until the command ends, or has had its grace after the capture: (exit status, whether we ended it, whether a disk
     was full at a time: programs die of that in many ways, and what they had written is gone when they are)."""
     total = spec.warmup + spec.steps
+    watcher = watch.Watcher(folder)
     over_at: list[float] = []
     full_at: list[float] = []
 
@@ -161,14 +159,14 @@ def _follow(
 
     def tick() -> bool:
         tell()
-        steps = watch.read(folder)
+        steps = watcher.read()
         if not full_at and _full(folder):
             full_at.append(time.monotonic())
         done = min(steps.done, total)
         progress.report(
             f"{backend}: waiting for the first step" if not done else f"{backend}: step", done or None, total
         )
-        if steps.stopped and steps.stopped == steps.ranks and not over_at:
+        if steps.over and steps.over == steps.ranks and not over_at:
             over_at.append(time.monotonic())
         return bool(over_at) and time.monotonic() - over_at[0] > spec.grace_s
 
@@ -191,7 +189,9 @@ def _judge(
 ) -> None:
     """Whether there is a capture at all; if not, why, in one line."""
     # A job that fails after the capture, while it tears down, has been captured all the same.
-    complete = steps.ranks and steps.stopped == steps.ranks and _reports(folder, backend) and not watch.no_space(log)
+    complete = (
+        steps.ranks and steps.stopped == steps.ranks and collecting.reports(folder, backend) and not watch.no_space(log)
+    )
     if not ended and status and not complete:
         where = f" in step {steps.done}" if steps.ranks else " before its first step"
         why = watch.reason(log)
@@ -211,7 +211,7 @@ def _judge(
             f"the command ended after {steps.done} steps, need {need} ({spec.warmup} warm-up, {spec.steps} profiled)",
             "let it run longer, or give --warmup and --steps",
         )
-    if not steps.ranks and not _reports(folder, backend):
+    if not steps.ranks and not collecting.reports(folder, backend):
         if spec.time is not None:
             what = f"nothing was captured: the command ended within {spec.time[0]:g} s"
             raise BadInput(what, "give --trigger an earlier time=START+LENGTH")
@@ -233,90 +233,3 @@ def _hint(why: str) -> str:
 def _full(folder: Path) -> bool:
     """Whether nothing more can be written there, or to the temporary folder."""
     return any(shutil.disk_usage(place).free < _FULL for place in (folder, tempfile.gettempdir()))
-
-
-def _reports(folder: Path, backend: str) -> list[Path]:
-    return sorted(folder.glob("*.nsys-rep" if backend == "nsys" else "*.pt.trace.json.gz"))
-
-
-def _collect(spec: Spec, backend: str, folder: Path, export: Export) -> list[Path]:
-    found = _reports(folder, backend)
-    if not found:
-        tool = "nsys wrote no report" if backend == "nsys" else "torch.profiler wrote no trace"
-        raise BadInput(f"{tool}: {watch.reason(folder / LOG)}", "see stepscope capture doctor")
-    if backend != "nsys":
-        return found
-    for raw in folder.glob("*.qdstrm"):  # what nsys made the report of: it may leave it behind
-        if raw.with_suffix(".nsys-rep") in found:
-            raw.unlink()
-    made = []
-    for i, report in enumerate(found):
-        progress.report("exporting", i, len(found))
-        try:
-            made.append(export(report, folder, spec.nsys))
-            private.keep_named(made[-1], spec.told)
-        except (StepscopeError, sqlite3.Error) as error:
-            if not isinstance(error, StepscopeError):
-                raise BadInput(f"{made[-1]}: its environment cannot be taken out ({error})", "capture again") from None
-            raise BadInput(f"the report is damaged: {error.message}", error.hint) from None
-    return made
-
-
-def _own_version() -> str | None:
-    """None where stepscope is only on the PYTHONPATH."""
-    try:
-        return version("stepscope")
-    except PackageNotFoundError:
-        return None
-
-
-def _recorded(spec: Spec, backend: str) -> tuple[str, ...]:
-    return wants.recorded(spec.wants, backend, Nsys.there(spec.nsys), spec.by_steps) if spec.wants else ()
-
-
-def _manifest(
-    spec: Spec, backend: str, folder: Path, steps: watch.Steps, files: list[Path], took_s: float, ended: bool
-) -> dict[str, Any]:
-    nsys = version_of(spec.nsys) if backend == "nsys" else None
-    about = {k: v for k, v in steps.about.items() if k in ("torch", "cuda", "nccl", "driver")}
-    machine = manifest.machine()
-    return {
-        "scenario": {
-            "backend": backend,
-            "command": manifest.safe_command(spec.command),
-            "environment": manifest.safe_environment({**os.environ, **spec.environment(backend, folder, "")}),
-            "versions": {
-                "stepscope": _own_version(),
-                "nsys": ".".join(map(str, nsys)) if nsys else None,
-                "python": machine.pop("python"),
-                **about,
-            },
-            "machine": machine,
-            "mesh": {axis: size for axis, (_, size) in steps.axes.items()},
-            "shape": steps.shape,
-            "ranks": spec.world or steps.ranks or None,
-            "traced": list(spec.ranks) if spec.ranks is not None and backend == "torch" else None,
-            "warmup": spec.warmup,
-            "steps": spec.steps if any(p for mine in steps.times.values() for _, p in mine) else None,
-            "with": list(_recorded(spec, backend)),
-            "trigger": spec.trigger if backend == "nsys" else None,
-            "ranges": spec.ranges if spec.by_steps else None,
-            "per": spec.per if backend == "nsys" else "rank",
-            "governor": steps.about.get("governor"),
-            "tags": dict(spec.tags),
-            "git": manifest.git_state(Path.cwd()),
-        },
-        "captured": {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "took_s": round(took_s, 1),
-            "ended_after_capture": ended,
-            "files": [{"name": f.name, "bytes": f.stat().st_size} for f in files],
-            "step_ns": steps.times,
-            "spans": steps.spans,
-            "hooks": steps.hooks,
-            "compiled_with": steps.compiled_with,
-            "environments": {
-                r: {k: v for k, v in said.items() if k != "label"} for r, said in steps.environments.items()
-            },
-        },
-    }

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepscope.capture.size import BYTES
 from stepscope.capture.wants import torch_options
 from stepscope.errors import BadInput
 from stepscope.model.times import nanoseconds
@@ -23,6 +24,10 @@ NVTX_TRIGGER = "stepscope.capture"
 _SITE = Path(__file__).parents[1] / "hooks" / "site"
 _TIME = re.compile(r"time=([^+]+)\+([^+]+)")
 TRIGGERS = "cuda|nvtx|nvtx=NAME|time=START+LENGTH|none"
+#: Steps that lie between two recordings at least: the last is torch.profiler's warm-up.
+_BETWEEN = 2
+#: Of a report of nsys and its export together, the report's part (size.BYTES).
+_OF_REPORT = BYTES["report"] / (BYTES["report"] + BYTES["export"])
 RANGES = "phases|modules[=DEPTH]|none"
 
 
@@ -35,6 +40,8 @@ class Spec:
     backends: tuple[str, ...] = ("nsys",)
     warmup: int = 5
     steps: int = 1
+    #: record so many steps again every `every` steps, as long as `max_size` lasts; 0: once
+    every: int = 0
     #: one report per `node` or per `rank`
     per: str = "node"
     #: what starts and stops nsys. By steps: `cuda` (cudaProfilerApi) or `nvtx` (a range of ours). Without steps:
@@ -82,6 +89,15 @@ class Spec:
                 raise BadInput(f"--backend {backend}: not known", "give nsys, torch or both")
         if self.warmup < 0 or self.steps < 1:
             raise BadInput(f"--warmup {self.warmup} --steps {self.steps}", "give 0 or more, and 1 or more")
+        if self.every and not self.by_steps:
+            raise BadInput(
+                f"--every {self.every} --trigger {self.trigger}: nothing counts steps", "leave one of them out"
+            )
+        if self.every < 0 or 0 < self.every < self.steps + _BETWEEN:
+            raise BadInput(
+                f"--every {self.every} --steps {self.steps}: recordings would run into each other",
+                f"give --every {self.steps + _BETWEEN} or more",
+            )
         if not re.fullmatch(r"phases|none|modules(=[1-9]\d*)?", self.ranges):
             raise BadInput(f"--ranges {self.ranges}: not known", f"give {RANGES}")
         if not re.fullmatch(rf"cuda|none|nvtx(=.+)?|{_TIME.pattern}", self.trigger):
@@ -120,6 +136,9 @@ class Spec:
             PREFIX + "STEPS": str(self.steps),
             PREFIX + "RANGES": self.ranges,
         }
+        if self.every:
+            found[PREFIX + "EVERY"] = str(self.every)
+            found[PREFIX + "BUDGET"] = str(round(self.max_size * (_OF_REPORT if backend == "nsys" else 1.0)))
         if self.told:
             found[PREFIX + "TELL"] = ",".join(self.told)
         if backend == "nsys":

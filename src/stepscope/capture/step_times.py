@@ -7,9 +7,12 @@ there are any. Else a step is the mean of its ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from math import sqrt
 from statistics import fmean, median, stdev
 from typing import Any
+
+from stepscope.model.program import ProgramSteps
 
 #: Steps that settle: first uses, and memory that is taken for the first time.
 SETTLING = 2
@@ -30,8 +33,8 @@ def unprofiled_times(content: Mapping[str, Any]) -> list[float]:
         return list(map(float, apart))
     if between := _spans(content, profiled=False):
         return between
-    steps = _steps(content, profiled=False)[SETTLING:]
-    return steps[:-1] if content["scenario"].get("backend") == "torch" else steps
+    steps = _before(content)[SETTLING:]
+    return steps[:-1] if _warms_up(content) else steps
 
 
 def profiled(content: Mapping[str, Any]) -> float | None:
@@ -63,6 +66,51 @@ def slowdown_range(profiled: Sequence[float], unprofiled: Sequence[float]) -> tu
     whole = max(1.0, float(median(unprofiled)))
     ratio = float(median(profiled)) / whole
     return max(0.0, ratio - 2.0 * error / whole), ratio + 2.0 * error / whole
+
+
+def program_steps(content: Mapping[str, Any]) -> ProgramSteps | None:
+    """Every step of the program, recorded or not; None where none was timed.
+
+    A step counts unless it settles, was recorded, or is beside a recording: torch.profiler warms up in the step before,
+    and in the one after the GPU begins with nothing to do.
+    """
+    lengths = list(map(_periods, *_by_rank(content)))
+    if not lengths or not lengths[0]:
+        return None
+    count = min(map(len, lengths))
+    mean = [fmean(each) for each in zip(*(of[:count] for of in lengths), strict=True)]
+    recorded = [any(each) for each in zip(*([p for _, p in of[:count]] for of in _by_rank(content)[0]), strict=True)]
+    before = (*recorded[1:], False) if _warms_up(content) else (False,) * count
+    beside = [a or b or c for a, b, c in zip(recorded, before, (False, *recorded), strict=False)]
+    counted = [k >= SETTLING and not beside[k] for k in range(count)]
+    return ProgramSteps(mean, recorded, counted)
+
+
+def _by_rank(content: Mapping[str, Any]) -> tuple[list[list[tuple[int, bool]]], list[list[int] | None]]:
+    """Steps of each rank, and when they began, where that is known."""
+    captured = content["captured"]
+    times, began = captured.get("step_ns") or {}, captured.get("step_began_ns") or {}
+    return list(times.values()), [began.get(rank) for rank in times]
+
+
+def _periods(steps: Sequence[tuple[int, bool]], began: Sequence[int] | None) -> list[float]:
+    """From the end of the step before to its own end, so that what lies between two steps is in the second."""
+    own = [float(ns) for ns, _ in steps]
+    if began is None or len(began) != len(own):
+        return own
+    gaps = [b - (a + ns) for a, b, ns in zip(began, began[1:], own, strict=False)]
+    return [ns + max(0.0, gap) for ns, gap in zip(own, [0.0, *gaps], strict=True)]
+
+
+def _warms_up(content: Mapping[str, Any]) -> bool:
+    return bool(content["scenario"].get("backend") == "torch")
+
+
+def _before(content: Mapping[str, Any]) -> list[float]:
+    """Steps before the first that was recorded."""
+    times = (content["captured"].get("step_ns") or {}).values()
+    mine = ([ns for ns, _ in takewhile(lambda step: not step[1], steps)] for steps in times)
+    return [fmean(each) for each in zip(*mine, strict=False)]
 
 
 def _spans(content: Mapping[str, Any], *, profiled: bool) -> list[float]:

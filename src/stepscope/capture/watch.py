@@ -26,10 +26,14 @@ class Steps:
 
     ranks: int = 0
     done: int = 0
+    #: ranks that have recorded a stretch, and those that record no more
     stopped: int = 0
+    over: int = 0
     about: dict[str, Any] = field(default_factory=dict)
     #: by rank: [ns, profiled] of every step in order
     times: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
+    #: by rank: when each of them began, by a clock of the rank
+    began: dict[str, list[int]] = field(default_factory=dict)
     #: by rank: [steps, ns, profiled] between two synchronizes of the device, where steps are not synchronized each
     spans: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     #: why a rank did not start its profiler
@@ -54,43 +58,76 @@ class Steps:
         return setup.extra if setup else {}
 
 
+class Watcher:
+    """Reads what the ranks of a run write: of each file only what is new, as runs may be long."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._stopped: set[str] = set()
+        self._over: set[str] = set()
+        self.steps = Steps()
+
+    def read(self) -> Steps:
+        """What the ranks have written so far; lines that are being written are left for later."""
+        steps = self.steps
+        files = sorted((self._folder / "steps").glob("rank*.jsonl"), key=lambda f: int(_digits(f) or 0))
+        for file in files:
+            rank = _digits(file)
+            steps.times.setdefault(rank, [])
+            steps.began.setdefault(rank, [])
+            for line in self._new_lines(file):
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    self._take(rank, json.loads(line))
+        steps.ranks, steps.stopped, steps.over = len(files), len(self._stopped), len(self._over)
+        steps.done = min((len(of_rank) for of_rank in steps.times.values()), default=0)
+        return steps
+
+    def _new_lines(self, file: Path) -> list[str]:
+        with file.open("rb") as lines:
+            lines.seek(self._read.get(file, 0))
+            new = lines.read()
+        whole = new.rfind(b"\n") + 1
+        self._read[file] = self._read.get(file, 0) + whole
+        return new[:whole].decode("utf-8", "replace").splitlines()
+
+    def _take(self, rank: str, record: dict[str, Any]) -> None:
+        """One line of a rank."""
+        found = self.steps
+        if "about" in record:
+            found.about = found.about or record["about"]
+            found.environments[rank] = record["about"]
+        elif "label" in record:
+            found.about["label"] = found.about.get("label") or record["label"]
+        elif "refused" in record:
+            found.refused = record["refused"]
+        elif "failed" in record:
+            found.failed = found.failed or f"{record['failed']} (rank {rank})"
+        elif "gpus" in record:
+            found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
+        elif "span" in record:
+            span = record["span"]
+            found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
+        elif "hooks" in record:
+            found.hooks[rank] = record["hooks"]
+        elif "compiled_with" in record:
+            found.compiled_with = found.compiled_with or record["compiled_with"]
+        elif record.get("stopped"):
+            self._stopped.add(rank)
+            if not record.get("more"):
+                self._over.add(rank)
+        else:
+            found.times[rank].append((int(record["ns"]), bool(record["profiled"])))
+            found.began[rank].append(int(record.get("began_ns", 0)))
+
+
 def read(folder: Path) -> Steps:
-    """What the ranks have written so far; lines that are being written are left for later."""
-    found = Steps()
-    done = []
-    for file in sorted((folder / "steps").glob("rank*.jsonl"), key=lambda f: int(re.sub(r"\D", "", f.stem) or 0)):
-        found.ranks += 1
-        rank = re.sub(r"\D", "", file.stem)
-        mine: list[tuple[int, bool]] = []
-        for line in file.read_text("utf-8", "replace").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                record = json.loads(line)
-                if "about" in record:
-                    found.about = found.about or record["about"]
-                    found.environments[rank] = record["about"]
-                elif "label" in record:
-                    found.about["label"] = found.about.get("label") or record["label"]
-                elif "refused" in record:
-                    found.refused = record["refused"]
-                elif "failed" in record:
-                    found.failed = found.failed or f"{record['failed']} (rank {rank})"
-                elif "gpus" in record:
-                    found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
-                elif "span" in record:
-                    span = record["span"]
-                    found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
-                elif "hooks" in record:
-                    found.hooks[rank] = record["hooks"]
-                elif "compiled_with" in record:
-                    found.compiled_with = found.compiled_with or record["compiled_with"]
-                elif record.get("stopped"):
-                    found.stopped += 1
-                else:
-                    mine.append((int(record["ns"]), bool(record["profiled"])))
-        found.times[rank] = mine
-        done.append(len(mine))
-    found.done = min(done, default=0)
-    return found
+    """All that the ranks have written."""
+    return Watcher(folder).read()
+
+
+def _digits(file: Path) -> str:
+    return re.sub(r"\D", "", file.stem)
 
 
 def reason(log: Path) -> str:

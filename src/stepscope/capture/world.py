@@ -115,7 +115,8 @@ def lines(spec: Spec, made: Plan | None, job: Allocation | None) -> list[str]:
     mesh = "" if made is None else ": " + " ".join(f"{a}={getattr(made, a)}" for a in AXES)
     where = f"{nodes} of SLURM job {job.job}" if job is not None else "this one"
     on_each = f", {spec.nproc} ranks on each" if spec.nproc else ""
-    steps = f"{spec.warmup} warm-up, {spec.steps} profiled" if spec.by_steps else f"--trigger {spec.trigger}"
+    again = f", again every {spec.every} as long as --max-size lasts" if spec.every else ""
+    steps = f"{spec.warmup} warm-up, {spec.steps} profiled{again}" if spec.by_steps else f"--trigger {spec.trigger}"
     size = (
         f"{show_size(made.export_bytes)} the largest file, {show_size(made.total_bytes)} in all, within a factor of two"
         if made is not None

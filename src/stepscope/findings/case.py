@@ -14,7 +14,15 @@ from stepscope.derive.rank.data import COMPUTE, COPY, RankData, rank_of, ranks_o
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.replay import Replay
-from stepscope.derive.run.episodes import Episode, OtherKind, episodes_of, mean_step, other_kinds, representative
+from stepscope.derive.run.episodes import (
+    Episode,
+    OtherKind,
+    episodes_of,
+    mean_step,
+    other_kinds,
+    representative,
+    usual_length,
+)
 from stepscope.derive.windows.choosing import settled, step
 from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
@@ -35,7 +43,10 @@ class Case:
     """A profile and a step of it. Everything is computed when first asked for, once."""
 
     def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
-        need_ops(profile)
+        #: a log of steps, or a program that used no GPU: of such a run, only its pace can be judged
+        self.on_host = not profile.has("ops") or profile.ops.height == 0
+        if self.on_host and usual_length(profile) is None:
+            need_ops(profile)
         self.profile, self.align = profile.view(in_one_part=True), align
         named = spec.anchor is not None or spec.start is not None or spec.whole or spec.unit is not None
         self._unasked = spec.index == "median" and not (named or spec.match or spec.period)
@@ -92,11 +103,13 @@ class Case:
     @cached_property
     def windows(self) -> dict[int, Window]:
         """The step of each rank that has it."""
-        return {w.rank: w for w in step(self.profile, self.spec).spans if len(w.ops)}
+        return {w.rank: w for w in step(self.profile, self.spec).spans if len(w.ops) or self.on_host}
 
     @cached_property
     def step_ns(self) -> int:
         """Length of the step: of the critical path where there is one, else of the longest window."""
+        if self.on_host:
+            return max(((w.cpu_end_ns or 0) - (w.cpu_start_ns or 0) for w in self.windows.values()), default=1) or 1
         try:
             return max(self.path.end - self.path.begin, 1)
         except CannotAnswer:

@@ -25,7 +25,7 @@ from stepscope.findings.evidence.run_notes import run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.kinds import over_kinds
-from stepscope.findings.registry import detectors
+from stepscope.findings.registry import OF_THE_RUN, detectors
 from stepscope.findings.text import clean, of_window, statement
 from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note
@@ -105,10 +105,13 @@ def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Ski
         raise BadInput(f"no finding is called {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
     findings: list[Finding] = []
     skipped: list[Skipped] = []
-    if not any(case.works.values()):  # a program that only starts, or copies, has no step to advise on
+    if not (case.on_host or any(case.works.values())):  # what only starts, or copies, has no step to advise on
         return [], [Skipped(i, "no kernel was recorded") for i in sorted(only or ids)]
     for detector in progress.each("findings", detectors()):
         if only and detector.id not in only:
+            continue
+        if case.on_host and detector.id not in OF_THE_RUN:
+            skipped.append(Skipped(detector.id, "no GPU activity was recorded"))
             continue
         try:
             with progress.phase(f"looking for {detector.id}"):
@@ -118,7 +121,7 @@ def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Ski
             continue
         findings += _within(case, detected)
     for detector in detectors():
-        if detector.rest is not None and (not only or detector.id in only):
+        if detector.rest is not None and not case.on_host and (not only or detector.id in only):
             findings += _within(case, detector.rest(case, findings))
     return findings, skipped
 
@@ -128,7 +131,7 @@ def _within(case: Case, findings: list[Finding]) -> list[Finding]:
 
     Nothing gives back more than the step, whatever the clocks of the trace say.
     """
-    known = case.once(profiler_cost)
+    known = None if case.on_host else case.once(profiler_cost)
     share = known.share if known is not None else 1.0
     least = [f.recoverable_ns if f.warns or f.of_run else round(f.recoverable_ns * share) for f in findings]
     most = [case.mean_ns if f.of_run else case.step_ns for f in findings]
@@ -167,6 +170,10 @@ def _windows(case: Case) -> list[dict[str, Any]]:
 
 
 def _notes(case: Case) -> list[Note]:
+    if case.on_host:
+        text = "no GPU activity was recorded: steps are judged by their time on the host, and no cause is looked for"
+        on_host = Note("steps-on-the-host", f"{text} on the GPU", severity="warning", origin="recording")
+        return [on_host, *(note for d in detectors() if d.id in OF_THE_RUN for note in d.notes(case))]
     try:
         notes = list(case.path.notes)
     except CannotAnswer as why:

@@ -45,6 +45,7 @@ DETECTORS = (
     "module-loading",
     "no-tensor-cores",
     "odd-shapes",
+    "pace",
     "pipeline-bubble",
     "profiler-distortion",
     "recomputation",
@@ -61,6 +62,8 @@ DETECTORS = (
     "unfused-kernels",
     "warm-up",
 )
+#: Those that look at the run's steps, of which a log of steps tells enough.
+OF_THE_RUN = ("checkpoint", "drift", "epoch-end", "evaluation", "pace", "spikes", "step-kinds", "warm-up")
 #: Causes that are no finding, but are taken out of what findings give back: the file in `findings/evidence`.
 WITHOUT_FINDING = {"first-use": "first_uses"}
 

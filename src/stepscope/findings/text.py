@@ -43,6 +43,9 @@ def unit(case: Case) -> str:
 
 def clean(case: Case, least: float) -> str:
     """A clean bill: nothing from this share of the step on, in per cent; none where no compute was recorded."""
+    if case.on_host:
+        what = f"Nothing above {least:g} % of the {about(case.step_ns)} step stands out in its pace"
+        return f"{what} on {some_ranks(case.ranks)}: steps are alike. What they are made of takes a profile."
     if not any(case.computes.values()):
         who = some_ranks(case.ranks)
         return f"No compute kernel was recorded on {who}: nothing says where the {unit(case)} goes.{_last(case)}"

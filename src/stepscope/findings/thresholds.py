@@ -36,6 +36,12 @@ RUN_LOSES = Threshold(
     "as for findings: what a run loses outside its usual step is said from there on",
     ("tests/findings/test_run_findings.py",),
 )
+PACE_DIFFERS = Threshold(
+    3.0,
+    "% of the mean step",
+    "the mean of many steps and that of a few recorded ones differ by less in steady programs",
+    ("tests/findings/test_pace.py",),
+)
 RUNS_DIFFER = Threshold(
     30.0,
     "% of the cost",

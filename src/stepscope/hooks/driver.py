@@ -40,7 +40,7 @@ def install(module: Any) -> None:
 
 
 class Driver:
-    """Of one process. It does nothing before the first optimizer step, and nothing after the capture."""
+    """Of one process. It does nothing before the first optimizer step; after the capture, it times steps."""
 
     def __init__(self, torch: Any, optimizers: Any, recorder: Recorder) -> None:
         self._torch, self._optimizers, self._recorder = torch, optimizers, recorder
@@ -141,15 +141,18 @@ class Driver:
         emit = recorder.end(self._number, timed=timed)
         annotate.emitting(emit)
         self._number += 1
-        if recorder.over:
-            self._retire()
+        if profiled and not recorder.on:
+            self._ranges.unwatch()
+        if recorder.over:  # steps are timed to the end of the program, and nothing else
+            unwatch_compile()
+            recorder.begin(self._number, None, ready=False)
             return
         self._count(profiled, began)
         ready = at_once and self._ready()
         if ready and not self._settled:
             self._settled = True
             self._cost[False] = [0, 0]  # what it took to learn is no part of what a step takes
-        if ready and self._number >= recorder.settings.warmup - 1 and not self._ranges.watching:
+        if ready and self._number >= recorder.next - 1 and not self._ranges.watching:
             recorder.end_span(profiled=False)
             self._ranges.watch()
         emit = recorder.begin(self._number, self._label, ready=ready and self._agreed(), settled=ready)

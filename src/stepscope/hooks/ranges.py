@@ -37,6 +37,7 @@ class Ranges:
         self._outermost: set[int] = set()
         self._handles: dict[int, list[Any]] = {}
         self._others: list[Callable[[], None]] = []  # what puts the rest back
+        self._engine: Callable[[], None] | None = None  # what puts autograd's engine back
         self._took = 0
 
     def taken_ns(self) -> int:
@@ -90,7 +91,7 @@ class Ranges:
         def put_back() -> None:
             variable._execution_engine = engine
 
-        self._others.append(put_back)
+        self._engine = put_back
 
     # -- the rest: from the last step of the warm-up on -----------------------------------------------------------
 
@@ -112,13 +113,21 @@ class Ranges:
                 for handle in self._handles.pop(key):
                     handle.remove()
 
-    def remove(self) -> None:
-        """As if nothing had been there."""
+    def unwatch(self) -> None:
+        """Only backward passes stay watched, which tell steps apart: as before `watch`."""
         for handle in (h for handles in self._handles.values() for h in handles):
             handle.remove()
         for put_back in reversed(self._others):
             put_back()
-        self._handles, self._others = {}, []
+        self._handles, self._others, self._open = {}, [], []
+        self._calls, self._outermost, self.watching = 0, set(), False
+
+    def remove(self) -> None:
+        """As if nothing had been there."""
+        self.unwatch()
+        if self._engine is not None:
+            self._engine()
+            self._engine = None
 
     def _on_module(self, module: Any, text: str, inner: bool) -> list[Any]:
         key, opened = id(module), []

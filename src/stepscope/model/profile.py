@@ -27,6 +27,7 @@ from stepscope.model.label_rules import LabelRules
 from stepscope.model.memo import Memo
 from stepscope.model.names import A, Names
 from stepscope.model.note import Note
+from stepscope.model.program import ProgramSteps
 from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
 from stepscope.model.spill import gathered, joined, kept, kept_column
@@ -128,9 +129,18 @@ class Profile:
         own = [n.of(s.path.name) if several else n for s in self._sources for n in s.quality.notes]
         return [*self._notes, *dict.fromkeys(own)]
 
+    def add_notes(self, notes: Iterable[Note]) -> None:
+        """What whoever opened it has to say of it."""
+        self._notes = [*self._notes, *notes]
+
     @property
     def unprofiled_step_ns(self) -> float | None:
         """Length of a step without the profiler, where whoever captured timed some."""
+        return None
+
+    @property
+    def program_steps(self) -> ProgramSteps | None:
+        """Every step of the program, recorded or not, where whoever captured timed them."""
         return None
 
     @property

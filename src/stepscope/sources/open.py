@@ -36,6 +36,9 @@ _PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
 #: The folders that `capture run --backend both` makes in its own.
 _OF_BOTH = ("nsys", "torch")
 
+#: Those of `capture run --every`, one for each stretch of the run that was recorded.
+_STRETCH = re.compile(r"stretch-\d+")
+
 #: What `stepscope export` writes.
 _EXPORTS: tuple[Kind, ...] = ("perfetto-export", "chrome-export", "export-folder")
 
@@ -81,11 +84,11 @@ def opener_of(item: tuple[Path, Kind], *, nsys: str | None = None, wrap: Wrap | 
     return partial(wrap, path, opener) if wrap else opener
 
 
-def find_profiles(paths: Sequence[str | Path]) -> list[tuple[Path, Kind]]:
+def find_profiles(paths: Sequence[str | Path], all_stretches: bool = False) -> list[tuple[Path, Kind]]:
     """The profiles that `paths` name, each with its kind, in natural order."""
     if not paths:
         raise BadInput("no profile given", f"give {KINDS}")
-    found = [profile for given in paths for path in _expand(given) for profile in _profiles_at(path)]
+    found = [profile for given in paths for path in _expand(given) for profile in _profiles_at(path, all_stretches)]
     _refuse_repeats([path for path, _ in found])
     return sorted(found, key=lambda item: natural_key(item[0]))
 
@@ -136,7 +139,7 @@ def _refuse_odd_name(path: Path) -> None:
         raise BadInput(f"{shown}: the name is not UTF-8", "rename it") from None
 
 
-def _profiles_at(path: Path) -> list[tuple[Path, Kind]]:
+def _profiles_at(path: Path, all_stretches: bool = False) -> list[tuple[Path, Kind]]:
     _refuse_odd_name(path)
     if not path.is_file() and not path.is_dir():
         raise BadInput(f"{path}: not a regular file", "write it to a file first: profiles are read more than once")
@@ -144,12 +147,15 @@ def _profiles_at(path: Path) -> list[tuple[Path, Kind]]:
     if kind is not None:
         return [(path, kind)]
     if path.is_dir():
-        return _profiles_in(path)
+        return _profiles_in(path, all_stretches)
     raise refusal(path)
 
 
-def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
-    """All profiles directly in a directory. Other files are ignored, but not broken ones that are named like one."""
+def _profiles_in(directory: Path, all_stretches: bool = False) -> list[tuple[Path, Kind]]:
+    """All profiles directly in a directory; of stretches of a run the middle one, or all.
+
+    Other files are ignored, but not broken ones that are named like one.
+    """
     try:
         entries = sorted((e for e in directory.iterdir() if not e.name.startswith(".")), key=natural_key)
     except OSError as error:
@@ -164,10 +170,24 @@ def _profiles_in(directory: Path) -> list[tuple[Path, Kind]]:
             raise refusal(entry)
     below = [entry for entry in entries if entry.name in _OF_BOTH and entry.is_dir() and _holds_profiles(entry)]
     if not found and below:
-        return [profile for entry in below for profile in _profiles_in(entry)]
+        return [profile for entry in below for profile in _profiles_in(entry, all_stretches)]
+    if not found and (several := stretches(directory)):
+        chosen = several if all_stretches else [middle(several)]
+        return [profile for entry in chosen for profile in _profiles_in(entry)]
     if not found:
         raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
     return _without_twins(_without_logs(_without_snapshots(_without_exports(found))))
+
+
+def stretches(directory: Path) -> list[Path]:
+    """The stretches of a run that were recorded into a directory, in order."""
+    there = directory.iterdir() if directory.is_dir() else ()
+    return sorted((entry for entry in there if _STRETCH.fullmatch(entry.name) and entry.is_dir()), key=natural_key)
+
+
+def middle(several: list[Path]) -> Path:
+    """The stretch that stands for a run: neither its beginning nor its end."""
+    return several[len(several) // 2]
 
 
 def _without_exports(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:

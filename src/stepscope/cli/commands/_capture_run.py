@@ -86,6 +86,7 @@ def _spec(given: dict[str, Any], command: tuple[str, ...]) -> tuple[Spec, Plan |
         backends=chosen,
         warmup=given["warmup"],
         steps=given["steps"],
+        every=given["every"],
         per=given["per"],
         trigger=given["trigger"],
         ranges=given["ranges"],
@@ -212,6 +213,13 @@ command = click.Command(
     params=[
         click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND..."),
         *run_options(),
+        click.Option(
+            ["--every"],
+            type=int,
+            default=0,
+            metavar="N",
+            help="Record --steps again every N steps of the run, as long as --max-size lasts for all; 0: once.",
+        ),
         click.Option(["--per"], type=click.Choice(["node", "rank"]), default="node", help="One nsys report for each."),
         click.Option(
             ["--ranges"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.windows.cut_off import notes_on_cut
@@ -117,7 +119,10 @@ def median_step(profile: Profile, asked: bool = False) -> str | None:
 def _lengths(part: Profile, asked: bool) -> list[dict[str, int]]:
     """By rank that has steps: the length of each on the GPU, by its label."""
     known = [p for data in ranks_of(part) if (asked or marks_of(data).steps) and (p := periods(data)) is not None]
-    return [dict(zip(p.anchors.label, p.lengths.tolist(), strict=True)) for p in known]
+    # A rank without any GPU work is measured on the host; beside ranks that have some, it does not count.
+    on_gpu = [p for p in known if len(p.data.start)]
+    measured = [(p, p.lengths) for p in on_gpu] or [(p, np.diff(p.cpu)) for p in known]
+    return [dict(zip(p.anchors.label, lengths.tolist(), strict=True)) for p, lengths in measured]
 
 
 @dataclass(frozen=True)

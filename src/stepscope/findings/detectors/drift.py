@@ -45,12 +45,12 @@ def detect(case: Case) -> list[Finding]:
             f"{about(int(rank.step_ns[k0]))}; most of what is more: {most} {about(why.extra[most])}",
             "see what grows: lists that keep tensors or graphs (append(loss) instead of loss.item()), metrics over all "
             "that was seen, sequence lengths, memory near its limit, clocks",
-            ("breakdown", f"--rank {rank.data.rank}" if len(case.ranks) > 1 else ""),
+            ("run", "--by step") if case.on_host else ("breakdown", f"--rank {rank.data.rank}" * (len(case.ranks) > 1)),
             ranks=case.ranks,
             figures=(hi - lo,),
             where=(Place(rank.data.rank, lo, hi),),
             of_run=True,
-            index=k,
+            index=None if case.on_host else k,
         )
     ]
 

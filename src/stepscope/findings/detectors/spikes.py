@@ -52,6 +52,13 @@ _CAUSES: dict[Cause, tuple[str, str]] = {
     ),
 }
 
+#: Of steps of which only the time is known.
+_OF_A_LOG = (
+    "the step is longer by",
+    "record one of these steps: `capture run` with a --warmup that ends before it; checkpoints, evaluations and "
+    "garbage collection look like this",
+)
+
 
 def detect(case: Case) -> list[Finding]:
     chosen = [e for e in case.episodes if e.cause in _CAUSES and not warms_up(e)]
@@ -59,7 +66,7 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _finding(case: Case, e: Episode) -> Finding:
-    what, advice = _CAUSES[e.cause]
+    what, advice = _OF_A_LOG if case.on_host and e.cause == "host" else _CAUSES[e.cause]
     inside = f" in `{short_range(e.why.range)}`" if e.cause == "host" and e.why.range else ""
     title = f"{what} {each(e)}{inside} {when(e)}{' between steps' * e.between}"
     return episode_finding(case, e, ID, title, advice, "possible" if e.cause == "host" else None)

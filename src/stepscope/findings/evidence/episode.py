@@ -46,8 +46,8 @@ def episode_finding(case: Case, e: Episode, ident: str, title: str, advice: str,
         f"{e.steps} {'has' if len(e.rows) == 1 else 'have'} it, {about(e.per_step_ns)} a step in the mean"
     )
     end = int(run.until[e.step]) if e.between else hi
-    several_ranks = len(case.ranks) > 1
-    command = ("run", "--by step") if e.between else ("breakdown", f"--rank {e.rank}" if several_ranks else "")
+    of_the_run = e.between or case.on_host
+    command = ("run", "--by step") if of_the_run else ("breakdown", f"--rank {e.rank}" * (len(case.ranks) > 1))
     low, high = _interval(e)
     return Finding(
         ident,
@@ -63,7 +63,7 @@ def episode_finding(case: Case, e: Episode, ident: str, title: str, advice: str,
         low_ns=low,
         high_ns=high,
         of_run=True,
-        index=None if e.between else e.step,
+        index=None if of_the_run else e.step,
     )
 
 

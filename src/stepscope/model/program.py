@@ -1,0 +1,15 @@
+"""The steps of a program as whoever captured it timed them: all of them, recorded or not."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ProgramSteps(Struct, frozen=True):
+    """In the order of the program; means over ranks, from the end of the step before to the own end, on the host."""
+
+    lengths_ns: list[float]
+    #: which were under the profiler
+    recorded: list[bool]
+    #: which say how long a step takes without one
+    counted: list[bool]
