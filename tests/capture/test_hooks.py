@@ -202,7 +202,7 @@ print(torch.compile.__code__.co_filename.endswith("torch/__init__.py"))
 
 @pytest.mark.slow
 def test_what_tells_steps_apart_is_all_that_stays_after_the_capture(torch_python, tmp_path):
-    """Autograd's engine stays watched, so that steps are timed to the end; loaders, modules and optimizers are as before."""
+    """Autograd's engine stays watched, so that steps are timed to the end; all else is as it was."""
     program = AFTER.format(program=str(PROGRAMS / "accumulation.py"))
     done = python(torch_python, "-c", program, cwd=tmp_path, **TORCH)
     put_back = ["stepscope.hooks.ranges torch.utils.data.dataloader", "0 0", "True"]
