@@ -16,9 +16,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.accounting.named_window import about_window, sized_window
-from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.activity import doing
-from stepscope.derive.host.idle_causes import CAUSES, Pieces, causes
+from stepscope.derive.host.idle_causes import CAUSES, Pieces, idle_causes
 from stepscope.derive.host.threads import STATES, thread_of, thread_time
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
@@ -101,17 +100,19 @@ def idle(
         for span in chosen.of(data.rank):
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
-            parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-            pieces = causes(data, parts.idle)
-            frame = _rows(profile, data, pieces)
+            pieces = idle_causes(data, span.gpu_start_ns, span.gpu_end_ns)
+            frame = _pieces(data, pieces)
             totals.append(_totals(frame, "cause", span.gpu_ns))
             if by == "gap":  # hundreds of rows: their sum is what most people come for
+                frame = _named(profile, data, pieces, frame)
                 frame = frame.with_columns(doing(profile, data, pieces), thread_of(profile, data, pieces))
                 by_cause.append(totals[-1])
             elif by == "thread":
                 frame = _threads(profile, data, pieces, span.gpu_ns)
+            elif by == "range":
+                frame = _totals(frame.with_columns(data.text_of(pieces.within).alias("range")), by, span.gpu_ns)
             else:
-                frame = _totals(frame, by, span.gpu_ns)
+                frame = totals[-1]
             frames.append(span.named(frame))
     columns = VARIANTS[f"by={by}"] if by != "gap" else COLUMNS
     table = chosen.table(columns, pl.concat(frames) if frames else [])
@@ -125,7 +126,21 @@ def idle(
     return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
 
 
-def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
+def _pieces(data: RankData, found: Pieces) -> pl.DataFrame:
+    """A row per stretch, without the texts: totals need none."""
+    return pl.DataFrame(
+        {
+            "rank": np.full(len(found.start), data.rank, np.int64),
+            "pid": pl.repeat(data.pid, len(found.start), dtype=pl.Int64, eager=True),
+            "gap_start_ns": found.start,
+            "gap_ns": found.end - found.start,
+            "cause": pl.Series(CAUSES).gather(found.cause),
+        }
+    )
+
+
+def _named(profile: Profile, data: RankData, found: Pieces, frame: pl.DataFrame) -> pl.DataFrame:
+    """With the range, the call and the next op of each stretch."""
     names = profile.names
     call = np.where(found.call >= 0, found.call, 0)
     op = np.where(found.next_op >= 0, found.next_op, 0)
@@ -133,17 +148,10 @@ def _rows(profile: Profile, data: RankData, found: Pieces) -> pl.DataFrame:
         table["name"].gather(rows) if table.height else pl.Series([None] * len(rows), dtype=pl.UInt32)
         for table, rows in ((data.calls, call), (data.ops, op))
     )
-    return pl.DataFrame(
-        {
-            "rank": pl.Series([data.rank] * len(found.start), dtype=pl.Int64),
-            "pid": pl.Series([data.pid] * len(found.start), dtype=pl.Int64),
-            "gap_start_ns": found.start,
-            "gap_ns": found.end - found.start,
-            "cause": pl.Series(CAUSES).gather(found.cause),
-            "range": data.text_of(found.within),
-            "call": pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series(),
-            "next_op": pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(op_name))).to_series(),
-        }
+    return frame.with_columns(
+        data.text_of(found.within).alias("range"),
+        pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series().alias("call"),
+        pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(op_name))).to_series().alias("next_op"),
     )
 
 

@@ -139,10 +139,9 @@ def nest(group: I64, start: I64, end: I64) -> Nesting:
     guess. Guesses jump together, so a run of n siblings resolves in about log n rounds.
     """
     n = len(start)
-    order = np.lexsort((np.arange(n), -end, start, group)).astype(np.int64)
+    order = _in_order(group, start, end)
     g, s, e = group[order], start[order], end[order]
-    guess = np.arange(n, dtype=np.int64) - 1
-    guess[np.flatnonzero(np.r_[True, g[1:] != g[:-1]]) if n else []] = NONE
+    guess = np.where(_alone(g, s, e), NONE, np.arange(n, dtype=np.int64) - 1)
     live = np.flatnonzero(guess != NONE)
     for _ in range(_CLIMBS):
         live = live[e[guess[live]] <= s[live]]
@@ -157,3 +156,27 @@ def nest(group: I64, start: I64, end: I64) -> Nesting:
     inside = guess != NONE
     parent[order[inside]] = order[guess[inside]]
     return Nesting(group, start, end, order, parent)
+
+
+def _in_order(group: I64, start: I64, end: I64) -> I64:
+    """Rows by group, start, and the longest first; most are in that order as they come."""
+    same = group[1:] == group[:-1]
+    before = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))
+    if bool(((group[1:] > group[:-1]) | (same & before)).all()):
+        return np.arange(len(start), dtype=np.int64)
+    return np.lexsort((-end, start, group)).astype(np.int64)
+
+
+def _alone(group: I64, start: I64, end: I64) -> Mask:
+    """Of intervals in order: those around which is nothing, as all before them in their group have ended."""
+    alone: Mask = np.ones(len(start), dtype=bool)
+    if len(start) < 2:
+        return alone
+    alone[1:] = group[1:] != group[:-1]
+    least = min(int(start.min()), int(end.min()))
+    width = int(end.max()) - least + 1
+    # Groups one behind the other on one axis, so that one running maximum is that of each.
+    lift = (np.cumsum(alone) - 1) * width - least if width * int(alone.sum()) < 1 << 62 else None
+    if lift is not None:
+        alone[1:] |= start[1:] + lift[1:] >= np.maximum.accumulate(end + lift)[:-1]
+    return alone

@@ -29,6 +29,11 @@ def owners(data: RankData, parts: Partition, cuts: I64 = _NOWHERE) -> list[tuple
     return [*found, _waiting(data, parts.idle, cuts)]
 
 
+def computing(data: RankData, parts: Partition) -> tuple[I64, I64, I64]:
+    """The same of compute alone."""
+    return _running(data, COMPUTE, parts.compute, _NOWHERE)
+
+
 def _running(data: RankData, role: int, spans: Spans, cuts: I64) -> tuple[I64, I64, I64]:
     if len(spans) == 0:
         return _NOWHERE, _NOWHERE, _NOWHERE

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.derive.accounting.partition import partition
-from stepscope.derive.host.idle_causes import API, CAUSES, HOST, Pieces, causes
+from stepscope.derive.host.idle_causes import API, CAUSES, HOST, Pieces, idle_causes
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
 
@@ -39,7 +39,7 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
     if span.gpu_start_ns is None or span.gpu_end_ns is None or span.gpu_ns == 0:
         return None
     parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-    pieces = causes(data, parts.idle)
+    pieces = idle_causes(data, parts.start, parts.end)
     length = pieces.end - pieces.start
     idle = {name: int(length[pieces.cause == k].sum()) for k, name in enumerate(CAUSES)}
     sizes = {

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, union
@@ -43,6 +44,15 @@ class Pieces(Struct, frozen=True):
     tid: I64  # the launching thread
     next_op: I64  # row of the rank's ops that ended the gap
     within: I64  # row of the rank's ranges: of the launching thread before the launch, of the launch from then on
+
+
+def idle_causes(data: RankData, start: int, end: int) -> Pieces:
+    """The idle time of [start, end) of the rank's GPU, split by cause; worked out once."""
+    return data.once(_idle_causes, start, end)
+
+
+def _idle_causes(data: RankData, start: int, end: int) -> Pieces:
+    return causes(data, partition(data, start, end).idle)
 
 
 def causes(data: RankData, idle: Spans) -> Pieces:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from stepscope.derive.accounting.partition import partition
-from stepscope.derive.host.idle_causes import ALLOC, causes
+from stepscope.derive.host.idle_causes import ALLOC, idle_causes
 from stepscope.derive.memory.history import History
 from stepscope.derive.memory.ledger import Ledger
 from stepscope.derive.memory.origin import NOT_RECORDED
@@ -122,7 +121,7 @@ def timeline_of(own: Profile, history: History, other: Profile | None) -> Timeli
     start, end = (data.calls[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
     idle = np.zeros(data.calls.height, dtype=np.int64)
     if len(data.start):
-        pieces = causes(data, partition(data, int(data.start.min()), int(data.end.max())).idle)
+        pieces = idle_causes(data, int(data.start.min()), int(data.end.max()))
         mine = (pieces.cause == ALLOC) & (pieces.call != NONE)
         np.add.at(idle, pieces.call[mine], (pieces.end - pieces.start)[mine])
     order = np.argsort(start, kind="stable")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from stepscope.derive.accounting.owners import owners
+from stepscope.derive.accounting.owners import computing
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.flops.utilization import work_of
 from stepscope.derive.flops.window import Bound, of_window
-from stepscope.derive.host.idle_causes import CAUSES, causes
+from stepscope.derive.host.idle_causes import CAUSES, idle_causes
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
 from stepscope.derive.work.phases import AGAIN, OPTIMIZER
@@ -71,7 +71,7 @@ def budget(data: RankData, span: Window) -> Budget | None:
     if span.gpu_start_ns is None or span.gpu_end_ns is None or not span.gpu_ns:
         return None
     split = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-    op, _, length = owners(data, split)[0]
+    op, _, length = computing(data, split)
     work, owned = _owned(data, span, op, length)
     shares = kernel_shares(work)
     per_row = _whole(shares * owned[:, None], owned)
@@ -172,7 +172,7 @@ def _rest(data: RankData, split: Partition) -> dict[str, int]:
         "exposed communication": split.comm_exposed.length(),
         "exposed copies": split.copy_exposed.length(),
     }
-    pieces = causes(data, split.idle)
+    pieces = idle_causes(data, split.start, split.end)
     time = np.bincount(pieces.cause, weights=pieces.end - pieces.start, minlength=len(CAUSES)).astype(np.int64)
     return lines | {f"idle: {cause}": int(ns) for cause, ns in zip(CAUSES, time.tolist(), strict=True)}
 

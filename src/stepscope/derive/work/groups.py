@@ -21,6 +21,7 @@ from stepscope.intervals.arrays import I64
 
 #: A kernel that takes this much longer than its FLOPs and bytes need is bound by neither.
 _FAR = 3.0
+_BOUND = ("latency", "compute", "memory")
 
 
 def frame(data: RankData, work: StepWork, length: I64, by_module: bool = False) -> pl.DataFrame:
@@ -61,8 +62,8 @@ def _bound(work: StepWork) -> pl.Series:
     gbps = float(work.gpu.gbps) if work.gpu else np.nan
     moving = np.where(memory, np.nan_to_num(work.sizes.bytes / gbps / length), 0.0)
     told = (work.done.known & (work.done.done > 0)) | (memory & (work.sizes.source > 0))
-    word = np.where(np.maximum(compute, moving) < 1 / _FAR, "latency", np.where(compute >= moving, "compute", "memory"))
-    return pl.select(pl.when(pl.Series(told)).then(pl.Series(word))).to_series()
+    word = np.where(np.maximum(compute, moving) < 1 / _FAR, 0, np.where(compute >= moving, 1, 2))
+    return pl.Series([*_BOUND, None], dtype=pl.String).gather(np.where(told, word, len(_BOUND)))
 
 
 def _layers(data: RankData, work: StepWork) -> I64:

@@ -150,6 +150,8 @@ def layers(symbols: I64) -> Layers:
     best = Layers(0, 0, 0)
     covered = 0
     for period in _periods(symbols):
+        if covered * 1.1 >= len(symbols):  # nothing can cover more by so much
+            break
         same = symbols[period:] == symbols[:-period]
         edges = np.flatnonzero(np.diff(np.r_[False, same, False].astype(np.int8)))
         begin, end = edges[::2], edges[1::2]

@@ -175,8 +175,8 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, order: I64, found: I8) 
     if len(forward) < _RUN or len(backward) < _RUN:
         return again
     symbols = symbols_of(data, ops)
-    seen = np.unique(_hashes(symbols[forward]))
-    starts = np.flatnonzero(np.isin(_hashes(symbols[backward]), seen) & _changing(symbols[backward]))
+    seen = pl.Series(_hashes(symbols[backward])).is_in(pl.Series(_hashes(symbols[forward])).implode()).to_numpy()
+    starts = np.flatnonzero(seen & _changing(symbols[backward]))
     covered = np.zeros(len(backward) + 1, np.int64)
     np.add.at(covered, starts, 1)
     np.add.at(covered, starts + _RUN, -1)

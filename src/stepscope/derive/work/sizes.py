@@ -110,7 +110,7 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
 
 def _recorded(data: RankData, ops: I64) -> F64:
     """Bytes that a copy or memset moves through the GPU's memory: a copy within it reads and writes; 0 for kernels."""
-    some = data.ops[ops].select(
+    some = data.ops.select("bytes", "copy_kind")[ops].select(
         pl.col("bytes").fill_null(0).cast(pl.Float64),
         (pl.col("copy_kind") == "DtoD").alias("within"),
     )

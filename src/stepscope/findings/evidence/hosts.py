@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.accounting.partition import Partition, partition
-from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, causes
+from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, idle_causes
 from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
@@ -216,7 +216,7 @@ class Host(Struct, frozen=True, dict=True):
     @cached_property
     def idle(self) -> Pieces:
         """When its GPU did nothing in the step, by cause."""
-        return causes(self.data, self.parts.idle)
+        return idle_causes(self.data, *self.gpu)
 
     @cached_property
     def parts(self) -> Partition:
