@@ -36,26 +36,39 @@ MESHES = [
     (1, 1, 8),
     (1, 8, 1),
 ]
+#: Shapes that no rule was made by: other meshes, depths and rings.
+OTHER_MESHES = [
+    (3, 2, 2),
+    (2, 3, 2),
+    (3, 1, 4),
+    (1, 3, 4),
+    (4, 4, 2),
+    (2, 2, 8),
+    (8, 2, 2),
+    (1, 6, 2),
+    (6, 1, 3),
+    (1, 1, 12),
+]
 TORCH = Path(__file__).parent.parent / ".venv-torch" / "bin" / "python"
 PAGE = Path(__file__).parent.parent / "docs" / "hang.md"
 BEGIN, END = "<!-- bench-hang -->", "<!-- /bench-hang -->"
 
 
-def drawn(seed: int) -> tuple[HangJob, str, str]:
+def drawn(seed: int, other: bool = False) -> tuple[HangJob, str, str]:
     """A job, its class and the format of its dumps."""
     random = Random(f"draw {seed}")
-    tp, pp, dp = random.choice(MESHES)
+    tp, pp, dp = random.choice(OTHER_MESHES if other else MESHES)
     job = HangJob(
         tp=tp,
         pp=pp,
         dp=dp,
-        ep=random.choice([e for e in (1, 2, 4) if dp % e == 0]),
-        layers=random.choice([1, 2, 3]),
-        micro_batches=random.choice([1, 2, 4]),
-        steps=random.choice([4, 6, 8]),
+        ep=random.choice([e for e in ((1, 2, 3, 6) if other else (1, 2, 4)) if dp % e == 0]),
+        layers=random.choice([1, 4, 5] if other else [1, 2, 3]),
+        micro_batches=random.choice([1, 3, 6] if other else [1, 2, 4]),
+        steps=random.choice([3, 5, 10] if other else [4, 6, 8]),
         seed=seed,
         jitter=random.choice([0, 0.1, 0.3]),
-        buffer=random.choice([2000, 2000, 150, 80]),
+        buffer=random.choice([4000, 300, 100, 60] if other else [2000, 2000, 150, 80]),
         missing=random.choice([0, 0, 0, 1, 2]),
         timing=random.random() < 0.5,
         batched=random.random() < 0.4,
@@ -100,6 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=1_000_000, help="first seed")
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--other", action="store_true", help="other shapes: meshes of 10 to 32 ranks, shorter rings")
     parser.add_argument("--no-torch", action="store_true", help="stepscope alone")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
     given = parser.parse_args()
@@ -114,7 +128,7 @@ def main() -> None:
             text=True,
         )
     for seed in range(given.first, given.first + given.count):
-        one(seed, score, torch)
+        one(seed, score, torch, given.other)
     if torch is not None:
         torch.communicate()
     text = table(score, torch is not None)
@@ -125,8 +139,8 @@ def main() -> None:
         PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", "utf-8")
 
 
-def one(seed: int, score: Score, torch: subprocess.Popen[str] | None) -> None:
-    job, fault, format = drawn(seed)
+def one(seed: int, score: Score, torch: subprocess.Popen[str] | None, other: bool = False) -> None:
+    job, fault, format = drawn(seed, other)
     try:
         done = simulate_hang(job, parse(fault))
     except BadInput:

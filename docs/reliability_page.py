@@ -26,6 +26,7 @@ KINDS = {
     "ncu-csv": "CSV of Nsight Compute",
     "ncu-rep": "`.ncu-rep`",
     "snapshot": "memory snapshot (pickle)",
+    "flight": "dumps of the flight recorder, and what lies beside them",
     "log": "pipeline log (JSON lines)",
     "compile-log": "log of torch.compile",
     "labels": "`--labels` (TOML)",

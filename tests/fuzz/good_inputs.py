@@ -16,6 +16,9 @@ from pathlib import Path
 import polars as pl
 
 from stepscope import api, store
+from stepscope.simulate.hang.faults import parse
+from stepscope.simulate.hang.job import HangJob
+from stepscope.simulate.hang.run import simulate_hang
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
@@ -135,9 +138,19 @@ def _measured(inputs: Inputs) -> None:
     report = inputs.folder / "full.ncu-rep"
     report.write_bytes(lzma.decompress((_DATA / "ncu" / "probe" / "full.ncu-rep.xz").read_bytes()))
     inputs.add("ncu-rep", "full", report)
+    _flights(inputs)
     for name, weight in zip(_SNAPSHOTS, (10, 1, 0.5), strict=True):
         packed = _DATA / "h200" / "memory" / f"{name}.snapshot.pickle.gz"
         inputs.add("snapshot", name, _unpacked(packed, inputs.folder), weight=weight)
+
+
+def _flights(inputs: Inputs) -> None:
+    """Dumps of two jobs that hang: pickles with a log, JSON without timing."""
+    for name, fault, options in (("pickle", "oom", {}), ("json", "order", {"timing": False, "batched": True})):
+        job = HangJob(tp=2, pp=2, dp=1, layers=1, steps=3, seed=6, **options)
+        simulate_hang(job, parse(fault)).write(inputs.folder / f"flight_{name}", (name,))
+        paths = sorted(p for p in (inputs.folder / f"flight_{name}").iterdir() if p.name != "truth.json")
+        inputs.add("flight", name, *paths)
 
 
 def _texts(inputs: Inputs) -> None:

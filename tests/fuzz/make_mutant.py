@@ -36,6 +36,7 @@ KINDS = {
     "ncu-csv": 25,
     "ncu-rep": 1,
     "snapshot": 110,
+    "flight": 60,
     "log": 170,
     "compile-log": 80,
     "labels": 110,
@@ -77,6 +78,7 @@ class Factory:
             "manifest": self._manifest,
             "folder": self._export_folder,
             "compile-log": self._compile_log,
+            "flight": self._flight,
             **dict.fromkeys(("labels", "limits", "model", "taxonomy"), self._toml),
         }
 
@@ -161,6 +163,12 @@ class Factory:
         by = {} if r.random() < 0.5 else {"by": "reason"}
         ask = partial(api.analyse, None, "compile", log=str(path), **by)
         return Mutant("compile-log", said, "free", lambda o: o.ask("compile", ask))
+
+    def _flight(self, r: random.Random, base: Good, folder: Path) -> Mutant:
+        """One or more dumps of a job that hangs; the others as they are."""
+        paths = [Path(shutil.copy(p, folder / p.name)) for p in base.paths]
+        said = [small.mutate_dump(r, path)[0] for path in r.sample(paths, r.choice((1, 1, 2, len(paths))))]
+        return Mutant("flight", "; ".join(said), "free", lambda o: o.ask("hang", lambda: api.hang(folder)))
 
     def _toml(self, r: random.Random, base: Good, folder: Path) -> Mutant:
         kind = base.name.split()[0]

@@ -30,6 +30,7 @@ import pool  # noqa: E402
 RESULTS = HERE.parent / "reliability" / "results" / "fuzz.json"
 KINDS = (
     *("sqlite", "parquet", "kineto", "gzip", "pftrace", "chrome", "folder", "ncu-csv", "ncu-rep", "snapshot", "log"),
+    "flight",
     *("compile-log", "labels", "limits", "model", "taxonomy", "baseline", "manifest", "cache"),
 )
 

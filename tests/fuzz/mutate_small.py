@@ -16,6 +16,8 @@ from mutate_bytes import damage
 from mutate_texts import nested_defect
 from mutate_values import FIELDS, Fresh, Raw, shown, some
 
+from stepscope.simulate.hang.pickled import pickled
+
 _TOML_ONLY = (Raw("nan"), Raw("-inf"), Raw("2026-11-16"), Raw("07:32:00"), Raw("0xffff"), Raw("'''a\nb'''"))
 _TOML_VALUES = Fresh(*(f for f in FIELDS if f is not None and not isinstance(f, Raw)), FIELDS[-1], *_TOML_ONLY)
 _CELL_TEXTS = (
@@ -143,6 +145,48 @@ def mutate_pickle(r: random.Random, path: Path) -> Defect:
     said = [_snapshot_defect(r, content) for _ in range(r.choice((1, 1, 2, 3)))]
     path.write_bytes(pickle.dumps(content, protocol=r.randrange(2, 6)))
     return "; ".join(said), "free"
+
+
+def mutate_dump(r: random.Random, path: Path) -> Defect:
+    """A dump of the flight recorder, or what lies beside one: bytes, or values of the pickle or JSON."""
+    data = path.read_bytes()
+    if r.random() < 0.5 or data[:1] not in (b"\x80", b"{"):
+        return damage(r, path)
+    content = pickle.loads(data) if data[:1] == b"\x80" else json.loads(data)  # our own good input
+    said = [_dump_defect(r, content) for _ in range(r.choice((1, 1, 2, 3)))]
+    if data[:1] == b"\x80":
+        as_torch = r.random() < 0.5 and _writable(content)
+        path.write_bytes(pickled(content) if as_torch else pickle.dumps(content, protocol=r.randrange(2, 6)))
+    else:
+        path.write_text(json.dumps(content, default=str))
+    return "; ".join(said), "free"
+
+
+def _dump_defect(r: random.Random, content: Any) -> str:
+    """Anywhere; or one field of some calls."""
+    calls = content.get("entries") if isinstance(content, dict) else None
+    if not isinstance(calls, list) or not calls or r.random() < 0.4:
+        return nested_defect(r, content, _OBJECTS)
+    targets = [calls[i] for i in some(r, len(calls)) if isinstance(calls[i], dict)]
+    key = r.choice(sorted({k for t in targets for k in t}, key=str) or ["state"])
+    value = r.choice(_OBJECTS)
+    for target in targets:
+        target[key] = value
+    return f"{key} = {shown(value)} in {len(targets)}"
+
+
+def _writable(value: Any) -> bool:
+    """Whether torch's own pickler could write it."""
+    if isinstance(value, str):
+        return value.isascii()
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and key.isascii() and _writable(item) for key, item in value.items())
+    if isinstance(value, tuple):
+        return len(value) == 2 and all(isinstance(item, str) for item in value)
+    if isinstance(value, list):
+        return all(map(_writable, value))
+    whole = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+    return value is None or whole or isinstance(value, float | bool)
 
 
 def _snapshot_defect(r: random.Random, content: Any) -> str:

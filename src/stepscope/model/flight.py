@@ -21,6 +21,10 @@ STATES = ("scheduled", "started", "completed")
 NONE = -1
 #: Calls between two ranks, and the call that closes a batch of calls.
 SEND, RECV, COALESCED = "send", "recv", "coalesced"
+#: What the group of all ranks is for.
+DEFAULT_GROUP = "default_pg"
+#: A call under way that the ring no longer holds: only the status of its group says that it is there.
+LOST = "a call that the ring no longer holds"
 
 
 class Frame(msgspec.Struct, frozen=True):

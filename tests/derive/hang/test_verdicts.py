@@ -133,6 +133,62 @@ def test_an_xid_names_the_gpu_where_dumps_cannot(tmp_path):
     assert (result.summary["verdict"], result.summary["culprits"]) == ("gpu-stopped", [rank])
 
 
+def without(folder, *ranks):
+    for rank in ranks:
+        (folder / f"nccl_trace_rank_{rank}").unlink()
+
+
+def test_a_ring_stays_whatever_a_rank_without_a_dump_does(tmp_path):
+    """Rank 4 gathers before the reduction of all; its group waits for it there, and so does rank 0, which is lost."""
+    job = HangJob(tp=2, pp=2, dp=4, layers=3, micro_batches=4, steps=4, seed=8)
+    answered(tmp_path, "deadlock:rank=4,call=83", job)
+    without(tmp_path, 0, 9)
+    said = api.hang(tmp_path).summary
+    assert "deadlock" in (said["verdict"], *said["also_possible"]) and 4 in said["culprits"]
+    assert len(said["culprits"]) < 8
+
+
+def test_a_gpu_that_began_nothing_is_named_though_its_neighbour_is_lost(tmp_path):
+    answered(tmp_path, "gpu:rank=7,call=6", HangJob(tp=1, pp=8, dp=1, layers=1, micro_batches=1, steps=4, seed=3))
+    without(tmp_path, 2, 6)
+    said = api.hang(tmp_path).summary
+    assert (said["verdict"], said["culprits"], said["sure"]) == ("gpu-stopped", [7], "likely")
+
+
+def test_the_status_of_a_group_tells_of_calls_that_the_ring_lost(tmp_path):
+    """Rings of 80 calls with more than 80 under way: no dump holds the call that everybody is in."""
+    job = HangJob(tp=8, pp=1, dp=2, ep=2, layers=3, micro_batches=4, steps=4, seed=901030, buffer=80)
+    result, _ = answered(tmp_path, "host:rank=10,call=288", job)
+    said = result.summary
+    assert (said["verdict"], said["culprits"]) == ("host-stopped", [10])
+    assert any(row == "a call that the ring no longer holds" for row in result.rows["call"])
+
+
+def test_calls_that_the_ring_lost_may_not_have_matched(tmp_path):
+    job = HangJob(tp=4, pp=2, dp=2, ep=2, layers=3, micro_batches=4, steps=6, seed=900255, buffer=80, jitter=0)
+    result, truth = answered(tmp_path, "size:rank=3,call=569", job)
+    said = result.summary
+    assert said["verdict"] == "link-dead" and said["sure"] == "possible" and "mismatch-size" in said["also_possible"]
+    assert said["culprits"] == truth["group"]
+
+
+@pytest.mark.parametrize("timing", [True, False])
+def test_a_line_that_calls_another_group_this_once(tmp_path, timing):
+    job = HangJob(tp=2, pp=4, dp=1, layers=1, micro_batches=4, steps=8, seed=5, timing=timing)
+    answered(tmp_path, "group:rank=1,call=131", job)
+    without(tmp_path, 0)  # the only other rank that does what rank 1 does
+    said = api.hang(tmp_path).summary
+    assert (said["verdict"], said["culprits"]) == ("mismatch-group", [1])
+    assert said["culprit_call"]["made_at"] == said["culprit_call"]["due_at"]
+
+
+def test_of_two_that_differ_the_unusual_call_is_the_wrong_one(tmp_path):
+    """A ring so short that what follows is seen once of each: a call that nobody makes elsewhere is the odd one."""
+    job = HangJob(tp=2, pp=4, dp=1, layers=2, micro_batches=4, steps=8, seed=900373, buffer=80, jitter=0)
+    result, _ = answered(tmp_path, "type:rank=3,call=330", job)
+    assert (result.summary["verdict"], result.summary["culprits"]) == ("mismatch-type", [3])
+
+
 def test_fail_on_hung(tmp_path):
     answered(tmp_path, "host")
     with pytest.raises(GateFailed) as error:

@@ -16,6 +16,7 @@ from stepscope.simulate.hang.job import HangJob
 from stepscope.simulate.hang.pickled import pickled
 from stepscope.simulate.hang.run import as_json, simulate_hang
 from stepscope.sources.flight.folder import open_flight, rank_of
+from stepscope.sources.flight.pickles import Reader
 from stepscope.sources.flight.reading import read
 
 
@@ -55,6 +56,22 @@ def test_all_ways_of_writing_a_dump_read_alike(dump):
     assert as_rows(read("dump", pickle.dumps(plain, 2), 10_000)) == by_torch
     assert as_rows(read("dump", pickle.dumps(plain), 10_000)) == by_torch
     assert as_rows(read("dump", as_json(dump), 10_000)) == by_torch
+
+
+def test_calls_of_one_layout_are_read_at_once(dump):
+    reader = Reader("dump", pickled(dump))
+    assert reader.count == len(dump["entries"])
+    assert len(reader.slow) < reader.count / 4
+    assert len(reader.slow) + sum(len(runs.rows()[0]) for runs in reader.runs) == reader.count
+
+
+def test_bytes_that_look_like_a_call_are_not_taken_for_one(dump):
+    """The beginning of a call inside of a number, and a call that is cut: the machine reads both, or refuses."""
+    inside = int.from_bytes(b"}(h\x00}(h\x00", "little")
+    entries = [{**e, "time_created_ns": inside} if n % 3 == 0 else e for n, e in enumerate(dump["entries"])]
+    done = read("dump", pickled({**dump, "entries": entries}), 10_000)
+    plain = [{**e, "frames": [dict(f) for f in e["frames"]]} for e in entries]
+    assert as_rows(done) == as_rows(read("dump", pickle.dumps({**dump, "entries": plain}), 10_000))
 
 
 def test_of_a_long_dump_the_end_and_what_is_open_is_kept(dump):

@@ -15,12 +15,14 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from stepscope.model.flight import COALESCED, I64, Calls, Flight, Signature
+from stepscope.model.flight import COALESCED, COMPLETED, I64, LOST, Calls, Flight, Signature
 
 #: Calls that must be alike for what follows to be compared.
 _CONTEXT = 8
 #: How far ahead the call that was made is looked for among those that were due.
 _AHEAD = 12
+#: How often a line makes the same call before another is unusual.
+_OFTEN = 3
 #: Ranks that deviate alike are at most this share of those that were in the same place.
 _FEW = 0.25
 
@@ -57,27 +59,63 @@ def deviations(flight: Flight) -> list[Deviation]:
     count = np.bincount(number)
     ranks = _distinct(number, rank[whole])
     of_context = _distinct(context[whole], rank[whole])
-    usual = _usual(context[whole], number, count)
+    usual = _usual(context[whole], number, count, np.bincount(token)[token[whole]])
     at = np.flatnonzero(whole)
     # Made once by each of few ranks, and not what usually follows here.
     rare = (number != usual[context[whole]]) & (count[number] == ranks[number])
     rare &= ranks[number] <= np.maximum(1, _FEW * of_context[context[whole]])
+    # A transfer that is complete was met by its other end.
+    rare &= ~(calls.p2p & (calls.state == COMPLETED))[rows[at]]
     example = np.zeros(len(count), np.int64)
     example[number[::-1]] = at[::-1]
-    found = []
+    found = _by_line(flight, rows, token)
+    certain = {deviation.call for deviation in found}
     seen: Counter[int] = Counter()
     for n in np.flatnonzero(rare).tolist():
         here, due = int(at[n]), int(example[usual[context[at[n]]]])
         beside = _beside(calls, rows, token, here, due)
         # A member that stands still shows few of the calls that would follow.
         due = beside if len(_following(token, rank, beside)) == _AHEAD or beside == due else due
-        if seen[int(rank[here])] >= _AHEAD:
+        if seen[int(rank[here])] >= _AHEAD or int(rows[here]) in certain:
             continue
         kind = _kind(flight, rows, token, rank, here, due)
         if kind is not None:
             seen[int(rank[here])] += 1
             found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
     return sorted(found, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
+
+
+def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
+    """Calls under way that their line of the program has made this once, where it always makes another: to another
+    group, or of another kind or type. Sizes do not tell: one line reduces buckets of many sizes."""
+    calls = flight.calls
+    count = np.bincount(token)
+    open_ = np.flatnonzero((count[token] == 1) & (calls.state[rows] != COMPLETED))
+    found = []
+    for here in open_.tolist():
+        did = int(rows[here])
+        if not flight.stacks[int(calls.stack[did])]:
+            continue
+        others = np.flatnonzero((calls.stack[rows] == calls.stack[did]) & (token != token[here]))
+        kinds = np.unique(token[others])
+        if len(kinds) != 1 or len(others) < _OFTEN:
+            continue
+        due = int(others[-1])
+        kind = _unlike_kind(flight, did, int(rows[due]))
+        if kind is not None:
+            found.append(Deviation(int(calls.rank[did]), did, int(rows[due]), kind))
+    return found
+
+
+def _unlike_kind(flight: Flight, did: int, was: int) -> Kind | None:
+    """How two calls of one line differ: in the group alone, or in what they are."""
+    calls = flight.calls
+    made, due = (flight.signatures[int(calls.signature[n])] for n in (did, was))
+    of_made, of_due = (flight.groups[int(calls.group[n])] for n in (did, was))
+    same_group = (of_made.purpose, len(of_made.members)) == (of_due.purpose, len(of_due.members))
+    if not same_group:
+        return "group" if made == due else None
+    return "type" if (made.kind, made.types) != (due.kind, due.types) else None
 
 
 def _beside(calls: Calls, rows: I64, token: I64, here: int, due: int) -> int:
@@ -99,8 +137,8 @@ def _tokens(flight: Flight) -> I64:
     bare: dict[Signature, int] = {}
     of_signature = np.array([bare.setdefault(s, len(bare)) for s in flight.signatures] or [0], np.int64)
     token = _numbered(_numbered(of_group[calls.group], of_signature[calls.signature]), calls.stack)
-    closing = np.array([s.kind == COALESCED for s in flight.signatures] or [False], np.bool_)
-    token[closing[calls.signature]] = -1
+    closing = np.array([s.kind in (COALESCED, LOST) for s in flight.signatures] or [False], np.bool_)
+    token[closing[calls.signature]] = -1  # nor of a call of which nothing is known
     return token
 
 
@@ -126,10 +164,10 @@ def _numbered(first: I64, second: I64) -> I64:
     return number.astype(np.int64)
 
 
-def _usual(context: I64, number: I64, count: I64) -> I64:
-    """By context, the transition that is made most often."""
+def _usual(context: I64, number: I64, count: I64, made: I64) -> I64:
+    """By context, the transition that is made most often; of equals, that to the call which is `made` more often."""
     usual = np.zeros(int(context.max()) + 1 if len(context) else 0, np.int64)
-    order = np.lexsort((-number, count[number]))
+    order = np.lexsort((-number, made, count[number]))
     usual[context[order]] = number[order]
     return usual
 

@@ -40,8 +40,11 @@ def ends(flight: Flight, waits: Waits) -> Ends:
     if unseen and not idle:  # those that wait for it may be among those without a dump
         quiet = [rank for rank in there if not waits.pending[rank]]
         idle = sorted(quiet) if len(quiet) * 4 <= len(there) else []
+    if unseen and not stuck:
+        still = [rank for rank in there if waits.pending[rank] and not waits.running[rank]]
+        stuck = sorted(still) if len(still) * 4 <= len(there) else []
     full = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
-    found = Ends(idle, stuck, unseen, full, _rings(waits), {}, {})
+    found = Ends(idle, stuck, unseen, full, _rings(waits, set(unseen)), {}, {})
     for meeting, absent in waits.absent.items():
         rows = [row for rank, row in waits.came[meeting].items() if row in waits.running.get(rank, [])]
         when = min((int(flight.calls.created_ns[row]) for row in rows), default=0)
@@ -75,8 +78,9 @@ def waiting_in(flight: Flight, waits: Waits, meeting: Meeting) -> list[int]:
     return [r for r in members_of(flight, meeting) if meeting in waits.in_(r)]
 
 
-def _rings(waits: Waits) -> list[list[int]]:
-    """Ranks that wait for each other, from whom no way leads out: strongly connected, by Tarjan's algorithm.
+def _rings(waits: Waits, unseen: set[int]) -> list[list[int]]:
+    """Ranks that wait for each other, from whom no way leads out but to ranks without a dump: whatever those do, the
+    ring stays. Strongly connected, by Tarjan's algorithm.
 
     Ranks and meetings are both nodes, so that a meeting of thousands costs as many edges, not their product.
     """
@@ -111,7 +115,7 @@ def _rings(waits: Waits) -> list[list[int]]:
                     ring = open_[first:]
                     del open_[first:]
                     inside.difference_update(ring)
-                    if len(ring) > 1 and all(o in ring for m in ring for o in after(m)):
+                    if len(ring) > 1 and all(o in ring or o in unseen for m in ring for o in after(m)):
                         rings.append(ring)
                 if work:
                     above = work[-1][0]

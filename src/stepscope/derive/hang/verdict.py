@@ -16,7 +16,7 @@ from stepscope.derive.hang.deviations import Deviation, deviations, mismatches
 from stepscope.derive.hang.ends import Ends, ends
 from stepscope.derive.hang.pace import Pace, pace
 from stepscope.derive.hang.waits import Meeting, Waits, members_of, waits
-from stepscope.model.flight import NONE, Fact, Flight
+from stepscope.model.flight import DEFAULT_GROUP, LOST, NONE, Fact, Flight
 
 Sure = Literal["certain", "likely", "possible"]
 #: Xids of NVLink and of the fabric; all others are of the GPU itself.
@@ -141,10 +141,11 @@ def _ended(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     for kind, ranks in (("host-stopped", stops.idle), ("gpu-stopped", stops.stuck)):
         if ranks:
             first = min(ranks, key=lambda r: (stops.since.get(r, 0), r))
-            return Verdict(kind, [first], "certain" if len(ranks) == 1 else "likely", speed, (), _waited(who, [first]))
+            sure: Sure = "certain" if len(ranks) == 1 and first in stops.since else "likely"
+            return Verdict(kind, [first], sure, speed, (), _waited(who, [first]))
     broken = [f for f in flight.facts if f.kind == "xid" and f.ranks]
     if stops.full:
-        return _full(flight, speed, stops, broken)
+        return _full(flight, speed, who, stops, broken)
     if stops.rings:
         ring = stops.rings[0]
         return Verdict("deadlock", ring, "likely", speed, ("mismatch-order",), next(iter(who.in_(ring[0])), None))
@@ -164,7 +165,7 @@ def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     meeting = min(held, key=lambda m: (stops.held_since[m], m), default=_waited(who, [first]))
     gone = {first}
     for group in flight.groups:
-        if first in group.members and len(group.members) < flight.world:
+        if first in group.members and group.purpose != DEFAULT_GROUP:
             gone |= set(group.members) & set(flight.missing)
     members = set(members_of(flight, meeting)) if meeting is not None else set()
     others = sorted((gone | members) - {first})
@@ -172,7 +173,7 @@ def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     return Verdict("crashed", [first, *others], sure, speed, ("host-stopped", "gpu-stopped", "link-dead"), meeting)
 
 
-def _full(flight: Flight, speed: Pace, stops: Ends, broken: list[Fact]) -> Verdict:
+def _full(flight: Flight, speed: Pace, who: Waits, stops: Ends, broken: list[Fact]) -> Verdict:
     meeting = min(stops.full, key=lambda m: (stops.since.get(m, 0), m))
     members = list(members_of(flight, meeting))
     named = [f for f in broken if set(f.ranks) & set(members)]
@@ -182,9 +183,17 @@ def _full(flight: Flight, speed: Pace, stops: Ends, broken: list[Fact]) -> Verdi
     silent = sorted({r for f in flight.facts if f.kind == "silent" for r in f.ranks if r in members})
     if silent:
         return Verdict("link-dead", silent, "likely", speed, (), meeting)
+    # Calls that the ring no longer holds may not have matched.
+    unlike = _UNLIKE if _lost(flight, who, meeting) else ()
     if flight.timed:
-        return Verdict("link-dead", sorted(members), "likely", speed, (), meeting)
-    return Verdict("gpu-or-link", sorted(members), "possible", speed, ("gpu-stopped", "link-dead"), meeting)
+        return Verdict("link-dead", sorted(members), "possible" if unlike else "likely", speed, unlike, meeting)
+    also = ("gpu-stopped", "link-dead", *unlike)
+    return Verdict("gpu-or-link", sorted(members), "possible", speed, also, meeting)
+
+
+def _lost(flight: Flight, who: Waits, meeting: Meeting) -> bool:
+    kinds = (flight.signatures[int(flight.calls.signature[row])].kind for row in who.came[meeting].values())
+    return LOST in kinds
 
 
 def known(verdict: Verdict) -> bool:

@@ -13,7 +13,7 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
-from stepscope.model.flight import COALESCED, COMPLETED, NONE, STARTED, Calls, Flight
+from stepscope.model.flight import COALESCED, COMPLETED, LOST, NONE, STARTED, Calls, Flight
 
 #: Meetings are (group, sequence number), or (group, source, target, which of those under way) of a transfer.
 Meeting = tuple[int, ...]
@@ -59,7 +59,7 @@ def waits(flight: Flight) -> Waits:
     running = _running(flight, pending)
     found = Waits(pending, running, meeting, dict(came), {})
     there = set(flight.ranks)
-    done = _last_done(calls)
+    done = _last_done(flight)
     for key in sorted({meeting[row] for rows in running.values() for row in rows}):
         found.absent[key] = _absent(flight, found, key, there, done)
     return found
@@ -98,11 +98,20 @@ def _running(flight: Flight, pending: dict[int, list[int]]) -> dict[int, list[in
     state = flight.calls.state
     if flight.timed:
         return {rank: [row for row in rows if state[row] == STARTED] for rank, rows in pending.items()}
-    return {rank: rows[:1] for rank, rows in pending.items()}
+    # Which of the calls that the ring no longer holds was the first, nothing says.
+    lost = np.array([s.kind == LOST for s in flight.signatures] or [False], np.bool_)[flight.calls.signature]
+    return {rank: [row for row in rows if lost[row]] or rows[:1] for rank, rows in pending.items()}
 
 
-def _last_done(calls: Calls) -> dict[tuple[int, int], int]:
-    """By rank and group, the largest sequence number of a collective that is complete."""
+def _last_done(flight: Flight) -> dict[tuple[int, int], int]:
+    """By rank and group, the largest sequence number of a collective that is complete, by the ring or by the status."""
+    done = {(dump.rank, group): status[2] for dump in flight.dumps for group, status in dump.status.items()}
+    for key, last in _last_held(flight.calls).items():
+        done[key] = max(last, done.get(key, NONE))
+    return done
+
+
+def _last_held(calls: Calls) -> dict[tuple[int, int], int]:
     rows = np.flatnonzero((calls.state == COMPLETED) & ~calls.p2p)
     if not len(rows):
         return {}

@@ -13,8 +13,12 @@ import numpy as np
 from stepscope.model.flight import (
     COALESCED,
     COMPLETED,
+    DEFAULT_GROUP,
     I64,
+    LOST,
     NONE,
+    SCHEDULED,
+    STARTED,
     Calls,
     Dump,
     Flight,
@@ -24,8 +28,6 @@ from stepscope.model.flight import (
     empty_calls,
 )
 from stepscope.sources.flight.reading import Read
-
-_DEFAULT = "default_pg"
 
 
 class Found:
@@ -54,8 +56,10 @@ def merged(found: list[Found]) -> Flight:
         columns.append(
             {**c, "group": own[c["group"]], "signature": signature[c["signature"]], "stack": stack[c["stack"]]}
         )
-        columns[-1]["rank"] = np.full(len(c["group"]), one.rank)
         dumps.append(_dump(one, own))
+        lost = signatures.setdefault(Signature(LOST), len(signatures)), stacks.setdefault((), len(stacks))
+        columns[-1] = _with_lost(columns[-1], dumps[-1], *lost)
+        columns[-1]["rank"] = np.full(len(columns[-1]["group"]), one.rank)
     calls = _calls(columns, list(signatures)) if columns else empty_calls()
     return Flight(dumps, calls, groups.listed, list(signatures), list(stacks), world)
 
@@ -91,8 +95,8 @@ class _Groups:
         members = one.read.members.get(name) or self._said.get(name)
         declared = members is not None
         if members is None:
-            members = tuple(range(self._world)) if purpose == _DEFAULT else self._seen[name, purpose]
-            declared = purpose == _DEFAULT
+            members = tuple(range(self._world)) if purpose == DEFAULT_GROUP else self._seen[name, purpose]
+            declared = purpose == DEFAULT_GROUP
         key = (name, members)
         if key not in self._at:
             self._at[key] = len(self.listed)
@@ -117,6 +121,28 @@ def _dump(one: Found, own: I64) -> Dump:
     first = int(c["record_id"][0]) if len(c["record_id"]) else 0
     overflowed = first - (one.read.count - len(c["record_id"])) > 0
     return Dump(one.rank, one.path, one.read.version, dumped, dated, overflowed, status)
+
+
+def _with_lost(columns: dict[str, I64], dump: Dump, signature: int, stack: int) -> dict[str, I64]:
+    """The calls of a rank, and before them the first call under way of each group whose ring no longer holds it."""
+    if not dump.overflowed:
+        return columns
+    collective = ~columns["p2p"].astype(np.bool_)
+    added = []
+    for group, (enqueued, started, completed) in sorted(dump.status.items()):
+        held = columns["collective_seq_id"][collective & (columns["group"] == group)]
+        first = int(held.min()) if len(held) else enqueued + 1
+        if NONE < completed + 1 < first and enqueued > completed:
+            state = STARTED if started > completed else SCHEDULED
+            added.append((group, completed + 1, state))
+    if not added:
+        return columns
+    groups, sequence, states = (np.array(values, np.int64) for values in zip(*added, strict=True))
+    known = {"group": groups, "collective_seq_id": sequence, "state": states}
+    known |= {"signature": np.full(len(added), signature), "stack": np.full(len(added), stack)}
+    known["p2p"] = np.zeros(len(added), np.int64)
+    nothing = np.full(len(added), NONE)
+    return {key: np.concatenate([known.get(key, nothing), column]) for key, column in columns.items()}
 
 
 def _calls(columns: list[dict[str, I64]], signatures: list[Signature]) -> Calls:

@@ -11,19 +11,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from stepscope.errors import BadInput
 from stepscope.model.flight import COMPLETED, I64, NONE, RECV, SCHEDULED, SEND, STARTED, Frame, Signature
+from stepscope.sources.flight.columns import Columns
 from stepscope.sources.flight.pickles import Reader
 
-#: What is read of a call.
-WANTED = frozenset(
-    {
-        *("frames", "record_id", "pg_id", "process_group", "collective_seq_id", "p2p_seq_id", "is_p2p"),
-        *("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes", "state", "retired"),
-        *("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns", "timeout_ms"),
-    }
-)
 _SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
 _MILLION = 1_000_000
 #: A size of a tensor that is beyond this is not one.
@@ -56,35 +50,20 @@ def read(name: str, data: bytes, tail: int) -> Read:
     """The dump in `data`: of its calls those that are not complete, and of all the last `tail`."""
     if data[:1] == b"{":
         return _of_json(name, data, tail)
-    reader = Reader(name, data, WANTED)
+    reader = Reader(name, data)
     if not isinstance(reader.value, dict) or not ({"entries", "pg_config"} & set(reader.value)):
         raise BadInput(f"{name}: is a pickle, but not a dump of the flight recorder", _HINT)
     tables = _Tables(name)
     parts = [_slow(tables, [call for _, call in reader.slow])]
     places = [np.array([place for place, _ in reader.slow], np.int64)]
-    for shape in reader.shapes:
-        if shape.found:
-            states = shape.keys.index("state") + 1 if "state" in shape.keys else 0
-            done = _State(reader)
-            kept = np.array([done[found[states]] for found in shape.found], np.bool_)
-            where = np.array(shape.places, np.int64)
-            kept |= where >= reader.count - tail
-            parts.append(_fast(tables, reader, shape.keys, [shape.found[n] for n in np.flatnonzero(kept).tolist()]))
-            places.append(where[kept])
+    for runs in reader.runs:
+        rows, where = runs.rows()
+        kept = _open(Columns(reader, runs, rows)) | (where >= reader.count - tail)
+        parts.append(_fast(tables, Columns(reader, runs, rows[kept])))
+        places.append(where[kept])
     order = np.argsort(np.concatenate(places), kind="stable")
     columns = {key: np.concatenate([part[key] for part in parts])[order] for key in parts[0]}
     return _made(tables, columns, reader.value, reader.count)
-
-
-class _State(dict[bytes, bool]):
-    """By what the pickle says of a state: whether the call is not complete."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def __missing__(self, token: bytes) -> bool:
-        self[token] = open_ = bool(self._reader.decoded(token) != "completed")
-        return open_
 
 
 def _of_json(name: str, data: bytes, tail: int) -> Read:
@@ -202,38 +181,24 @@ def _slow(tables: _Tables, calls: list[dict[str, Any]]) -> dict[str, I64]:
     return {key: np.array(values, np.int64) for key, values in columns.items()}
 
 
-def _fast(tables: _Tables, reader: Reader, keys: tuple[str, ...], found: list[Any]) -> dict[str, I64]:
-    """Columns of calls that an expression captured: equal bytes are equal values, and decoded once."""
-    captured = list(zip(*(match.groups() for match in found), strict=True)) if found else [()] * len(keys)
-    tokens = dict(zip(keys, captured, strict=True))
-    decoded = reader.decoded
-    nothing = (b"N",) * len(found)
-    columns = {key: _numbers(tokens.get(key, nothing), decoded) for key in _NUMBERS}
+def _open(calls: Columns) -> npt.NDArray[np.bool_]:
+    """Which calls are not complete."""
+    number, values = calls.values("state")
+    return np.array([value != "completed" for value in values] or [True], np.bool_)[number]
+
+
+def _fast(tables: _Tables, calls: Columns) -> dict[str, I64]:
+    """Columns of calls that are laid out alike: equal bytes are equal values, and decoded once."""
+    columns = {key: calls.numbers(key) for key in _NUMBERS}
     for key in _TIMES:
-        times = _numbers(tokens.get(key, nothing), decoded)
+        times = calls.numbers(key)
         columns[key] = np.where(times == 0, NONE, times)
-
-    def numbered(names: tuple[str, ...], make: Any) -> I64:
-        kinds = list(zip(*(tokens.get(name, nothing) for name in names), strict=True))
-        numbers = {kind: int(make(*(decoded(token) for token in kind))) for kind in dict.fromkeys(kinds)}
-        return np.array([numbers[kind] for kind in kinds], np.int64)
-
-    columns["group"] = numbered(("process_group",), tables.group)
-    columns["signature"] = numbered(_SIGNATURE, tables.signature)
-    columns["stack"] = numbered(("frames",), tables.stack)
-    columns["state"] = numbered(("state", "retired", "profiling_name"), _state)
-    columns["p2p"] = numbered(("is_p2p", "profiling_name"), _p2p)
+    columns["group"] = calls.numbered(tables.group, ("process_group",), otherwise=("pg_id",))
+    columns["signature"] = calls.numbered(tables.signature, _SIGNATURE[:1], _SIGNATURE[1:])
+    columns["stack"] = calls.numbered(tables.stack, ("frames",))
+    columns["state"] = calls.numbered(_state, ("state",), ("retired",), ("profiling_name",))
+    columns["p2p"] = calls.numbered(_p2p, ("is_p2p",), ("profiling_name",))
     return columns
-
-
-def _numbers(tokens: tuple[bytes, ...], decoded: Any) -> I64:
-    joined = b"".join(tokens)
-    if tokens and len(joined) == 10 * len(tokens) and joined[:2] == b"\x8a\x08":  # times: 64 bits each
-        table = np.frombuffer(joined, np.dtype([("code", "<u2"), ("value", "<i8")]))
-        if (table["code"] == 0x088A).all():
-            return table["value"].astype(np.int64)
-    values = {token: _int(decoded(token)) for token in set(tokens)}
-    return np.array([values[token] for token in tokens], np.int64)
 
 
 def _made(tables: _Tables, columns: dict[str, I64], value: dict[Any, Any], count: int) -> Read:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from stepscope.sources.snapshot.values import Fields, Items, TooMuch
+from stepscope.sources.pickled.values import Fields, Items, TooMuch
 
 #: What the allocator records, by the names that torch has used for it; `snapshot` marks the moment of the dump.
 ACTIONS = {
@@ -67,6 +67,8 @@ class Rows:
 
 class Collector:
     """The sink of a snapshot's pickle. Columns are arrays of 64-bit numbers."""
+
+    skip = None
 
     def __init__(self) -> None:
         self.events = {c: array("q") for c in ("time", "action", "stream", "address", "bytes", "stack", "free")}

@@ -24,10 +24,15 @@ from stepscope.model.columns import ALLOC_ACTION, BLOCK_STATE, Part
 from stepscope.model.note import Note
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
+from stepscope.sources.pickled.machine import Kind, Machine
+from stepscope.sources.pickled.values import Fields
 from stepscope.sources.snapshot.collect import CODES, UNKNOWN, Collector, moment
-from stepscope.sources.snapshot.pickles import Machine
-from stepscope.sources.snapshot.values import Fields
 
+_KIND = Kind(
+    "snapshot",
+    "write it again with torch.cuda.memory._dump_snapshot",
+    "a snapshot of torch.cuda.memory._dump_snapshot",
+)
 _GZIP = b"\x1f\x8b"
 _SETTINGS = ("expandable_segments", "max_split_size", "garbage_collection_threshold", "roundup_power2_divisions")
 
@@ -223,7 +228,7 @@ def _read(path: Path, found: Collector) -> Any:
             def report(done: int) -> None:
                 progress.report(f"reading {path.name}", raw.tell() if packed else done, total)
 
-            return Machine(str(path), stream.read, found, report).run()
+            return Machine(str(path), _KIND, stream.read, found, report).run()
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: cannot be read ({error})", "check the file, or copy it again") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -25,6 +26,11 @@ class Items(list[Any]):
 
 class Sink(Protocol):
     """Takes what it knows: returns what stands for it from then on, or None where it is to be kept as it is."""
+
+    @property
+    def skip(self) -> Callable[[bytes, int], int] | None:
+        """Called after a dict that was taken: reads on from a place in the buffer, and returns how far it came."""
+        ...
 
     def fields(self, found: Fields) -> object | None:
         """A dict, complete."""

@@ -8,6 +8,8 @@ the pickle's memo, and the columns that the sink makes.
 
 What is open at one time is bounded, too: nesting, the size of a batch, lists and dicts that the sink did not take, and
 distinct texts. Nothing that PyTorch writes comes near the bounds.
+
+A sink that knows what follows a dict it took may read on by itself (`Sink.skip`).
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from stepscope.errors import BadInput
-from stepscope.sources.snapshot.values import EMPTY, GONE, Fields, Items, Sink, TooMuch
+from stepscope.sources.pickled.values import EMPTY, GONE, Fields, Items, Sink, TooMuch
 
 #: Bytes read at a time.
 _BUFFER = 1 << 22
@@ -39,7 +43,14 @@ _PER_ENTRY = 8
 #: Lists of seen things that are remembered by their bytes: a cache.
 _LISTS = 1 << 18
 
-_AGAIN = "write it again with torch.cuda.memory._dump_snapshot"
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a pickle is supposed to be, for refusals: its noun, how to get another, and what alone it holds."""
+
+    noun: str
+    again: str
+    holds: str
+
 
 #: Opcodes by which a pickle runs code or makes objects, for the refusal.
 _CALLS = {
@@ -55,14 +66,24 @@ _SEEN_ITEM = re.compile(rb"h(.)|j(....)", re.DOTALL)
 
 
 class Machine:
-    """Runs one pickle."""
+    """Runs one pickle: one that is read bit by bit, or one whose bytes are at hand."""
 
-    def __init__(self, name: str, read: Callable[[int], bytes], sink: Sink, report: Callable[[int], None]) -> None:
-        self._name, self._read, self._sink, self._report = name, read, sink, report
-        self._memo: list[Any] = []
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        read: Callable[[int], bytes] | bytes,
+        sink: Sink,
+        report: Callable[[int], None] = lambda done: None,
+        memo: list[Any] | None = None,
+    ) -> None:
+        self._name, self._kind, self._sink, self._report = name, kind, sink, report
+        self._read = _nothing if isinstance(read, bytes) else read
+        self._memo: list[Any] = memo if memo is not None else []
         self._kept = self._texts = self._text_bytes = 0
         self._lists: dict[bytes, object] = {}
-        self._buffer, self._passed, self._ended = b"", 0, False
+        self._buffer, self._passed = (read if isinstance(read, bytes) else b""), 0
+        self._ended = isinstance(read, bytes)
 
     def run(self) -> Any:
         """The value of the pickle."""
@@ -81,8 +102,8 @@ class Machine:
         ) as error:  # an operand of another kind than expected
             raise self._bad(f"is not a valid pickle ({type(error).__name__})") from None
 
-    def _bad(self, what: str, hint: str = _AGAIN) -> BadInput:
-        return BadInput(f"{self._name}: {what}", hint)
+    def _bad(self, what: str, hint: str | None = None) -> BadInput:
+        return BadInput(f"{self._name}: {what}", hint or self._kind.again)
 
     def _refuse(self, opcode: int, at: int) -> BadInput:
         code = bytes([opcode])
@@ -90,9 +111,9 @@ class Machine:
         if code in _CALLS:
             return self._bad(
                 f"holds {_CALLS[code]} {where}, which could run code: refused, and nothing was run",
-                "a snapshot of torch.cuda.memory._dump_snapshot holds only lists, dicts, texts and numbers",
+                f"{self._kind.holds} holds only lists, dicts, texts and numbers",
             )
-        return self._bad(f"has the opcode {code!r} {where}, which no snapshot has")
+        return self._bad(f"has the opcode {code!r} {where}, which no {self._kind.noun} has")
 
     def _more(self, at: int) -> None:
         """The buffer without what lies before `at`, and with what follows."""
@@ -113,7 +134,9 @@ class Machine:
         memo, lists = self._memo, self._lists
         from_bytes = int.from_bytes
         seen_list = _SEEN_LIST.match
-        self._more(0)
+        skip = self._sink.skip
+        if not self._ended:
+            self._more(0)
         buffer, at, near = self._buffer, 0, self._near()
         push = stack.append
         while True:
@@ -141,15 +164,16 @@ class Machine:
             elif code == 0x8A:  # LONG1
                 size = buffer[at]
                 if size > 8:
-                    raise self._bad("has a number of more than 64 bits")
-                push(from_bytes(buffer[at + 1 : at + 1 + size], "little", signed=True))
+                    push(self._unsigned(buffer[at + 1 : at + 1 + size]))
+                else:
+                    push(from_bytes(_whole(buffer, at + 1, size), "little", signed=True))
                 at += 1 + size
             elif code == 0x4B:  # BININT1
                 push(buffer[at])
                 at += 1
             elif code == 0x8C:  # SHORT_BINUNICODE
                 size = buffer[at]
-                push(str(buffer[at + 1 : at + 1 + size], "utf-8", "replace"))
+                push(str(_whole(buffer, at + 1, size), "utf-8", "replace"))
                 at += 1 + size
             elif code == 0x28:  # MARK
                 marks.append(len(stack))
@@ -160,7 +184,8 @@ class Machine:
                 target = stack[first - 1]
                 target.update(zip(stack[first::2], stack[first + 1 :: 2], strict=True))
                 del stack[first:]
-                self._complete(stack, target)
+                if self._complete(stack, target) and skip is not None:
+                    at = skip(buffer, at)
             elif code == 0x5D:  # EMPTY_LIST
                 seen = seen_list(buffer, at)
                 if seen is not None:
@@ -263,12 +288,21 @@ class Machine:
         if len(stack) - (marks[-1] if marks else 0) > _BATCH:
             raise self._bad(f"has over {_BATCH} values open at once: nested too deeply")
 
-    def _complete(self, stack: list[Any], found: Fields) -> None:
-        """Offer a dict to the sink; what it makes of it takes its place."""
+    def _complete(self, stack: list[Any], found: Fields) -> bool:
+        """Offer a dict to the sink; what it makes of it takes its place. Returns whether it took the dict."""
         stands = self._sink.fields(found)
-        if stands is not None:
-            stack[-1] = stands
-            self._forget(found, stands)
+        if stands is None:
+            return False
+        stack[-1] = stands
+        self._forget(found, stands)
+        return True
+
+    def _unsigned(self, body: bytes) -> int:
+        """An unsigned number of 64 bits, which needs a ninth byte for its sign; as C++ has it, so that 2^64-1 is -1."""
+        value = int.from_bytes(body, "little", signed=True)
+        if not 0 <= value < 1 << 64:
+            raise self._bad("has a number of more than 64 bits")
+        return value - (1 << 64) if value >> 63 else value
 
     def _append(self, stack: list[Any], batch: list[Any]) -> None:
         into = stack[-1]
@@ -303,8 +337,18 @@ class Machine:
         return known
 
 
+def _nothing(size: int) -> bytes:
+    return b""
+
+
+def _whole(buffer: bytes, at: int, size: int) -> bytes:
+    if at + size > len(buffer):
+        raise IndexError
+    return buffer[at : at + size]
+
+
 def _plain(items: list[Any]) -> tuple[Any, ...]:
     """A tuple of numbers and texts: none of containers, which could nest without end."""
     if any(isinstance(item, tuple | Fields | Items) for item in items):
-        raise TooMuch("has a tuple of containers, which no snapshot has")
+        raise TooMuch("has a tuple of containers, which torch does not write")
     return tuple(items)
