@@ -65,6 +65,24 @@ def meant(name: str, known: Iterable[str], show: Callable[[str], str] = str) -> 
     return f"did you mean {' or '.join(show(spelled[k]) for k in near)}?" if near else None
 
 
+def extra(name: str) -> str:
+    """The command that installs an extra where this stepscope came from: the index, a clone or a file."""
+    import json
+    from importlib import metadata
+    from urllib.parse import unquote, urlparse
+
+    given = f"stepscope[{name}]"
+    try:
+        origin = json.loads(metadata.distribution("stepscope").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {}
+    url = urlparse(origin.get("url", ""))
+    if url.scheme == "file" and "dir_info" in origin:
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{unquote(url.path)}[{name}]'"
+    return f"pip install '{given} @ {origin['url']}'" if url.scheme else f"pip install '{given}'"
+
+
 def meant_of(name: str, known: Iterable[str]) -> str:
     """What was meant; where no name is close, what there is."""
     listed = list(known)

@@ -16,6 +16,7 @@ from stepscope.agent.failures import CODES
 from stepscope.agent.server import Server
 from stepscope.agent.shapes import Answer
 from stepscope.cli.main import cli
+from stepscope.errors import extra
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
 
@@ -53,7 +54,7 @@ def test_without_the_sdk_a_line_names_the_extra(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from stepscope.cli.main import main; main(['mcp'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, input="")
     assert done.returncode == 2
-    assert done.stderr == "stepscope: mcp needs the MCP SDK; pip install 'stepscope[agent]'\n"
+    assert done.stderr == f"stepscope: mcp needs the MCP SDK; {extra('agent')}\n"
     assert done.stdout == ""
 
 

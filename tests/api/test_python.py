@@ -11,6 +11,7 @@ import pytest
 
 import stepscope
 from stepscope import api
+from stepscope.errors import extra
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
@@ -143,7 +144,7 @@ def test_pandas_is_named_where_it_is_missing(profiles, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pandas", None)
         patch.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(stepscope.BadInput, match=r"pip install 'stepscope\[pandas\]'"):
+        with pytest.raises(stepscope.BadInput, match=re.escape(extra("pandas"))):
             result.to_pandas()
     pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

@@ -27,7 +27,7 @@ from stepscope.cli.main import run
         (["gate", "x", "--to", "y", "--limit", "comm-exposed=1"], "did you mean comm_exposed?"),
         (["simulate", "--fault", "stragler:rank=1", "-o", "x"], "did you mean straggler?"),
         (["skill", "show", "analyse-profile"], "did you mean analyze-profile?"),
-        (["capture", "plan", "--model", "qwen3"], "did you mean qwen3-30b-a3b?"),
+        (["capture", "plan", "--model", "qwen3-30b"], "did you mean qwen3-32b?"),
     ],
 )
 def test_close_names_are_suggested(stepscope, arguments, says):

@@ -66,10 +66,10 @@ def test_without_an_extra_one_line_names_it(core, job, tmp_path):
         done = core.run(*(word.format(job=job, report=report) for word in command), cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, ""), (extra, done.stderr)
         assert done.stderr.count("\n") == 1
-        assert f"pip install 'stepscope[{extra}]'" in done.stderr
+        assert f"pip install 'stepscope[{extra}]" in done.stderr
     frame = f"import stepscope; stepscope.open({str(job)!r}).info().to_pandas()"
     done = subprocess.run([core.python, "-c", frame], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.stderr.splitlines()[-1].endswith("pip install 'stepscope[pandas]'")
+    assert done.stderr.splitlines()[-1].partition("pip install ")[2].startswith("'stepscope[pandas]")
 
 
 def test_every_extra_is_asked_for_somewhere():

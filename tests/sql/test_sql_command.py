@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from stepscope.cli.main import run
+from stepscope.errors import extra
 from stepscope.render import FORMATS, render
 
 QUERY = (
@@ -112,7 +113,7 @@ def test_a_profile_is_needed(capsys):
 def test_without_the_extra_it_is_named(job, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert run(["sql", str(job.folder), "SELECT 1"]) == 2
-    assert capsys.readouterr().err == "stepscope: sql needs DuckDB; pip install 'stepscope[sql]'\n"
+    assert capsys.readouterr().err == f"stepscope: sql needs DuckDB; {extra('sql')}\n"
 
 
 def test_an_old_version_is_named(job, capsys, monkeypatch):

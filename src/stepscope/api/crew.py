@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stepscope import progress
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, extra
 from stepscope.files import budget
 
 #: Number, function and arguments.
@@ -178,7 +178,7 @@ def _client(address: str) -> Iterator[Any]:
     try:
         connect: Any = import_module("distributed").Client
     except ImportError:
-        raise BadInput("--cluster needs Dask", "pip install 'stepscope[cluster]'") from None
+        raise BadInput("--cluster needs Dask", extra("cluster")) from None
     try:
         client = connect(**_scheduler(address), timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

@@ -21,7 +21,12 @@ from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
+<<<<<<< HEAD
 from stepscope.sources.open import find_profiles, middle, stretches
+=======
+from stepscope.sources.nsys.program import need_nsys
+from stepscope.sources.open import find_profiles
+>>>>>>> f014265 (Errors that were poor: help of a group, order of sql, --nsys that is not there, folders below, extras of a clone, URLs; 13 more models)
 from stepscope.sources.runs import refuse_other_runs
 
 if TYPE_CHECKING:
@@ -54,6 +59,8 @@ def open(  # the name that users see: stepscope.open
     forks.refuse()
     if memory is not None:
         budget.keep(memory)
+    if nsys is not None:
+        need_nsys(nsys)  # also where nothing has to be exported: else a typing error shows only once the cache is gone
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}
     found = _opened(given, **how, jobs=jobs, cluster=cluster)

@@ -132,6 +132,9 @@ def run(arguments: Sequence[str]) -> int:
         return stop.exit_code
     except StepscopeError as error:
         return _fail(str(error), error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "stepscope"
         what = no_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()

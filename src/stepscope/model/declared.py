@@ -10,12 +10,14 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from stepscope.errors import BadInput, meant_of
+from stepscope.errors import BadInput, meant
 from stepscope.model.tomlfile import read_toml
 
 _OWN = Path(__file__).parent / "presets"
 #: No width and no number of layers is as large; products of several must still be numbers.
 _MOST = 1 << 40
+#: Shown where a name is not known (Llama 3.1 8B).
+_EXAMPLE = "layers=32,width=4096,heads=32,kv_heads=8,dense_width=14336,vocabulary=128256"
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,9 @@ def load(name: str) -> Model:
     for folder in (user_folder(), _OWN):
         if (file := folder / f"{name}.toml").is_file():
             return _read(file)
-    raise BadInput(
-        f"--model {name}: not known", f"{meant_of(name, names())} A TOML file can be given too (docs/capture.md)"
-    )
+    close = meant(name, names())
+    hint = f"{f'{close} ' if close else ''}there are {', '.join(names())}; or write it out, here or in a TOML file: {_EXAMPLE}"
+    raise BadInput(f"--model {name}: not known", hint)
 
 
 def _read(file: Path) -> Model:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.errors import BadInput, meant_of
+from stepscope.errors import BadInput, extra, meant_of
 from stepscope.model.note import CONTRADICTORY, Note
 from stepscope.model.source import SourceInfo
 
@@ -164,7 +164,7 @@ class Result:
         try:
             return self.rows.to_pandas()
         except ImportError as error:  # Polars' own words: which of the two
-            raise BadInput(f"to_pandas: {error}", "pip install 'stepscope[pandas]'") from None
+            raise BadInput(f"to_pandas: {error}", extra("pandas")) from None
 
     def __str__(self) -> str:
         """What the command prints: `print(p.overlap())`."""

@@ -35,6 +35,8 @@ _PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
 
 #: The folders that `capture run --backend both` makes in its own.
 _OF_BOTH = ("nsys", "torch")
+#: Folders that an error names; a listing of more is no help.
+_MOST_NAMED = 20
 
 #: Those of `capture run --every`, one for each stretch of the run that was recorded.
 _STRETCH = re.compile(r"stretch-\d+")
@@ -108,7 +110,8 @@ def _expand(given: str | Path) -> list[Path]:
         if path.exists():  # first: a file may have brackets in its name
             return [path]
         if _URL.match(str(given)):
-            raise BadInput(f"{given}: a URL; only files are read", "copy it first (`aws s3 sync`), or mount the bucket")
+            url = re.sub(":/+", "://", str(given), count=1)  # pathlib makes one slash of two
+            raise BadInput(f"{url}: a URL; only files are read", "copy it first (`aws s3 sync`), or mount the bucket")
         if glob.has_magic(str(path)):
             matches = [Path(m) for m in glob.glob(str(path), recursive=True)]  # noqa: PTH207 (takes absolute ones)
             if not matches:
@@ -203,7 +206,8 @@ def _instead(entries: list[Path]) -> str:
     below = [entry for entry in entries if entry.is_dir() and _holds_profiles(entry)]
     if not below:
         return f"give {KINDS}"
-    return f"there are some one level down: give {', '.join(map(str, below[:4]))}{' …' if len(below) > 4 else ''}"
+    more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
+    return f"there are some one level down: give {', '.join(map(str, below[:_MOST_NAMED]))}{more}"
 
 
 def _holds_profiles(directory: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.errors import BadInput, CannotAnswer, StepscopeError
+from stepscope.errors import BadInput, CannotAnswer, StepscopeError, extra
 from stepscope.files import budget, temporary
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -76,11 +76,11 @@ def _need_duckdb() -> None:
     try:
         import duckdb
     except ImportError:
-        raise BadInput("sql needs DuckDB", "pip install 'stepscope[sql]'") from None
+        raise BadInput("sql needs DuckDB", extra("sql")) from None
     if int(duckdb.__version__.partition(".")[0]) < _LEAST_VERSION:
         raise BadInput(
             f"sql needs DuckDB {_LEAST_VERSION}, and {duckdb.__version__} is installed",
-            "pip install -U 'stepscope[sql]'",
+            extra("sql").replace("install", "install -U", 1),
         )
 
 

@@ -27,7 +27,10 @@ def plan_options() -> list[click.Parameter]:
         click.Option(["--dp"], type=int, help="Data-parallel replicas; as few as possible by default."),
         click.Option(["--world"], type=int, help="Ranks in total; by default as many as the axes need."),
         click.Option(
-            ["--model"], metavar="NAME|FILE", help=f"Shape of a model: {', '.join(declared.names())}, or TOML."
+            ["--model"],
+            metavar="NAME|FILE",
+            help="Shape of a model: a preset (llama-3.1-8b; a name that is not known lists all), a TOML file, or "
+            "layers=32,width=4096,…",
         ),
         click.Option(["--layers"], type=int, help="Layers; by default the model's."),
         click.Option(["--seq"], type=int, default=4096, help="Sequence length."),

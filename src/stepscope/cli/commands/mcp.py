@@ -8,7 +8,7 @@ import click
 
 from stepscope.cli.analysis import labels_option
 from stepscope.cli.memory import memory_option
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, extra
 
 DESCRIPTION = """A server for agents: the same questions as tools of the Model Context Protocol (MCP).
 
@@ -25,7 +25,7 @@ def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None, labels
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("mcp", "mcp_types", "pydantic"):
             raise
-        raise BadInput("mcp needs the MCP SDK", "pip install 'stepscope[agent]'") from None
+        raise BadInput("mcp needs the MCP SDK", extra("agent")) from None
     from stepscope.agent.memory import settle
     from stepscope.agent.roots import Roots
     from stepscope.agent.stdio import ending_on_signals

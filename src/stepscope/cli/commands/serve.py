@@ -8,7 +8,7 @@ import click
 
 from stepscope.cli import progress
 from stepscope.cli.analysis import profile_argument, reading_options
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, extra
 
 if TYPE_CHECKING:
     from stepscope.web.scene import Scene
@@ -21,7 +21,7 @@ def _serve(profile: tuple[str, ...], **given: Any) -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise BadInput("serve needs Starlette and uvicorn", "pip install 'stepscope[web]'") from None
+        raise BadInput("serve needs Starlette and uvicorn", extra("web")) from None
     from stepscope.web.answers import Answers
     from stepscope.web.run import Where, listening, serve
 

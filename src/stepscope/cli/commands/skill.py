@@ -51,8 +51,11 @@ def _install(name: tuple[str, ...], to: str, force: bool) -> None:
     for ours, target in pairs:
         same = target.is_file() and not _differs(ours, target)
         if not same:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            whole.write(target, ours.read_bytes(), "{}")
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                whole.write(target, ours.read_bytes(), "{}")
+            except OSError as error:
+                raise BadInput(f"--to {folder}: {error.strerror}", "name a folder that can be written") from None
         click.echo(f"{'unchanged' if same else 'overwrote' if target in changed else 'wrote':9}  {target}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from stepscope.render import FORMATS
 _LIMIT = 1000
 #: A query that takes longer is stopped: most likely it joins every row with every other.
 _SECONDS = 120.0
+#: How a query begins.
+_BEGIN = ("select ", "with ", "describe ", "explain ", "from ")
 
 
 def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
@@ -24,6 +27,9 @@ def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
 
     target = output.Target.of(given["output"], given["format"])
     text = _text(query)
+    if profile and _is_query(profile[0]) and Path(query).exists():
+        files = shlex.join([query, *profile[1:]])
+        raise BadInput("the query comes last", f"stepscope sql {files} {shlex.quote(profile[0])}")
     if not profile:
         raise BadInput("one argument is missing", "give PROFILE..., then the query: stepscope sql PROFILE 'SELECT …'")
     with progress.shown():
@@ -33,6 +39,10 @@ def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
         target.spare([*map(Path, profile), *opened.paths])
         result = opened.sql(text, limit=given["limit"], rank=given["rank"], seconds=given["timeout"])
     target.write(result)
+
+
+def _is_query(text: str) -> bool:
+    return text.lstrip("( \n").lower().startswith(_BEGIN) and not Path(text[:200]).exists()
 
 
 def _text(query: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, extra
 from stepscope.files import temporary
 from stepscope.files.whole import working_folder
 from stepscope.model.note import Note
@@ -44,7 +44,7 @@ def read_report(path: Path) -> Measured:
     if importlib.util.find_spec(_PACKAGE) is None:
         raise BadInput(
             f"{path}: to read Nsight Compute reports takes the package ncu-report",
-            "pip install 'stepscope[ncu]', or give what `ncu --import REPORT --page raw --csv` prints",
+            f"{extra('ncu')}, or give what `ncu --import REPORT --page raw --csv` prints",
         )
     with working_folder(temporary.place(), "stepscope-ncu-") as folder:
         out = folder / "report.jsonl"

@@ -1,0 +1,84 @@
+"""Messages that were poor once, each with what it says now: a stranger reads them."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import stepscope
+from stepscope.cli.main import run
+from stepscope.errors import BadInput, extra
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert run([str(word) for word in words]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_group_without_a_command_shows_its_help(capsys) -> None:
+    lines = said(capsys, "capture").splitlines()
+    assert lines[0].startswith("Usage: stepscope capture") and len(lines) > 10
+    assert max(map(len, lines)) <= 100
+    assert any(line.split()[:1] == ["plan"] for line in lines)
+
+
+def test_a_query_before_its_profile_is_told_the_order(capsys, tmp_path: Path) -> None:
+    file = tmp_path / "job.sqlite"
+    file.touch()
+    assert said(capsys, "sql", "SELECT 1", file) == (
+        f"stepscope: the query comes last; stepscope sql {file} 'SELECT 1'\n"
+    )
+
+
+def test_an_nsys_that_is_not_there_is_refused_whatever_is_cached(capsys, tmp_path: Path) -> None:
+    file = tmp_path / "job.sqlite"
+    file.touch()
+    assert said(capsys, "window", file, "--nsys", "/nonexistent/nsys") == (
+        "stepscope: --nsys /nonexistent/nsys: no such program; give the path of nsys, or leave --nsys out\n"
+    )
+
+
+def test_a_folder_that_cannot_be_made_is_no_bug(capsys) -> None:
+    text = said(capsys, "skill", "install", "--to", "/proc/x")
+    assert text.startswith("stepscope: --to /proc/x: ") and "name a folder that can be written" in text
+    assert "bug" not in text
+
+
+def test_an_unknown_model_is_told_which_there_are_and_how_to_write_one(capsys) -> None:
+    text = said(capsys, "capture", "plan", "--model", "a-model-of-my-own")
+    for word in ("llama-3.1-8b", "qwen3-32b", "mixtral-8x7b", "deepseek-v3", "layers=32,width=4096", "TOML"):
+        assert word in text
+
+
+def test_all_folders_that_hold_traces_are_named(capsys, tmp_path: Path) -> None:
+    for k in range(7):
+        (tmp_path / f"run{k}").mkdir()
+        (tmp_path / f"run{k}" / "trace.json").write_text('{"schemaVersion": 1, "traceEvents": []}', "utf-8")
+    text = said(capsys, "diagnose", tmp_path)
+    assert "one level down" in text and all(f"run{k}" in text for k in range(7))
+
+
+def test_a_url_keeps_its_slashes() -> None:
+    with pytest.raises(BadInput, match="s3://bucket/run: a URL; only files are read"):
+        stepscope.open(Path("s3://bucket/run"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'stepscope[web]'"),
+        ({"url": "file:///home/me/a%20clone", "dir_info": {}}, "pip install '/home/me/a clone[web]'"),
+        ({"url": "file:///src", "dir_info": {"editable": True}}, "pip install -e '/src[web]'"),
+        ({"url": "file:///d/s.whl", "archive_info": {}}, "pip install 'stepscope[web] @ file:///d/s.whl'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_stepscope_came(monkeypatch, origin, command) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            return json.dumps(origin) if origin else None
+
+    monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
+    assert extra("web") == command
