@@ -21,12 +21,8 @@ from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
-<<<<<<< HEAD
-from stepscope.sources.open import find_profiles, middle, stretches
-=======
 from stepscope.sources.nsys.program import need_nsys
-from stepscope.sources.open import find_profiles
->>>>>>> f014265 (Errors that were poor: help of a group, order of sql, --nsys that is not there, folders below, extras of a clone, URLs; 13 more models)
+from stepscope.sources.open import find_profiles, middle, stretches
 from stepscope.sources.runs import refuse_other_runs
 
 if TYPE_CHECKING:

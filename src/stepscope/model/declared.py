@@ -170,7 +170,8 @@ def load(name: str) -> Model:
         if (file := folder / f"{name}.toml").is_file():
             return _read(file)
     close = meant(name, names())
-    hint = f"{f'{close} ' if close else ''}there are {', '.join(names())}; or write it out, here or in a TOML file: {_EXAMPLE}"
+    listed = f"{close} There are {', '.join(names())}" if close else f"there are {', '.join(names())}"
+    hint = f"{listed}; or write it out, here or in a TOML file: {_EXAMPLE}"
     raise BadInput(f"--model {name}: not known", hint)
 
 
