@@ -103,7 +103,8 @@ def test_the_bar_is_gone_before_anything_is_written():
         "from stepscope.cli import output, progress\n"
         "progress.PATIENCE_S = 0.01\n"
         "with progress.shown():\n"
-        "    time.sleep(0.6)\n"
+        "    while progress._drawn._bar is None:\n"
+        "        time.sleep(0.01)\n"
         "    output.Target.of(None, None).deliver(b'ANSWER')\n"
     )
     controller, terminal = pty.openpty()

@@ -97,6 +97,13 @@ def test_a_worker_answers_again_and_leaves_nothing(profile, pids):
     assert len(set(pids)) == 1
 
 
+def test_a_worker_that_was_ended_while_idle_is_replaced(profile, pids):
+    assert query(profile, "SELECT 1 AS n").rows.rows() == [(1,)]
+    process._idle[os.getpid()][0]._process.kill()
+    process._idle[os.getpid()][0]._process.wait()
+    assert query(profile, "SELECT 2 AS n").rows.rows() == [(2,)]
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_the_time_must_be_one(profile, seconds):
     with pytest.raises(BadInput, match="--timeout"):

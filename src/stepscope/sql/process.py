@@ -66,6 +66,10 @@ class Worker:
         """Its next message; `TimeoutError` where that takes longer."""
         return self._next(None if seconds is None else time.monotonic() + seconds)
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def begin(self) -> None:
         """Wait until it has started: that is not the query's time."""
         if not self._ready:
@@ -101,6 +105,9 @@ def worker() -> Iterator[Worker]:
     with _guard:
         idle = _idle.setdefault(os.getpid(), [])
         one = idle.pop() if idle else None
+    if one is not None and one.ended:  # while it was idle: a system short of memory ends those first
+        one.end()
+        one = None
     one = one or Worker()
     try:
         yield one
