@@ -6,15 +6,13 @@ import random
 from pathlib import Path
 from typing import Any
 
-import click
-
 from stepscope import api, questions
 from stepscope.api.options import choices, takes_path, takes_profile
 from stepscope.model.profile import Profile
 
-_PATTERNS = ("step", "forward|backward", ".*", "nothing like this", "^$", r"\d+", "gemm", "nccl")
-_NUMBERS = (0, 1, 2, 3, 10, 1000, -1)
-_SHARES = (0, 0.5, 1, 10, 99.9, 100, -1, 1e9)
+PATTERNS = ("step", "forward|backward", ".*", "nothing like this", "^$", r"\d+", "gemm", "nccl")
+NUMBERS = (0, 1, 2, 3, 10, 1000, -1)
+SHARES = (0, 0.5, 1, 10, 99.9, 100, -1, 1e9)
 _LABELS = (None, None, None, None, "megatron", "torchtitan", "pithtrain")
 
 
@@ -71,7 +69,7 @@ def window(r: random.Random, profile: Profile) -> dict[str, Any]:
         return {"whole": True}
     chosen: dict[str, Any] = {}
     if kind in (3, 4):
-        chosen["anchor"] = r.choice(_PATTERNS)
+        chosen["anchor"] = r.choice(PATTERNS)
         chosen["period"] = r.random() < 0.3
     elif kind == 5:
         chosen["step" if r.random() < 0.7 else "chunk"] = True
@@ -90,12 +88,12 @@ def of_option(r: random.Random, option: questions.Option) -> Any:
         return r.choice(allowed)
     kind = str(option.type)
     if "tuple" in kind or "list" in kind:
-        return (r.choice(_PATTERNS),) if "str" in kind else (r.choice(_NUMBERS),)
+        return (r.choice(PATTERNS),) if "str" in kind else (r.choice(NUMBERS),)
     if "int" in kind:
-        return r.choice(_NUMBERS)
+        return r.choice(NUMBERS)
     if "float" in kind:
-        return r.choice(_SHARES)
-    return r.choice(_PATTERNS)
+        return r.choice(SHARES)
+    return r.choice(PATTERNS)
 
 
 def options(r: random.Random, profile: Profile, name: str) -> dict[str, Any]:
@@ -104,7 +102,7 @@ def options(r: random.Random, profile: Profile, name: str) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for option in analysis.options:
         skipped = takes_profile(option.type) or takes_path(option.type)
-        if not skipped and r.random() < 0.4:
+        if not skipped and r.random() < 0.3:
             given[option.name] = of_option(r, option)
     if analysis.windowed:
         given |= window(r, profile)
@@ -126,40 +124,3 @@ def labels(r: random.Random) -> str | None:
 
 def opened(paths: tuple[Path, ...], labelled: str | None) -> Profile:
     return api.open(*paths, cache=False, labels=labelled)
-
-
-# -- the command line --------------------------------------------------------------------------------------------------
-
-#: Options that write files, start programs, wait, or reach out.
-_NOT_DRAWN = {"output", "nsys", "cluster", "jobs", "taxonomy", "labels", "memory", "log", "model", "help", "limits"}
-
-
-def command_line(r: random.Random, command: click.Command, profile: Profile) -> list[str]:
-    """Options of any command, by what click knows of them."""
-    words: list[str] = []
-    have = {p.name for p in command.params}
-    if {"start", "end"} <= have and r.random() < 0.4:
-        words += [w for key, value in times(r, profile).items() for w in (f"--{key}", value)]
-    for option in command.params:
-        if not isinstance(option, click.Option) or option.name in {*_NOT_DRAWN, "start", "end"} or not option.opts:
-            continue
-        if option.required or r.random() < 0.15:
-            words += _words(r, option)
-    return words
-
-
-def _words(r: random.Random, option: click.Option) -> list[str]:
-    flag = max(option.opts, key=len)
-    if option.is_flag or option.count:
-        return [flag]
-    if isinstance(option.type, click.Choice):
-        return [flag, str(r.choice(option.type.choices))]
-    if option.name == "index":
-        return [flag, r.choice(("all", "median", "0", "-1", "1000"))]
-    if option.name == "rank":
-        return [flag, r.choice(("0", "0-1", "4095", "1,0"))]
-    if isinstance(option.type, click.types.IntParamType):
-        return [flag, str(r.choice(_NUMBERS))]
-    if isinstance(option.type, click.types.FloatParamType):
-        return [flag, str(r.choice(_SHARES))]
-    return [flag, r.choice(_PATTERNS)]

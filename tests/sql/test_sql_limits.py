@@ -104,6 +104,26 @@ def test_a_worker_that_was_ended_while_idle_is_replaced(profile, pids):
     assert query(profile, "SELECT 2 AS n").rows.rows() == [(2,)]
 
 
+def test_the_folder_that_a_user_is_in_may_go(profile, tmp_path, monkeypatch):
+    """DuckDB aborts in a folder that is not there any more: a worker is in none of the user's."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    process._end_idle()
+    monkeypatch.chdir(folder)
+    assert query(profile, "SELECT 1 AS n").rows.rows() == [(1,)]
+    folder.rmdir()
+    assert query(profile, "SELECT 2 AS n").rows.rows() == [(2,)]
+    process._end_idle()
+    assert query(profile, "SELECT 3 AS n").rows.rows() == [(3,)]
+
+
+def test_a_process_that_is_gone_is_said(profile, monkeypatch):
+    monkeypatch.setattr(process, "_START", "import sys; print('{}', flush=True); sys.stdin.readline(); sys.exit(9)")
+    process._end_idle()
+    with pytest.raises(BadInput, match=r"the query ended its process \(status 9\)"):
+        query(profile, "SELECT 1 AS n")
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_the_time_must_be_one(profile, seconds):
     with pytest.raises(BadInput, match="--timeout"):

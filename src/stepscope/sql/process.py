@@ -9,12 +9,14 @@ import atexit
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from stepscope import progress
@@ -27,6 +29,9 @@ _LOOK_S = 0.1
 #: `sys.path` is that of this process, and never the folder that a user happens to be in.
 _START = "import sys; sys.path[:] = sys.argv[1:]; from stepscope.sql.worker import main; main()"
 
+#: Set, it shows what the process prints.
+_DEBUG = "STEPSCOPE_DEBUG"
+
 _guard = threading.Lock()
 #: By process: a forked child has no part in its parent's.
 _idle: dict[int, list[Worker]] = {}
@@ -38,8 +43,10 @@ class Worker:
     def __init__(self) -> None:
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, *filter(None, sys.path)],
+                [sys.executable, "-P", "-c", _START, *_paths()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+                stderr=None if os.environ.get(_DEBUG) else subprocess.DEVNULL,  # DuckDB's last words are nobody's
+                cwd=os.sep,  # the folder that a user is in may go, and DuckDB aborts without one
                 start_new_session=True,  # Ctrl-C is ours
                 env={**os.environ, "POLARS_MAX_THREADS": "2"},  # it only hands tables over
             )  # fmt: skip
@@ -86,8 +93,13 @@ class Worker:
                     raise TimeoutError from None
                 continue
             if message is None:
-                raise BrokenPipeError
+                raise BrokenPipeError(self.ended_by())
             return message
+
+    def ended_by(self) -> str:
+        """How a process that is gone ended, in a word or two."""
+        status = self._process.wait()
+        return signal.Signals(-status).name if status < 0 else f"status {status}"
 
     def end(self) -> None:
         """At once, whatever it is at."""
@@ -97,6 +109,13 @@ class Worker:
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+
+
+def _paths() -> list[str]:
+    """`sys.path` for a process in another folder: a relative entry is one of ours, where there still is a folder."""
+    with suppress(OSError):
+        return [str(Path(entry).absolute()) for entry in sys.path if entry]
+    return [entry for entry in sys.path if Path(entry).is_absolute()]
 
 
 @contextmanager

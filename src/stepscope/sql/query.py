@@ -125,8 +125,8 @@ def _answered(
     except TimeoutError:
         hint = "ask for less, aggregate first, or give more with --timeout"
         raise BadInput(f"the query was stopped after {seconds:g} s", hint) from None
-    except BrokenPipeError:
-        said = {"too_large": True}
+    except BrokenPipeError as gone:
+        said = {"gone": str(gone)}
     if failed is not None:
         raise failed
     return _rows(said, folder), notes
@@ -141,6 +141,12 @@ def _rows(said: dict[str, Any], folder: Path) -> pl.DataFrame:
     if "too_large" in said:
         raise BadInput(
             f"the query needs more than the {size(budget.total())} of the budget", "ask for less, or give more --memory"
+        )
+    if "gone" in said:  # where an allocation fails in the midst of a function, too
+        raise BadInput(
+            f"the query ended its process ({said['gone']}): most often it needs more than the {size(budget.total())}"
+            " of the budget",
+            "ask for less, or give more --memory",
         )
     raise RuntimeError(said["unexpected"])
 
