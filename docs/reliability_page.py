@@ -39,6 +39,16 @@ KINDS = {
 }
 
 
+#: What was measured of a server for agents.
+AGENTS = {
+    "progress": "the first word on how far a call is",
+    "cancelled": "a call is cancelled: until rest",
+    "killed": "its client is killed: until rest",
+    "beside": "another client asks ten times meanwhile: the longest answer",
+    "ended": "SIGTERM meanwhile: until server and workers have ended",
+}
+
+
 def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
     yield from (
         "# Reliability",
@@ -54,6 +64,7 @@ def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
         ("kills", _kills),
         ("scale", _scale),
         ("soak", _soak),
+        ("agents", _agents),
     ):
         file = results / f"{name}.json"
         if file.is_file():
@@ -123,6 +134,21 @@ def _relations(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield "Files split by rank, time inserted, a step cut out, and windows that add up are tests:"
     yield "`tests/fuzz/test_relations.py`."
     yield '`make fuzz ARGS="--relations"` tries them again.'
+
+
+def _agents(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Agents"
+    yield ""
+    yield "A client of the official package calls `stepscope mcp`: a query that does not look whether it is to stop."
+    yield "Seconds until what is said; at rest, server and workers take no more processor time."
+    yield ""
+    transports = found["transports"]
+    every = list(dict.fromkeys(name for times in transports.values() for name in times))
+    rows = [
+        (AGENTS.get(name, name), *(f"{times[name]:.2f}" if name in times else "" for times in transports.values()))
+        for name in every
+    ]
+    yield from table(("what", *transports), rows)
 
 
 def _kills(found: dict[str, Any], table: Table) -> Iterator[str]:

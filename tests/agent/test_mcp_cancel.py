@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from mcp import Client
 
 from agent_client import call, stdio, talk
-from stepscope import api, progress
+from agent_endless import Endless
 from stepscope.agent import calls
 from stepscope.agent import stdio as own_stdio
 from stepscope.agent.server import Server
@@ -23,30 +22,6 @@ from stepscope.agent.server import Server
 TRACE = "payloads.sqlite"
 #: DuckDB computes this in one function, which does not look whether it is to stop.
 DEAF = "SELECT list_sum(list_transform(range(1000000), lambda x: list_sum(range(1000000)))) AS x"
-
-
-class Endless:
-    """An analysis that computes until it is stopped; `released` lets it answer."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.stopped, self.released = threading.Event(), threading.Event(), threading.Event()
-        self._real = api.analyse
-        monkeypatch.setattr(api, "analyse", self)
-
-    def __call__(self, profile: Any, name: str, **options: Any) -> Any:
-        if name != "nvtx":
-            return self._real(profile, name, **options)
-        self.begun.set()
-        try:
-            while not self.released.wait(0.01):
-                progress.report("counting", 3, 8)
-        except progress.Stopped:
-            self.stopped.set()
-            raise
-        return self._real(profile, name, **options)
-
-    async def has(self, event: threading.Event) -> None:
-        assert await anyio.to_thread.run_sync(event.wait, 60)
 
 
 def test_a_cancelled_call_stops_and_gives_the_profile_back(made: Server, monkeypatch: pytest.MonkeyPatch) -> None:

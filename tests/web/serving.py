@@ -14,6 +14,7 @@ from stepscope import api
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 from stepscope.web.answers import Answers
+from stepscope.web.app import application
 from stepscope.web.run import Where, guarded
 from stepscope.web.scene import Scene, scene_of
 
@@ -34,7 +35,7 @@ def scene(folder: Path) -> Scene:
 
 def client(answers: Answers, *, known: bool = True, **settings: Any) -> TestClient:
     headers = {"authorization": f"Bearer {TOKEN}"} if known else {}
-    app = guarded(answers, TOKEN, Where())
+    app = guarded(application(answers), TOKEN, Where())
     return TestClient(app, "http://127.0.0.1:8000", headers=headers, follow_redirects=False, **settings)
 
 

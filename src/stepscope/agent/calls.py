@@ -16,6 +16,8 @@ import anyio
 from mcp.server.mcpserver import Context
 
 from stepscope import progress
+from stepscope.agent.failures import Refused
+from stepscope.agent.http import gone
 
 T = TypeVar("T")
 
@@ -24,8 +26,8 @@ FIRST_S, AGAIN_S = 2.0, 1.0
 
 
 async def while_wanted(work: Callable[[], Awaitable[T]], context: Context[Any, Any] | None) -> T:
-    """What `work` returns. Where this task is cancelled, what it computes in threads stops."""
-    unwanted = threading.Event()
+    """What `work` returns. Where this task is cancelled or its client is gone, what it computes in threads stops."""
+    unwanted, left = threading.Event(), gone(context)
     latest: list[str] = []
 
     def heard(what: str, done: int | None, total: int | None) -> None:
@@ -37,12 +39,14 @@ async def while_wanted(work: Callable[[], Awaitable[T]], context: Context[Any, A
         if context is not None:
             group.start_soon(_tell, context, latest)
         try:
-            with progress.wanted(unwanted.is_set, heard):
+            with progress.wanted(lambda: unwanted.is_set() or left.is_set(), heard):
                 return await work()
         except Exception as error:  # a group would wrap it
             failed = error
-        except progress.Stopped:  # only after a cancellation, which is raised here
-            await anyio.sleep_forever()
+        except progress.Stopped:
+            if not left.is_set():  # only after a cancellation, which is raised here
+                await anyio.sleep_forever()
+            failed = Refused("bad_input", "the client is gone")
         finally:
             group.cancel_scope.cancel()
     assert failed is not None

@@ -22,6 +22,13 @@ def _leave(number: int) -> None:
     os._exit(128 + number)
 
 
+def leave_soon(number: int) -> None:
+    """What computes on after a signal ends with the process."""
+    hard = threading.Timer(PATIENCE_S, _leave, (number,))
+    hard.daemon = True
+    hard.start()
+
+
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
     """Within this, a signal is the end of standard input, upon which a server ends; afterwards it takes its effect."""
@@ -49,9 +56,7 @@ def ending_on_signals() -> Iterator[None]:
         caught.append(number)
         signal.signal(number, before[number])  # a second one need not wait for the work that is under way
         threading.Thread(target=close, daemon=True).start()  # the lock may be held where the signal came
-        hard = threading.Timer(PATIENCE_S, _leave, (number,))
-        hard.daemon = True
-        hard.start()
+        leave_soon(number)
 
     before = {n: signal.getsignal(n) for name in _SIGNALS if (n := getattr(signal, name, None)) is not None}
     for number in before:

@@ -3,7 +3,8 @@
 A server on loopback is reached by every page that the user's browser has open, and by every user of the machine. So a
 request must come with the token that only the person who started the server was shown; its Host must be this machine
 (else a foreign name that resolves to 127.0.0.1 would do); and its Origin, where a browser says one, must be the page's
-own. Nothing is taken but GET without a body, and the page may ask nobody else (Content-Security-Policy).
+own. A page takes nothing but GET without a body, and may ask nobody else (Content-Security-Policy); what agents call
+takes POST, and the token as a header alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -35,13 +37,35 @@ COOKIE, PARAMETER = "stepscope", "token"
 MOST_PATH = 8_192
 
 
+@dataclass(frozen=True)
+class Accepts:
+    """What an application takes: methods, bodies, links that carry the token; and what is said to who has none."""
+
+    methods: tuple[str, ...]
+    bodies: bool
+    links: bool
+    hint: str
+
+
+PAGE = Accepts(("GET", "HEAD"), False, True, "open the address that `stepscope serve` printed: it carries the token")
+CALLS = Accepts(
+    ("POST", "GET", "DELETE"), True, False, "send the header that `stepscope mcp --http` printed: it carries the token"
+)
+
+
 class Guard:
     """ASGI middleware. `names` are host names by which the machine may be called, beside loopback's own."""
 
     def __init__(
-        self, app: ASGIApp, token: str, names: frozenset[str] = frozenset(), *, addresses: bool = False
+        self,
+        app: ASGIApp,
+        token: str,
+        names: frozenset[str] = frozenset(),
+        *,
+        addresses: bool = False,
+        accepts: Accepts = PAGE,
     ) -> None:
-        self._app, self._token = app, token
+        self._app, self._token, self._accepts = app, token, accepts
         self._names = names | {"localhost"}
         self._addresses = addresses
         #: when the last request was let in
@@ -79,9 +103,10 @@ class Guard:
             navigates = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
             if not navigates:
                 return PlainTextResponse("a foreign page", 403)
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("only GET", 405, {"allow": "GET, HEAD"})
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        if scope["method"] not in (methods := self._accepts.methods):
+            return PlainTextResponse(f"only {methods[0]}", 405, {"allow": ", ".join(methods)})
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        if has_body and not self._accepts.bodies:
             return PlainTextResponse("no body is expected", 413)
         if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_PATH:
             return PlainTextResponse("too long", 414)
@@ -90,16 +115,17 @@ class Guard:
     def _admitted(self, scope: Scope, headers: Headers) -> Response | None:
         name = f"{COOKIE}-{_port(headers)}"  # cookies do not know ports: two servers must not share one
         given = parse_qs(scope["query_string"].decode("latin-1")).get(PARAMETER, [])
-        if given:
+        if given and self._accepts.links:
             if not self._is_token(given[0]):
                 return PlainTextResponse("the token is not that of this server", 403)
             answer = RedirectResponse("/", 303)  # so that the token does not stay in the address bar; a #view stays
             answer.set_cookie(name, self._token, httponly=True, samesite="strict", path="/")
             return answer
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if self._is_token(_cookies(headers).get(name, "")) or self._is_token(bearer):
+        cookie = _cookies(headers).get(name, "") if self._accepts.links else ""
+        if self._is_token(cookie) or self._is_token(bearer):
             return None
-        return PlainTextResponse("open the address that `stepscope serve` printed: it carries the token", 401)
+        return PlainTextResponse(self._accepts.hint, 401)
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())

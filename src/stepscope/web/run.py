@@ -9,14 +9,17 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stepscope.errors import BadInput
 from stepscope.web.answers import Answers
 from stepscope.web.app import application
-from stepscope.web.guard import MOST_PATH, PARAMETER, Guard
+from stepscope.web.guard import CALLS, MOST_PATH, PAGE, PARAMETER, Accepts, Guard
 
 #: Connections at once: those of many browsers, but no endless number.
 _MOST_CONNECTIONS = 1_024
@@ -57,12 +60,12 @@ def listening(where: Where) -> socket.socket:
     return listener
 
 
-def guarded(answers: Answers, token: str, where: Where) -> Guard:
-    """The application behind its guard."""
+def guarded(app: ASGIApp, token: str, where: Where, accepts: Accepts = PAGE) -> Guard:
+    """An application behind its guard."""
     if where.loopback:
-        return Guard(application(answers), token)
+        return Guard(app, token, accepts=accepts)
     names = frozenset({socket.gethostname().lower(), socket.getfqdn().lower(), where.host.lower()})
-    return Guard(application(answers), token, names, addresses=True)
+    return Guard(app, token, names, addresses=True, accepts=accepts)
 
 
 def serve(
@@ -71,27 +74,64 @@ def serve(
     """Answer until stopped; whether it stopped because nobody asked for `idle_s` (0: never)."""
     token = token or secrets.token_urlsafe(24)
     listener = listening(where)
+    guard = guarded(application(answers), token, where)
+    announce(f"{address(listener)}/?{PARAMETER}={token}")
+    return _run(_Server(_config(guard)), guard, listener, idle_s)
+
+
+def serve_calls(
+    app: ASGIApp,
+    where: Where,
+    announce: Callable[[str, str], None],
+    signalled: Callable[[int], None],
+    token: str | None = None,
+) -> None:
+    """Let agents call `app` until a signal comes, of which `signalled` is told. `announce` gets address and token."""
+    token = token or secrets.token_urlsafe(24)
+    listener = listening(where)
+    guard = guarded(app, token, where, CALLS)
+    announce(address(listener), token)
+    _run(_Server(_config(guard, lifespan="on", timeout_graceful_shutdown=1), signalled), guard, listener, 0)
+
+
+def address(listener: socket.socket) -> str:
+    """Where it listens, as others call it."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
-    guard = guarded(answers, token, where)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            guard,
-            http=_Patient,
-            ws="none",
-            lifespan="off",
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=2 * MOST_PATH,
-        )
-    )
-    announce(f"http://{shown}:{port}/?{PARAMETER}={token}")
+    return f"http://{shown}:{port}"
 
+
+def _config(guard: Guard, **other: Any) -> uvicorn.Config:
+    given: dict[str, Any] = {
+        "http": _Patient,
+        "ws": "none",
+        "lifespan": "off",
+        "log_level": "error",
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "limit_concurrency": _MOST_CONNECTIONS,
+        "timeout_keep_alive": _KEEP_ALIVE_S,
+        "timeout_graceful_shutdown": 2,
+        "h11_max_incomplete_event_size": 2 * MOST_PATH,
+    }
+    return uvicorn.Config(guard, **(given | other))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which tells of a signal."""
+
+    def __init__(self, config: uvicorn.Config, signalled: Callable[[int], None] | None = None) -> None:
+        super().__init__(config)
+        self._signalled = signalled
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self._signalled is not None:
+            self._signalled(sig)
+
+
+def _run(server: uvicorn.Server, guard: Guard, listener: socket.socket, idle_s: float) -> bool:
     async def both() -> bool:
         watched = asyncio.create_task(_watch(server, guard, idle_s)) if idle_s else None
         await server.serve(sockets=[listener])

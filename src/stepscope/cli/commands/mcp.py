@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,16 +11,21 @@ from stepscope.cli.analysis import labels_option
 from stepscope.cli.memory import memory_option
 from stepscope.errors import BadInput, extra
 
+if TYPE_CHECKING:
+    from stepscope.agent.server import Server
+
+_HOST = "127.0.0.1"
 DESCRIPTION = """A server for agents: the same questions as tools of the Model Context Protocol (MCP).
 
 An agent starts it, and talks to it over standard input and output, once it is told to: `claude mcp add stepscope --
-stepscope mcp --root traces`. Six tools: stepscope_open, _list, _describe, _run (every analysis), _diff and _sql. They
-read files below the folders given with --root and nothing else, and write nothing but stepscope's cache.
+stepscope mcp --root traces`. With --http it waits for agents at an address of this machine instead, and lets in who
+sends the token that it prints. Its tools are stepscope_open, _list, _describe, _run (every analysis), _diff, _hang and
+_sql. They read files below the folders given with --root and nothing else, and write nothing but stepscope's cache.
 docs/agents.md has the settings of other agents, and what each tool answers. It needs the extra `agent` (pip install
 'stepscope[agent]')."""
 
 
-def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None, labels: str | None) -> None:
+def _serve(root: tuple[str, ...], http: bool, host: str, port: int, **opening: Any) -> None:
     try:
         from stepscope.agent.server import server
     except ModuleNotFoundError as error:
@@ -30,12 +36,36 @@ def _serve(root: tuple[str, ...], nsys: str | None, taxonomy: str | None, labels
     from stepscope.agent.roots import Roots
     from stepscope.agent.stdio import ending_on_signals
 
-    made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=None)
+    if not http and (host != _HOST or port):
+        raise BadInput("--host and --port are of a server over HTTP", "give --http, too")
+    made = server(Roots(root), **opening, jobs=None)
+    settle()
+    if http:
+        _over_http(made, host, port)
+        return
     if sys.stdin.isatty():
         print("stepscope: waiting for an agent on standard input; Ctrl-C ends it. See docs/agents.md", file=sys.stderr)
-    settle()
     with ending_on_signals():
         made.run("stdio")
+
+
+def _over_http(made: Server, host: str, port: int) -> None:
+    from stepscope.agent.http import application
+    from stepscope.agent.stdio import leave_soon
+    from stepscope.web.run import Where, serve_calls
+
+    where = Where(host, port)
+    if not where.loopback:
+        click.echo("stepscope: others in the network can reach it; the token below lets them in", err=True)
+    serve_calls(application(made, host), where, _announce, leave_soon)
+
+
+def _announce(address: str, token: str) -> None:
+    from stepscope.agent.http import PATH
+
+    click.echo(f"{address}{PATH}\nAuthorization: Bearer {token}")
+    sys.stdout.flush()
+    click.echo("give both to the agent (docs/agents.md); Ctrl-C stops the server", err=True)
 
 
 command = click.Command(
@@ -48,6 +78,17 @@ command = click.Command(
             multiple=True,
             metavar="FOLDER",
             help="Files below it may be read; may be repeated. Default: the current folder.",
+        ),
+        click.Option(["--http"], is_flag=True, help="Wait for agents over HTTP; prints an address and a token."),
+        click.Option(
+            ["--host"], default=_HOST, metavar="ADDRESS", help="Where to listen, with --http: this machine alone."
+        ),
+        click.Option(
+            ["--port"],
+            type=click.IntRange(0, 65535),
+            default=0,
+            metavar="N",
+            help="With --http; 0 is any port that is free.",
         ),
         click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
         click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
