@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from agent_client import call, stdio
 from agent_endless import Endless
-from stepscope.agent.http import PATH, application
+from stepscope.agent.http import PATH, Application
 from stepscope.agent.server import Server
 from stepscope.web.run import Where, serve_calls
 
@@ -38,7 +38,7 @@ def url(made: Server) -> Iterator[str]:
         heard.append(address)
         ready.set()
 
-    given = (application(made, "127.0.0.1"), Where(), announce, lambda _: None, TOKEN)
+    given = (Application(made, "127.0.0.1"), Where(), announce, lambda _: None, TOKEN)
     threading.Thread(target=serve_calls, args=given, daemon=True).start()
     assert ready.wait(60)
     yield heard[0] + PATH

@@ -39,12 +39,12 @@ async def while_wanted(work: Callable[[], Awaitable[T]], context: Context[Any, A
         if context is not None:
             group.start_soon(_tell, context, latest)
         try:
-            with progress.wanted(lambda: unwanted.is_set() or left.is_set(), heard):
+            with progress.wanted(lambda: unwanted.is_set() or left(), heard):
                 return await work()
         except Exception as error:  # a group would wrap it
             failed = error
         except progress.Stopped:
-            if not left.is_set():  # only after a cancellation, which is raised here
+            if not left():  # only after a cancellation, which is raised here
                 await anyio.sleep_forever()
             failed = Refused("bad_input", "the client is gone")
         finally:

@@ -7,6 +7,7 @@ for that; where their connection is gone instead, nobody will read the answer: s
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,37 +21,38 @@ PATH = "/mcp"
 _GONE = "stepscope.gone"
 
 
-def application(made: Server, host: str) -> ASGIApp:
-    """What a web server runs."""
-    return _Watched(made.streamable_http_app(streamable_http_path=PATH, host=host))
+class Application:
+    """What a web server runs. It notes in a request's scope when its connection has ended, or the server is to end."""
 
+    def __init__(self, made: Server, host: str) -> None:
+        self._app: ASGIApp = made.streamable_http_app(streamable_http_path=PATH, host=host)
+        self._ending = threading.Event()
 
-class _Watched:
-    """ASGI middleware that notes in a request's scope when its connection has ended."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def end(self) -> None:
+        """Calls that are under way stop: nobody waits for them any more."""
+        self._ending.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        gone = scope[_GONE] = threading.Event()
+        left = threading.Event()
+        scope[_GONE] = lambda: left.is_set() or self._ending.is_set()
 
         async def received() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                gone.set()
+                left.set()
             return message
 
         await self._app(scope, received, send)
 
 
-def gone(context: Context[Any, Any] | None) -> threading.Event:
-    """Set once the client of a call is gone; never, where it did not come over HTTP."""
+def gone(context: Context[Any, Any] | None) -> Callable[[], bool]:
+    """Whether the client of a call is gone; it never is where it did not come over HTTP."""
     try:
         request = None if context is None else context.request_context.request
     except (ValueError, LookupError):  # the tool was called from Python
         request = None
-    found = getattr(request, "scope", {}).get(_GONE)
-    return found if found is not None else threading.Event()
+    known: Callable[[], bool] | None = getattr(request, "scope", {}).get(_GONE)
+    return known or (lambda: False)

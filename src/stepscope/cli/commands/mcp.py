@@ -50,14 +50,20 @@ def _serve(root: tuple[str, ...], http: bool, host: str, port: int, **opening: A
 
 
 def _over_http(made: Server, host: str, port: int) -> None:
-    from stepscope.agent.http import application
+    from stepscope.agent.http import Application
     from stepscope.agent.stdio import leave_soon
     from stepscope.web.run import Where, serve_calls
 
     where = Where(host, port)
     if not where.loopback:
         click.echo("stepscope: others in the network can reach it; the token below lets them in", err=True)
-    serve_calls(application(made, host), where, _announce, leave_soon)
+    app = Application(made, host)
+
+    def signalled(number: int) -> None:
+        app.end()
+        leave_soon(number)
+
+    serve_calls(app, where, _announce, signalled)
 
 
 def _announce(address: str, token: str) -> None:
