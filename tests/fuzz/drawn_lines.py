@@ -20,7 +20,7 @@ from stepscope.cli.main import cli
 from stepscope.nsys.recipes.registry import recipes
 from stepscope.nsys.reports.registry import all_rules, reports
 
-#: Servers wait for requests, and the tour takes no input: `tests/soaked.py` and `tests/cli/test_simulate_demo.py` have them.
+#: Servers wait for requests, the tour takes no input: `tests/soaked.py`, `tests/cli/test_simulate_demo.py` have them.
 NOT_ASKED = {"serve", "mcp", "demo"}
 #: Of these commands, so often as of one question.
 _RARE = {"simulate": 0.3, "capture": 0.3, "skill": 0.2, "hang": 0.5}
