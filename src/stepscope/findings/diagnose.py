@@ -26,7 +26,7 @@ from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import OF_THE_RUN, detectors
-from stepscope.findings.text import clean, of_window, statement
+from stepscope.findings.text import clean, of_window, statement, unit
 from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -70,12 +70,9 @@ def diagnose(
     small = len(listed) - len(shown)
     notes = [*map(_of_the_capture, above), *_notes(case)]
     if small:
-        each = "s, each" if small > 1 else ""
-        notes.append(
-            Note(
-                "smaller-findings", f"{small} smaller finding{each} below {least:g} % of the step: --least 0 lists them"
-            )
-        )
+        which, them = ("findings, each", "them") if small > 1 else ("finding", "it")
+        share = f"{least:g} % of the {unit(case)}"
+        notes.append(Note("smaller-findings", f"{small} smaller {which} below {share}: --least 0 lists {them}"))
     said = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,

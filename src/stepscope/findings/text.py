@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
@@ -26,7 +28,7 @@ def of_window(case: Case, text: str) -> str:
     """A text on the step as one on the window: of a capture without steps nothing is per step."""
     if case.kind != "capture":
         return text
-    return text.replace(" per step", " in the capture").replace(" of the step", " of the capture")
+    return re.sub(r"\b(of|in) the step\b", r"\1 the capture", text.replace(" per step", " in the capture"))
 
 
 def _whole(case: Case) -> str:
