@@ -38,7 +38,10 @@ COLUMNS = (
     Col("comm_ns", "sum of the communication ops' durations"),
     Col("comp_ns", "sum of the compute kernels' durations"),
     Col("kind", "compute, comm (its kernels are communication, apart from helpers) or copy"),
-    Col("purpose", "what a comm stream serves: ep_a2a, cp_ring, ep_meta, pp_p2p, an axis, mixed or unknown"),
+    Col(
+        "purpose",
+        "what a comm stream serves: ep_a2a, cp_ring, ep_meta, pp_p2p, dp_grads, dp_params, an axis, mixed or unknown",
+    ),
 )
 
 

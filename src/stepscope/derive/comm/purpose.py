@@ -1,4 +1,4 @@
-"""What a communication op is for: by the range that launched it, else by its group or library (semantics §5)."""
+"""What a communication op is for: by the range that launched it, its group or library, its pattern (semantics §5)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from stepscope.derive.comm.axes import purpose_by_name
 from stepscope.derive.comm.calls import groups_of, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV, of_experts
+from stepscope.derive.comm.patterns import by_pattern
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals.arrays import I64, NONE, numbered
 from stepscope.model.label_rules import Purpose
@@ -33,7 +34,9 @@ def _purposes(data: RankData) -> tuple[I64, pl.Series]:
     by_range = _by_range(data.profile, data, ops)
     by_group = _by_group(data.profile, data, ops)
     by_library = _by_library(data, ops)
-    return ops, pl.select(pl.coalesce(by_range, by_group, by_library, pl.lit(UNKNOWN)).alias("purpose")).to_series()
+    by_operation = _by_operation(data.profile, data, ops)
+    told = pl.coalesce(by_range, by_group, by_library, by_pattern(data, ops), by_operation, pl.lit(UNKNOWN))
+    return ops, pl.select(told.alias("purpose")).to_series()
 
 
 def unanimous(purposes: pl.Series) -> str:
@@ -80,18 +83,16 @@ def _applies(rule: Purpose, data: RankData) -> bool:
 
 
 def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
-    """From the communicator and the operation of each op, as far as the trace links them.
-
-    A group's name may say its axis. Without one, transfers between pairs are a pipeline's, and an all-to-all among some
-    of the ranks is that of experts; other operations say nothing.
-    """
-    links = linked(profile, data)
-    if links.height == 0 or len(ops) == 0:
-        return pl.Series([None] * len(ops), dtype=pl.String)
+    """From the name of each op's communicator, which may say its axis, as far as the trace links them."""
     groups = groups_of(profile, data)
     purposes = {name: purpose_by_name(name) for name in groups["name"].drop_nulls().unique().to_list()}
     by_name = pl.col("name").replace_strict(purposes, default=None, return_dtype=pl.String)
-    world = data.world_size or groups["comm_size"].max()
+    return _of_links(profile, data, ops, by_name)
+
+
+def _by_operation(profile: Profile, data: RankData, ops: I64) -> pl.Series:
+    """Transfers between pairs are a pipeline's, and an all-to-all among some of the ranks is that of experts."""
+    world = data.world_size or groups_of(profile, data)["comm_size"].max()
     some = pl.col("comm_size") < pl.lit(world)
     by_operation = (
         pl.when(pl.col("kind") == SEND_RECV)
@@ -99,8 +100,16 @@ def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
         .when((pl.col("kind") == ALL_TO_ALL) & some)
         .then(pl.lit("ep_a2a"))
     )
-    told = links.unique("op", keep="first").join(groups.select("communicator", "name", "comm_size"), on="communicator")
-    told = told.select("op", pl.coalesce(by_name, by_operation).alias("purpose"))
+    return _of_links(profile, data, ops, by_operation)
+
+
+def _of_links(profile: Profile, data: RankData, ops: I64, purpose: pl.Expr) -> pl.Series:
+    """`purpose` of each op's link to a communicator; null where there is none."""
+    links = linked(profile, data)
+    if links.height == 0 or len(ops) == 0:
+        return pl.Series([None] * len(ops), dtype=pl.String)
+    groups = groups_of(profile, data).select("communicator", "name", "comm_size")
+    told = links.unique("op", keep="first").join(groups, on="communicator").select("op", purpose.alias("purpose"))
     wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
     return wanted.join(told, on="op", how="left", maintain_order="left")["purpose"]
 

@@ -36,6 +36,10 @@ _TRY = {
     "ep_a2a": "run shared experts or half of the micro-batch beside it, or overlap forward with backward chunks",
     "pp_p2p": "send and receive asynchronously, one micro-batch ahead; or interleave virtual stages",
     "dp": "reduce in buckets during the backward pass; prefetch the next layer's parameters",
+    "dp_grads": "reduce in buckets during the backward pass (DDP's bucket_cap_mb, a smaller first bucket); reduce less "
+    "often (no_sync) or in half precision (a bf16 communication hook, FSDP's reduce_dtype)",
+    "dp_params": "gather the next layer's parameters while this one computes (FSDP's backward_prefetch and "
+    "forward_prefetch), and keep them where memory allows (reshard_after_forward=False)",
 }
 _OTHERWISE = "give it a stream of its own, launch it before compute that does not need it, and wait where it is used"
 
