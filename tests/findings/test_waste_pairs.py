@@ -15,7 +15,6 @@ from promises import new
 OURS = [row for row in new.table() if row["row"].startswith("A")]
 #: Promises that are further off than a quarter, and why.
 OFF = {
-    ("accelerated", "norms-and-swiglu-by-hand"): "the model's rotation of positions is written out, too, and counted",
     ("hf_trainer", "optimizer-loop"): "the truth is 1 ms of 56, and two sessions differ by as much",
 }
 #: Detectors of this kind; on programs without a fault what they find is small, or a person would find it, too.

@@ -2,8 +2,8 @@
 
 A fused step of Adam reads a parameter, its gradient and two states, and writes all but the gradient: seven numbers of
 each parameter, at the rate measured for torch's fused kernel (`derive/work/reference.py`). Loops over tensors and lists
-of them (foreach) read and write most of these several times. How many parameters there are is told by the kernel that
-each of them passes once.
+of them (foreach) read and write most of these several times. Clipping is not a part of it: a fused step needs it, too.
+How many parameters there are is told by the kernel that each of them passes once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from stepscope.intervals.arrays import F64, I64, Mask
 
 _FUSED = r"(?i)Fused\w*MathFunctor|fused_?adam|multi_tensor_(adam|sgd|lamb)|AdamFunctor|AdamCapturable"
 _ONCE = r"(?i)addcdiv"
-_NORMS = r"(?i)LpNorm|l2norm|norm_kernel"
+#: Clipping: norms of gradients, and their product with a number that is on the GPU.
+_CLIPPING = r"(?i)LpNorm|l2norm|norm_kernel|BinaryOpScalarTensorFunctor.*multiplies"
 
 
 def optimizer_step(sequence: Sequence, free: Mask) -> F64:
     """What is left of each kernel of a step that is not fused, NaN for others."""
     left = np.full(len(sequence.ops), np.nan)
     name, profile = sequence.data.name[sequence.ops], sequence.data.profile
-    apart = profile.names_with(_FUSED)[name] | profile.names_with(_NORMS)[name]
+    apart = profile.names_with(_FUSED)[name] | profile.names_with(_CLIPPING)[name]
     stepping = sequence.kinds.are(Role.ELEMENTWISE, Role.OPTIMIZER, Role.REDUCTION, Role.CAST)
     at = np.flatnonzero(free & sequence.optimizer & stepping & ~apart)
     device = gpu(sequence.data)
