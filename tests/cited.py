@@ -29,6 +29,7 @@ BY_COMPARISON = (
     "casts-and-copies",
     "compute-imbalance",
     "expert-imbalance",
+    "experts-one-by-one",
     "idle-device",
     "low-occupancy",
     "memory-layout",
@@ -36,11 +37,14 @@ BY_COMPARISON = (
     "odd-shapes",
     "pipeline-bubble",
     "recomputation",
+    "slow-algorithms",
+    "slow-indexing",
     "slow-link",
     "slow-loss",
     "slow-optimizer",
     "straggler",
     "unfused-kernels",
+    "unused-forward",
 )
 
 

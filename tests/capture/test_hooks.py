@@ -76,6 +76,7 @@ def test_a_step_and_its_parts(torch_python, tmp_path, command):
     assert ("compiles 1" in done.stdout) == ("compiled" in command)
     said = log(tmp_path)
     assert said["stopped"] and said["hooks"]["plain_ns"] > 0 and said["hooks"]["profiled_ns"] > 0
+    assert said["hooks"]["settings"]["deterministic"] is False and "memory" not in said["hooks"]  # on a CPU
     assert said["label"] == "rank=0; pp=0/1 dp=0/1 cp=0/1 ep=0/1; world=1"
 
 

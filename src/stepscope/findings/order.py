@@ -59,6 +59,33 @@ ORDER: tuple[After, ...] = (
         )
         for finding in ("attention-by-hand", "casts-and-copies", "memory-layout", "unfused-kernels")
     ),
+    *(
+        After(
+            finding,
+            ("unused-forward",),
+            "what need not run need not run faster, and the host need not launch it",
+        )
+        for finding in ("no-tensor-cores", "launch-bound", "below-roof")
+    ),
+    After(
+        "launch-bound",
+        ("experts-one-by-one", "slow-indexing", "unused-forward"),
+        "what need not be launched need not be launched faster",
+        kind="framework",
+    ),
+    *(
+        After(finding, ("experts-one-by-one",), "waits and small kernels of a loop over experts end with the loop")
+        for finding in ("host-sync", "tiny-kernels", "unfused-kernels", "casts-and-copies")
+    ),
+    *(
+        After(finding, ("profiler-distortion",), "what only the profiler costs is no finding's to give back")
+        for finding in ("experts-one-by-one", "slow-algorithms", "slow-indexing", "unused-forward")
+    ),
+    After(
+        "slow-algorithms",
+        ("no-tensor-cores", "memory-layout"),
+        "half precision and the layout decide first which convolution runs",
+    ),
     After(
         "recomputation",
         ("no-tensor-cores",),

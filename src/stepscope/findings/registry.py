@@ -31,6 +31,7 @@ DETECTORS = (
     "epoch-end",
     "evaluation",
     "expert-imbalance",
+    "experts-one-by-one",
     "exposed-communication",
     "exposed-copies",
     "gc-pause",
@@ -51,6 +52,8 @@ DETECTORS = (
     "recomputation",
     "repeated-reduction",
     "serialized-communication",
+    "slow-algorithms",
+    "slow-indexing",
     "slow-link",
     "slow-loss",
     "slow-optimizer",
@@ -60,6 +63,7 @@ DETECTORS = (
     "tiny-kernels",
     "unexplained",
     "unfused-kernels",
+    "unused-forward",
     "warm-up",
 )
 #: Those that look at the run's steps, of which a log of steps tells enough.

@@ -410,6 +410,48 @@ SAME_SIZE = Threshold(
     "launches round up to whole blocks; tensors of another shape differ by more",
     ("tests/findings/test_waste_pairs.py",),
 )
+PASS_BEGINS = Threshold(
+    4,
+    "kernels",
+    "with their grids: an embedding or a first convolution, and what comes next, begin no layer",
+    ("tests/findings/test_work_for_nothing.py", "tests/data/pairs"),
+)
+TRAINED_PRODUCTS = Threshold(
+    2.0,
+    "products of the backward pass for each of the forward pass",
+    "one for each gradient; the first layer's input has none",
+    ("tests/findings/test_work_for_nothing.py",),
+)
+UNUSED_PASS = Threshold(
+    0.75,
+    "forward passes",
+    "first layers, and layers that are not trained, have fewer products backward: by half where all are frozen but few",
+    ("tests/findings/test_work_for_nothing.py",),
+)
+EXPERTS = Threshold(
+    4,
+    "times in a row",
+    "as few as a layer of experts has; queries, keys and values are three",
+    ("tests/findings/test_experts_one_by_one.py", "tests/data/pairs"),
+)
+EXPERT_KERNELS = Threshold(
+    40,
+    "kernels of an expert",
+    "two or three products, gathering, an activation, weights and scattering are up to 20; half as many again backward",
+    ("tests/findings/test_experts_one_by_one.py",),
+)
+MOSTLY_ZEROS = Threshold(
+    2.0,
+    "times the scattering",
+    "filling a table with zeros takes less than scattering to most of its rows",
+    ("tests/findings/test_slow_indexing.py", "h200/hf/hf1_healthy.sqlite"),
+)
+ROOM = Threshold(
+    20.0,
+    "% of the GPU's memory",
+    "the allocator's reserve varies by some per cent from step to step; less than this may be lost to fragments",
+    ("tests/findings/test_recomputation.py",),
+)
 CHAIN = Threshold(
     3,
     "kernels that compute",

@@ -20,6 +20,7 @@ from stepscope.annotate.profilers import common_store, make_stop_common
 from stepscope.annotate.recorder import Recorder, Settings
 from stepscope.hooks.compiling import unwatch_compile
 from stepscope.hooks.cycle import Cycle, End
+from stepscope.hooks.facts import facts
 from stepscope.hooks.objects import hooked_optimizers, label_of
 from stepscope.hooks.ranges import Ranges
 
@@ -195,10 +196,11 @@ class Driver:
         self._cost[profiled][1] += time.perf_counter_ns() - began + self._ranges.taken_ns()
 
     def _report(self) -> None:
-        """What the hooks cost, and what they took for a step: for the manifest."""
+        """What the hooks cost, what they took for a step, and what torch was set to: for the manifest."""
         plain, under = ((ns // steps if steps else None) for steps, ns in (self._cost[False], self._cost[True]))
         order = [[self._names[o] for o in burst] for burst in self._cycle.known or ()]
-        self._recorder.log({"hooks": {"plain_ns": plain, "profiled_ns": under, "optimizers": order}})
+        said = {"plain_ns": plain, "profiled_ns": under, "optimizers": order}
+        self._recorder.log({"hooks": {**said, **facts(self._torch)}})
 
     def _own_start(self) -> None:
         """The program starts the profiler itself: it is left to it."""

@@ -148,6 +148,11 @@ class Profile:
         """What the program asked of torch.compile, where whoever captured heard it."""
         return []
 
+    def program_facts(self, rank: int) -> dict[str, Any]:
+        """What the program of a rank had set in torch (`settings`) and the most memory that it took (`memory`), where
+        whoever captured asked."""
+        return {}
+
     @property
     def taxonomy(self) -> taxonomy.Taxonomy:
         """The rules that say what a kernel is."""

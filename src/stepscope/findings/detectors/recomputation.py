@@ -16,6 +16,7 @@ from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.sequence import sequences
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import ROOM
 from stepscope.model.gpus import gpu_of
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -51,10 +52,18 @@ def _said(case: Case, told: Told) -> tuple[str, str, str]:
 
 
 def _memory(case: Case, rank: int) -> str:
-    """Whether there is room for what would be kept instead."""
+    """Whether there is room for what would be kept instead: by the manifest, or by the allocator's history."""
     gpu = gpu_of(gpu_name(case, rank))
-    peaks = [int(h.reserved.max()) for h in histories(case.profile) if h.rank == rank and len(h.reserved)]
-    if not case.profile.has("allocations") or not peaks or gpu is None:
-        return "; whether memory allows less of it, `--with memory` or a snapshot of the allocator would say"
-    peak, room = max(peaks) / 1e9, gpu.gb - max(peaks) / 1e9
-    return f"; {peak:.0f} GB of {gpu.gb:g} are reserved at most, {max(room, 0.0):.0f} GB are left"
+    told = case.profile.program_facts(rank).get("memory", {})
+    peak, all_of_it = told.get("reserved_bytes"), told.get("total_bytes") or (gpu and gpu.gb * 1e9)
+    if peak is None and case.profile.has("allocations"):
+        peaks = [int(h.reserved.max()) for h in histories(case.profile) if h.rank == rank and len(h.reserved)]
+        peak = max(peaks, default=None)
+    if not peak or not all_of_it:
+        return (
+            "; whether memory allows less of it, the manifest of `capture run`, `--with memory` or a snapshot of the "
+            "allocator would say"
+        )
+    room = max(all_of_it - peak, 0.0)
+    verdict = "so there is room to keep more" if room > ROOM.share * all_of_it else "so there is little room for more"
+    return f"; {peak / 1e9:.3g} GB of {all_of_it / 1e9:.4g} are reserved at most, {verdict}"

@@ -15,20 +15,26 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.attention import attention
 from stepscope.findings.evidence.chains import chains
 from stepscope.findings.evidence.copies import copies
+from stepscope.findings.evidence.experts import experts
+from stepscope.findings.evidence.indexing import indexing
 from stepscope.findings.evidence.layouts import layouts
 from stepscope.findings.evidence.loss import loss
 from stepscope.findings.evidence.optimizer_step import optimizer_step
 from stepscope.findings.evidence.sequence import Sequence, sequences
 from stepscope.findings.evidence.unaligned import unaligned
+from stepscope.findings.evidence.unused_forward import unused_forward
 from stepscope.findings.evidence.wasted import Waste
 from stepscope.intervals.arrays import F64, I64, Mask
 
 #: Causes whose kernels would be one kernel. That the host launches an optimizer's kernels one by one is `tiny-kernels`.
-_MERGED = ("slow-optimizer", "attention-by-hand", "unfused-kernels")
+_MERGED = ("slow-optimizer", "attention-by-hand", "experts-one-by-one", "unfused-kernels")
 _LAUNCHED = ("slow-optimizer",)
 #: By cause, in order: what is left of each kernel that is its own (by position, NaN for others), of those still free.
 Claim = Callable[[Sequence, Mask], F64]
 CAUSES: dict[str, Claim] = {
+    "unused-forward": unused_forward,
+    "slow-indexing": indexing,
+    "experts-one-by-one": experts,
     "slow-optimizer": optimizer_step,
     "slow-loss": loss,
     "attention-by-hand": attention,

@@ -48,5 +48,7 @@ def _bytes(sequence: Sequence, at: I64) -> float:
     once = sequence.data.profile.names_with(_ONCE)[name]
     ids, where = np.unique(name, return_inverse=True)
     totals = np.bincount(where, weights=elements, minlength=len(ids))
+    if not totals.max():
+        return 0.0
     parameters = float(elements[once].sum()) if once.any() else float(np.median(totals[totals > totals.max() / 10]))
-    return parameters * 4.0 * (7 if once.any() else 5) if totals.max() else 0.0
+    return parameters * 4.0 * (7 if once.any() else 5)

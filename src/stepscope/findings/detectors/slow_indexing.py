@@ -1,0 +1,38 @@
+"""Gradients of gathered rows: sorts of the index, and dense gradients of tables of which few rows were used.
+
+What it could give back is the step replayed without those sorts, without filling such gradients, and without the part
+of the optimizer's step that passes over them (`evidence/indexing.py`).
+"""
+
+from __future__ import annotations
+
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.wasted import Told, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.model.statement import several
+from stepscope.model.units import about
+
+ID = "slow-indexing"
+
+
+def remedy(case: Case) -> Change:
+    """No sorts, and gradients of the rows that were used."""
+    return change(case, wastes(case, ID))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, wastes(case, ID), _said)
+
+
+def _said(told: Told) -> tuple[str, str, str]:
+    return (
+        f"gradients of gathered rows are sorted, or as large as their tables: {several(told.kernels, 'kernel')} "
+        f"(on rank {told.rank})",
+        f"sorts of indices, zeros for whole tables and the optimizer's pass over them take {about(told.took_ns)} of "
+        f"the step on rank {told.rank}, {told.most}; {about(told.good_ns)} of that would be left",
+        "nn.Embedding(sparse=True) or EmbeddingBag(sparse=True) with SparseAdam or SGD, fused tables (torchrec, "
+        "FBGEMM); index_add_ or scatter_add_ instead of x[index] += y and index_put_(accumulate=True); masks by "
+        "multiplying or torch.where instead of boolean indexing",
+    )

@@ -1,0 +1,77 @@
+"""Experts that run one by one: the same few kernels for each, on the tokens that were routed to it.
+
+A run of kernels that comes several times in a row, with products in it that fill a part of the GPU only, and tokens
+gathered or scattered between them, or two products and more; no norm and no attention, which layers have. Each expert's
+products may be other kernels, as many tokens as it has: a product is like any other here. Together in one grouped
+product they would fill the GPU: each takes the part of its time that is its share of the multiprocessors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.derive.work.roles import Role
+from stepscope.derive.work.sizes import gpu, launches
+from stepscope.findings.evidence.sequence import Sequence
+from stepscope.findings.thresholds import EXPERT_KERNELS, EXPERTS
+from stepscope.intervals.arrays import F64, I64, Mask
+
+#: What layers have and experts do not.
+_APART = (Role.NORM, Role.ATTENTION, Role.SOFTMAX, Role.LOSS, Role.CONVOLUTION, Role.POOLING, Role.OPTIMIZER)
+_ROUTED = (Role.INDEX, Role.EMBEDDING)
+_PRODUCT = -2
+_APART_CODE = -3
+
+
+def experts(sequence: Sequence, free: Mask) -> F64:
+    """What is left of each kernel of experts that run one by one, NaN for others."""
+    left = np.full(len(sequence.ops), np.nan)
+    device = gpu(sequence.data)
+    blocks = launches(sequence.data, sequence.ops).blocks
+    product = sequence.kinds.are(Role.PRODUCT)
+    if device is None or not device.units or not blocks.any():
+        return left
+    small = product & (blocks > 0) & (blocks < device.units)
+    if small.sum() < EXPERTS.value:
+        return left
+    kept, codes = _codes(sequence, product)
+    run = _runs(sequence, kept, codes, small)
+    mine = np.zeros(len(sequence.ops), dtype=bool)
+    mine[kept[run]] = True
+    mine |= product & np.r_[False, mine[:-1]] & np.r_[False, product[:-1]]  # second kernels of a product
+    mine &= free & ~sequence.optimizer
+    left[mine] = np.where(blocks[mine] > 0, np.minimum(blocks[mine] / device.units, 1.0), 1.0)
+    return left
+
+
+def _codes(sequence: Sequence, product: Mask) -> tuple[I64, I64]:
+    """Positions that count, and a number for each that like kernels share: products one, what parts runs another."""
+    again = product & np.r_[False, product[:-1]]
+    kept = np.flatnonzero(~again & ~sequence.kinds.are(Role.FILL, Role.SORT, Role.COMMUNICATION))
+    codes = sequence.data.name[sequence.ops[kept]].astype(np.int64)
+    codes[product[kept]] = _PRODUCT
+    codes[sequence.kinds.are(*_APART)[kept]] = _APART_CODE
+    return kept, codes
+
+
+def _runs(sequence: Sequence, kept: I64, codes: I64, small: Mask) -> Mask:
+    """Which of the positions lie in runs that come several times in a row."""
+    found = np.zeros(len(codes), dtype=bool)
+    fits = codes != _APART_CODE
+    products = np.r_[0, np.cumsum(codes == _PRODUCT)]
+    routed = np.r_[0, np.cumsum(sequence.kinds.are(*_ROUTED)[kept])]
+    little = np.r_[0, np.cumsum(small[kept])]
+    for period in range(2, int(EXPERT_KERNELS.value) + 1):
+        if period * EXPERTS.value > len(codes):
+            break
+        same = (codes[period:] == codes[:-period]) & fits[period:]
+        edges = np.flatnonzero(np.diff(np.r_[False, same, False]))
+        for begin, end in zip(edges[::2].tolist(), (edges[1::2] + period).tolist(), strict=True):
+            if end - begin < EXPERTS.value * period or found[begin:end].any():
+                continue
+            of_one = products[begin + period] - products[begin]
+            gathers = routed[begin + period] > routed[begin]
+            mostly = 2 * (little[end] - little[begin]) > products[end] - products[begin]
+            if of_one >= (1 if gathers else 2) and mostly:
+                found[begin:end] = True
+    return found
