@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
+I8 = npt.NDArray[np.int8]  # codes: of families, causes, passes
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)

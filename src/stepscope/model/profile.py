@@ -375,6 +375,9 @@ class Profile:
                     frame = self._with_launch(self._with_role(frame))
                 elif part == "core" and name == "ranges":
                     frame = self._with_parent(frame)
+                elif part == "detail" and (core := self._tables.get((name, "core"))) is not None:
+                    # What it was put in order by is in the core already, and takes memory.
+                    frame = frame.drop([c for c in frame.columns if c in core.columns and c != "rank"])
                 self._tables[key] = kept(frame)
             return self._tables[key]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 from msgspec import Struct, field
 
 from stepscope.derive.graph.dependencies import dependencies
@@ -155,10 +154,11 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     if len(waits.call) == 0 or data.calls.height == 0:
         return wait, stuck
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-    by = data.calls["tid"].gather(waits.call).cast(pl.Int64).to_numpy()
+    tid = data.calls["tid"].to_numpy()
+    by = tid[waits.call]
     for thread in data.once(_launching):
         other = by != thread.tid
-        own = thread.starts
+        own = start[tid == thread.tid]
         made = np.searchsorted(own, end[waits.call]) - np.searchsorted(own, start[waits.call])
         usable = np.flatnonzero(~(other & (made > 0)))
         if len(usable) == 0:
@@ -171,32 +171,27 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
         last = np.maximum(k, 0)
         itself = at[last] == thread.launch
         # A wait that was not over yet (of another thread) did not hold this launch up.
-        hit = (k >= 0) & ((end[at][last] <= thread.launched) | itself)
+        hit = (k >= 0) & ((end[at][last] <= start[thread.launch]) | itself)
         wait[thread.ops[hit]] = usable[last[hit]]
         stuck[thread.ops] = hit & own_wait[last] & itself
     return wait, stuck
 
 
 class _Thread(Struct, frozen=True):
-    """A thread that launches: its ops, the call that launched each and when, and its own calls."""
+    """A thread that launches: its ops, and the call that launched each."""
 
     tid: int
     ops: I64
     launch: I64
-    launched: I64
-    starts: I64  # of its calls
 
 
 def _launching(data: RankData) -> list[_Thread]:
-    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
-    start = data.calls["start_ns"].to_numpy()
     linked = np.flatnonzero(data.launch != NONE)
-    of_thread = tid[data.launch[linked]]
+    of_thread = data.calls["tid"].to_numpy()[data.launch[linked]]
     threads = []
     for thread in numbered(of_thread)[0].tolist():
         ops = linked[of_thread == thread]
-        launch = data.launch[ops]
-        threads.append(_Thread(thread, ops, launch, start[launch], start[tid == thread]))
+        threads.append(_Thread(thread, ops, data.launch[ops]))
     return threads
 
 

@@ -15,7 +15,7 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, covered, distinct, union
-from stepscope.intervals.arrays import I64, NONE, Mask, numbered
+from stepscope.intervals.arrays import I8, I64, NONE, Mask, numbered
 from stepscope.model.nesting import nest
 
 CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked")
@@ -31,7 +31,7 @@ _CAUSE = {
     Family.FREE: ALLOC,
     Family.LOAD: LOAD,
 }
-_CAUSE_OF_FAMILY = np.array([_CAUSE.get(family, API) for family in Family], np.int64)
+_CAUSE_OF_FAMILY = np.array([_CAUSE.get(family, API) for family in Family], np.int8)
 
 
 class Pieces(Struct, frozen=True):
@@ -187,10 +187,10 @@ def _merge(cut: Pieces, gap: I64) -> Pieces:
     )
 
 
-def call_causes(data: RankData) -> I64:
+def call_causes(data: RankData) -> I8:
     """What each call of the rank makes the host wait for: SYNC, ALLOC, LOAD or API."""
     return data.once(_call_causes)
 
 
-def _call_causes(data: RankData) -> I64:
+def _call_causes(data: RankData) -> I8:
     return _CAUSE_OF_FAMILY[families(data)]

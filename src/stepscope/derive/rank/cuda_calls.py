@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I8, I64, NONE, Mask
 from stepscope.model.api_names import SUFFIX
 
 
@@ -63,21 +63,21 @@ _TABLE = (
 )
 
 
-def families(data: RankData) -> I64:
+def families(data: RankData) -> I8:
     """The `Family` of each call of the rank."""
     return data.once(_families)
 
 
-def _families(data: RankData) -> I64:
+def _families(data: RankData) -> I8:
     if data.calls.height == 0:
-        return np.empty(0, np.int64)
-    by_call: I64 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
+        return np.empty(0, np.int8)
+    by_call: I8 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
     by_call[_blocked_by_copies(data, by_call)] = Family.BLOCKING_COPY
     again = data.once(_recorded_again)
-    return by_call if again is None else np.where(again, Family.OTHER, by_call)
+    return by_call if again is None else np.where(again, np.int8(Family.OTHER), by_call)
 
 
-def _blocked_by_copies(data: RankData, by_call: I64) -> I64:
+def _blocked_by_copies(data: RankData, by_call: I8) -> I64:
     """Asynchronous calls that returned when their copy to the host had ended: the memory was pageable.
 
     Not where the thread synchronizes right behind it, as PyTorch does: that call stands for the wait.
@@ -121,10 +121,10 @@ def _of_family(data: RankData, wanted: tuple[Family, ...]) -> Mask:
     return judged[families(data)]
 
 
-def families_of_names(names: pl.Series) -> I64:
+def families_of_names(names: pl.Series) -> I8:
     """The `Family` of each name."""
     family = pl.lit(int(Family.OTHER))
     for judged, stem in reversed(_TABLE):
         pattern = rf"(?i)^(cuda|cu|hip)({stem}){SUFFIX}$"
         family = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(int(judged))).otherwise(family)
-    return pl.DataFrame({"name": names}).select(family.cast(pl.Int64).alias("family"))["family"].to_numpy()
+    return pl.DataFrame({"name": names}).select(family.cast(pl.Int8).alias("family"))["family"].to_numpy()

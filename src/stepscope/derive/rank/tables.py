@@ -8,12 +8,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import polars as pl
 
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import I8, I64
 from stepscope.model.memo import Memo, is_large
 from stepscope.model.profile import Profile
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A", I8, I64)
 Self = TypeVar("Self", bound="RankTables")
 
 
@@ -40,7 +41,7 @@ class RankTables:
         self.profile.at_work(self)
         return self._memo.once(function, self, *args, **options)
 
-    def per_name(self, function: Callable[[pl.Series], I64]) -> I64:
+    def per_name(self, function: Callable[[pl.Series], A]) -> A:
         """`function` of the string table: judged once per name, not once per row."""
         return self.profile.per_name(function)
 

@@ -8,6 +8,7 @@ Whatever says more than the GPU's memory could move is cut to that.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
@@ -43,8 +44,8 @@ class Launches(Struct, frozen=True):
     """Blocks of each launch, its threads, and rows of threads in a block; 0 where the trace has no grids."""
 
     blocks: I64
-    threads: I64
-    rows: I64
+    threads: I64 | npt.NDArray[np.int32]
+    rows: I64 | npt.NDArray[np.int32]
 
 
 def gpu(data: RankData) -> Gpu | None:
@@ -59,7 +60,7 @@ def _gpu(data: RankData) -> Gpu | None:
 def launches(data: RankData, ops: I64) -> Launches:
     """Grids and blocks of these ops."""
     every = data.once(_launches)
-    return Launches(every.blocks[ops], every.threads[ops], every.rows[ops])
+    return Launches(every.blocks[ops], *(of[ops].astype(np.int64) for of in (every.threads, every.rows)))
 
 
 def _launches(data: RankData) -> Launches:
@@ -70,7 +71,9 @@ def _launches(data: RankData) -> Launches:
         return Launches(nothing, nothing, nothing)
     every = frame.select(pl.all().cast(pl.Int64).fill_null(0))
     grid, block = (_product(every, what) for what in ("grid", "block"))
-    return Launches(grid, block, block // np.maximum(every["block_x"].to_numpy(), 1))
+    rows = block // np.maximum(every["block_x"].to_numpy(), 1)
+    # A block has at most 1,024 threads; what a broken file says is cut.
+    return Launches(grid, *(np.minimum(of, np.iinfo(np.int32).max).astype(np.int32) for of in (block, rows)))
 
 
 def _product(frame: pl.DataFrame, what: str) -> I64:

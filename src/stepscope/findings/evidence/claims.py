@@ -69,6 +69,7 @@ def _of(sequence: Sequence) -> Claims:
         found = claim(sequence, cause < 0)
         mine = ~np.isnan(found) & (cause < 0)
         cause[mine], left[mine] = number, found[mine]
+    sequence.let_go()
     return Claims(sequence, cause, left)
 
 

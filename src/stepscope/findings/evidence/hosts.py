@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 from msgspec import Struct
 
 from stepscope.derive.accounting.partition import Partition, partition
@@ -122,9 +122,9 @@ class Host(Struct, frozen=True, dict=True):
         return stays
 
     @cached_property
-    def tid(self) -> I64:
+    def tid(self) -> npt.NDArray[np.int32]:
         """Threads of all its calls."""
-        return self.data.calls["tid"].cast(pl.Int64).to_numpy()
+        return self.data.calls["tid"].to_numpy()
 
     @cached_property
     def paces(self) -> I64:

@@ -103,6 +103,10 @@ class Sequence(Struct, frozen=True, dict=True):
         """Whether bytes are known, not only bounded."""
         return self.sizes.source >= GRID
 
+    def let_go(self) -> None:
+        """Forget what was derived: it is again where somebody asks for it."""
+        self.__dict__.clear()
+
     def between(self, first: int, last: int) -> I64:
         """Positions between two."""
         return np.arange(first + 1, last)
