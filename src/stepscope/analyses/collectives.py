@@ -3,11 +3,13 @@
 The same collective on all its ranks, on one clock. The last to arrive waits for nobody: what others spend before that
 is waiting, `transfer_ns` is what is left on the rank that was done first. Bandwidths follow nccl-tests: `bytes` is its
 size S, `algbw` = S / transfer, `busbw` what links would have to carry. A long collective is not a slow network: look at
-`max_wait_ns` first. `--by` sums up, with the spread of the bus bandwidth for each size of message.
+`max_wait_ns` first. `--by` sums up, with the spread of the bus bandwidth for each size of message. `--ceiling FILE`
+sets it beside what nccl-tests reached on the same machines, message by message.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,9 +17,11 @@ import polars as pl
 
 from stepscope.derive.accounting.named_window import unit_of
 from stepscope.derive.comm.across import Across, Align, across
+from stepscope.derive.comm.ceiling import Ceiling, read_ceiling
 from stepscope.derive.comm.table import imbalance, inside, table_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
+from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.statement import STATEMENT, several, sum_over
@@ -44,6 +48,8 @@ COLUMNS = (
     Col("present", "ranks that recorded it"),
     Col("axis", "what it serves: tp, pp, dp, ep, cp; null where unknown"),
     Col("known_by", "how it was matched: payload, metadata, labels or order"),
+    Col("ceiling_gbps", "bus bandwidth that nccl-tests reached with messages of this size; null without --ceiling"),
+    Col("ceiling_pct", "busbw as a share of it"),
 )
 _SUMS = (
     Col("n", "collectives"),
@@ -56,6 +62,7 @@ _SUMS = (
     Col("busbw_p50_gbps", "median bus bandwidth"),
     Col("busbw_p95_gbps", "95th percentile"),
     Col("peak_pct", "median as a share of --peak-gbps"),
+    Col("ceiling_pct", "median share of what nccl-tests reached with messages of that size; null without --ceiling"),
 )
 _BY = {
     "group": (Col("group", "communicator"), Col("op", "operation"), Col("axis", "what it serves")),
@@ -72,11 +79,15 @@ def collectives(
     by: Annotated[By, "what a row is"] = "collective",
     align: Align = "auto",
     peak_gbps: Annotated[float | None, "bus bandwidth that the links could give, to compare with"] = None,
+    ceiling: Annotated[
+        Path | None, "what nccl-tests printed on these machines (a file, or a folder of them)", Effect.READS
+    ] = None,
 ) -> Result:
     if peak_gbps is not None and peak_gbps <= 0:
         raise BadInput(f"--peak-gbps {peak_gbps}: not positive", "give the bandwidth in 10⁹ bytes per second")
+    measured = None if ceiling is None else read_ceiling(ceiling)  # before anything large is read
     found = across(profile, align)
-    table = table_of(found)
+    table = _beside(table_of(found), measured)
     shown, spans = inside(profile, window, found, table)
     summary = _summary(found, shown, peak_gbps, f"the {unit_of(w['kind'] for w in spans)}")
     every = window.index == "all"
@@ -85,6 +96,13 @@ def collectives(
     else:
         answer = rows(VARIANTS[f"by={by}"], _grouped(shown, by, peak_gbps, every), windows=every)
     return Result(answer, spans, summary, found.notes, ranked_by="wait_ns")
+
+
+def _beside(table: pl.DataFrame, measured: Ceiling | None) -> pl.DataFrame:
+    """With what nccl-tests reached, and the share of it that each collective does."""
+    reached = pl.lit(None, pl.Float64).alias("ceiling_gbps") if measured is None else measured.column(table)
+    share = 100 * pl.col("busbw_gbps") / pl.col("ceiling_gbps")
+    return table.with_columns(reached).with_columns(share.alias("ceiling_pct"))
 
 
 def _grouped(table: pl.DataFrame, by: By, peak: float | None, each_window: bool) -> pl.DataFrame:
@@ -108,6 +126,7 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None, each_window: bool)
             ),
             pl.col("max_wait_ns").max(),
             *(bus.quantile(q / 100, "linear").alias(f"busbw_p{q}_gbps") for q in (5, 50, 95)),
+            pl.col("ceiling_pct").median(),
         )
     )
     share = 100 * pl.col("busbw_p50_gbps") / peak if peak else pl.lit(None, pl.Float64)
@@ -125,7 +144,7 @@ def _summary(a: Across, table: pl.DataFrame, peak: float | None, where: str) -> 
     }
     if peak:
         figures["peak_gbps"] = peak
-    figures[STATEMENT] = _statement(where, table, figures, a.ranks.height)
+    figures[STATEMENT] = _statement(where, table, figures, a.ranks.height) + _reaching(table)
     return figures
 
 
@@ -143,6 +162,19 @@ def _statement(where: str, table: pl.DataFrame, figures: dict[str, Any], ranks: 
     rank, times = last.row(-1)
     waited = f"Ranks wait {about(figures['wait_ns'])} for each other in {count} of {where}{sum_over(ranks)}"
     return f"{waited}, most often for rank {rank} (last in {times:,}); {moved}."
+
+
+def _reaching(table: pl.DataFrame) -> str:
+    """How much of what nccl-tests reached transfers do, weighed by their time: the worst operation."""
+    known = table.filter(pl.col("ceiling_pct").is_not_null() & (pl.col("transfer_ns") > 0))
+    if not known.height:
+        return ""
+    share = (pl.col("ceiling_pct") * pl.col("transfer_ns")).sum() / pl.col("transfer_ns").sum()
+    each = known.group_by("op").agg(share.alias("pct"), pl.col("transfer_ns").sum()).sort("pct", "op")
+    op, pct, ns = each.row(0)
+    return (
+        f" {op.replace('_', '-').capitalize()}s reach {pct:.0f} % of what nccl-tests did, in {about(ns)} of transfers."
+    )
 
 
 def _total(column: pl.Series) -> int | None:

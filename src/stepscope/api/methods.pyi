@@ -127,6 +127,7 @@ class Methods:
         by: Literal["collective", "group", "op", "size"] = "collective",
         align: Literal["auto", "none"] = "auto",
         peak_gbps: float | None = None,
+        ceiling: Path | None = None,
         **options: Unpack[Windowed],
     ) -> Result:
         """What did each collective cost, and who waited for whom?"""
