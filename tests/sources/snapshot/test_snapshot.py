@@ -11,6 +11,9 @@ import polars as pl
 import pytest
 
 from stepscope import BadInput, api
+from stepscope.sources.pickled.machine import Kind, Machine
+from stepscope.sources.snapshot import looks_like_snapshot
+from stepscope.sources.snapshot.collect import Collector
 
 REAL = Path(__file__).parents[4] / "shared/traces/h200/memory/adamw_6layer.snapshot.pickle"
 
@@ -165,3 +168,18 @@ def test_blocks_of_old_snapshots_have_no_address(tmp_path):
     value = snapshot([], [segment(4096, old), segment(65536, [dict(b) for b in old])])
     found = api.open(written(tmp_path, value), cache=False).table("blocks").select(pl.col("address"))
     assert found["address"].to_list() == [4096, 4608, 5632, 65536, 66048, 67072]
+
+
+def test_an_unsigned_number_is_read_as_c_has_it():
+    """Native frames have 2^64-1 as their line."""
+    for value in ((1 << 64) - 1, 1 << 63, (1 << 63) - 1, -1):
+        read = Machine("x", Kind("snapshot", "", ""), pickle.dumps([value]), Collector()).run()
+        assert read == [value - (1 << 64) if value >> 63 == 1 else value]
+    with pytest.raises(BadInput, match="64 bits"):
+        Machine("x", Kind("snapshot", "", ""), pickle.dumps([1 << 64]), Collector()).run()
+
+
+def test_any_key_may_come_first():
+    content = {"device_traces": [[]], "allocator_settings": {}, "segments": []}
+    assert looks_like_snapshot(pickle.dumps(content)) and looks_like_snapshot(pickle.dumps(content, 2))
+    assert not looks_like_snapshot(pickle.dumps({"entries": [], "pg_config": {}}))

@@ -9,7 +9,8 @@ import polars as pl
 
 from stepscope.derive.memory.history import History, histories, over_time
 from stepscope.derive.memory.origin import NOT_RECORDED, Origins, origins
-from stepscope.derive.memory.parts import REASONS, UNNAMED, Decided, decide
+from stepscope.derive.memory.parts import Decided, decide
+from stepscope.derive.memory.reasons import REASONS, UNNAMED
 from stepscope.derive.memory.room import Room, room
 from stepscope.derive.memory.rules import PARTS, UNKNOWN
 from stepscope.intervals.arrays import I64, NONE

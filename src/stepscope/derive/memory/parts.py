@@ -12,23 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from stepscope.derive.memory import reasons
+from stepscope.derive.memory.early import before
 from stepscope.derive.memory.history import Blocks, History
 from stepscope.derive.memory.origin import Origins
 from stepscope.derive.memory.rules import (
-    ACTIVATIONS,
     BACKWARD,
     COMM,
-    COMMUNICATION,
-    GRADIENTS,
     KV,
-    KV_CACHE,
     MODULE,
     OPTIMIZER,
     RECOMPUTE,
-    STATES,
-    TEMPORARY,
-    UNKNOWN,
-    WEIGHTS,
     WORKSPACE,
     WORKSPACES,
 )
@@ -36,43 +30,6 @@ from stepscope.intervals.arrays import I64, NONE, Mask, take
 from stepscope.model.profile import Profile
 
 _OPTIMIZER_RANGE = r"^Optimizer\.step#"
-
-#: Why a block is what it is. The order is that of the decisions: the first that applies.
-REASONS = (
-    "communication's buckets or buffers",
-    "a cache of keys and values",
-    "a library's workspace",
-    "a module's, alive at the end",
-    "the optimizer's, outlives its step",
-    "the optimizer's, for its step only",
-    "forward, alive in backward",
-    "computed again for backward",
-    "forward, alive when memory ran out",
-    "backward, alive when the optimizer steps",
-    "backward, gone before the optimizer steps",
-    "forward, gone before backward",
-    "before recording: a gradient's size",
-    "before recording: several of a gradient's size",
-    "before recording: a module's",
-    "before recording: sizes do not tell",
-    "outlives the step that allocated it",
-    "alive when the recording ends",
-    "no stack was recorded",
-    "before the trace: not named",
-    "released; no backward pass is recorded",
-)
-(
-    _COMM, _KV, _WORKSPACE, _MODULE, _STATE, _IN_STEP, _SAVED, _AGAIN, _OOM, _GRADIENT, _BACKWARD_ONLY, _FORWARD_ONLY,
-    _LIKE_GRADIENTS, _LIKE_STATES, _EARLY_MODULE, _EARLY, _OUTLIVES, _TOO_EARLY, _NO_STACK, UNNAMED, _RELEASED,
-) = range(len(REASONS))  # fmt: skip
-
-_PART = np.array(
-    [
-        COMMUNICATION, KV_CACHE, TEMPORARY, WEIGHTS, STATES, TEMPORARY, ACTIVATIONS, ACTIVATIONS, ACTIVATIONS,
-        GRADIENTS, TEMPORARY, TEMPORARY, WEIGHTS, STATES, WEIGHTS, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
-        TEMPORARY,
-    ]
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,34 +71,46 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
     at_end = blocks.end >= n
     own_step_ends = _next(ends, blocks.begin)
     workspace = trait[WORKSPACE] | _workspace(blocks, stacks, stack, outlives | at_end, python)
+    # What the backward pass leaves behind for an optimizer that the recording does not have are gradients.
+    forward = np.unique(blocks.begin[~engine & ~again & ~in_step & ~early])
+    left = backward & ~(next_step < n) & ~workspace & _of_parameters(blocks, early | trait[MODULE], at_end)
+    left &= blocks.end > _last(turns, np.minimum(_next(forward, blocks.begin), n))
+    if 10 * int(blocks.requested[left & at_end].sum()) >= 9 * int(blocks.requested[left].sum()):
+        left &= at_end  # the rest are late temporaries of the last pass
+    # What the forward pass holds at the end, it holds for a backward pass that did not come.
+    no_step = ~(next_step < n)
+    held = at_end & no_step & (blocks.begin > (int(turns[-1]) if len(turns) else NONE)) & told & python
     released = _released_each_step(blocks, backward & lives_into_step & ~workspace, outlives)
 
     rules = (
-        (trait[MODULE] & at_end & ~early, _MODULE),
+        (trait[MODULE] & at_end & ~early, reasons.MODULE),
         # Sharded gradients come out of a collective.
-        (backward & lives_into_step & ~outlives & ~workspace & ~in_step, _GRADIENT),
-        (trait[COMM] & ~early, _COMM),
-        (trait[KV] & ~early, _KV),
-        (workspace & ~early, _WORKSPACE),
-        (in_step & ~early & (blocks.end > own_step_ends), _STATE),
-        (in_step & ~early, _IN_STEP),
-        (early & trait[MODULE], _EARLY_MODULE),
-        (early, _EARLY),
-        (~told, _NO_STACK),
-        (again & into_backward & ~lives_into_step, _AGAIN),
-        (backward & lives_into_step & ~(outlives & released), _GRADIENT),
-        (backward & lives_into_step, _OUTLIVES),
-        (backward & at_end, _TOO_EARLY),
-        (backward, _BACKWARD_ONLY),
-        (lives_into_step & outlives, _OUTLIVES),
-        (ran_out & (_next(oom, blocks.begin) < _next(turns, blocks.begin)), _OOM),
-        (into_backward, _SAVED),
-        (at_end, _TOO_EARLY),
-        (np.ones(len(early), dtype=bool), _FORWARD_ONLY if len(turns) else _RELEASED),
+        (backward & lives_into_step & ~outlives & ~workspace & ~in_step, reasons.GRADIENT),
+        (trait[COMM] & ~early, reasons.COMM),
+        (trait[KV] & ~early, reasons.KV),
+        (workspace & ~early, reasons.WORKSPACE),
+        (in_step & ~early & ((blocks.end > own_step_ends) | at_end), reasons.STATE),
+        (in_step & ~early, reasons.IN_STEP),
+        (early & trait[MODULE], reasons.EARLY_MODULE),
+        (early, reasons.EARLY),
+        (~told, reasons.NO_STACK),
+        (again & into_backward & ~lives_into_step, reasons.AGAIN),
+        (backward & lives_into_step & ~(outlives & released), reasons.GRADIENT),
+        (backward & lives_into_step, reasons.OUTLIVES),
+        (left, reasons.OUTLIVES_PASS),
+        (backward & at_end, reasons.TOO_EARLY),
+        (backward, reasons.BACKWARD_ONLY),
+        (lives_into_step & outlives, reasons.OUTLIVES),
+        (ran_out & (_next(oom, blocks.begin) < _next(turns, blocks.begin)), reasons.OOM),
+        (into_backward, reasons.SAVED),
+        (held & ~_inside(blocks.begin, begins, ends), reasons.HELD),
+        (at_end, reasons.TOO_EARLY),
+        (np.ones(len(early), dtype=bool), reasons.FORWARD_ONLY if len(turns) else reasons.RELEASED),
     )
     reason = np.select([mask for mask, _ in rules], [np.full(len(early), code) for _, code in rules])
-    reason = _before(blocks, _like_others(blocks, stack, reason))
-    return Decided(_PART[reason], reason, stack, begins, engine | again, in_step)
+    reason = _like_others(blocks, stack, reason)
+    reason = before(blocks, reason, _inside(blocks.end, begins, ends), turns, bool(len(begins)))
+    return Decided(reasons.PART_OF[reason], reason, stack, begins, engine | again, in_step)
 
 
 def _optimizer(profile: Profile, history: History, by_stack: Mask) -> tuple[I64, I64]:
@@ -201,7 +170,11 @@ def _like_others(blocks: Blocks, stack: I64, reason: I64) -> I64:
     The last step's logits are held by the program, as those of the steps before it were: their fate tells. Only where
     all of those were the same.
     """
-    open_ended = np.isin(reason, (_OUTLIVES, _TOO_EARLY)) & (blocks.end >= blocks.end.max(initial=0)) & (stack != NONE)
+    open_ended = (
+        np.isin(reason, (reasons.OUTLIVES, reasons.TOO_EARLY, reasons.HELD))
+        & (blocks.end >= blocks.end.max(initial=0))
+        & (stack != NONE)
+    )
     if not open_ended.any():
         return reason
     table = pl.DataFrame({"stack": stack, "size": blocks.requested, "reason": reason, "open": open_ended})
@@ -212,51 +185,14 @@ def _like_others(blocks: Blocks, stack: I64, reason: I64) -> I64:
     return np.where(same, found["low"].fill_null(0).to_numpy(), reason)
 
 
-def _before(blocks: Blocks, reason: I64) -> I64:
-    """What was there before the recording, matched with the gradients that were seen.
-
-    Every parameter has a gradient of its size. Where, for every size, at least one block from before stands for each
-    gradient and less than two do, one for each are the weights, and what is left over is unknown. Where at least 1 + k
-    do and less than 2 + k, for one k of all sizes, k states of the optimizer are among them. (States in another
-    precision are r times as large.) Otherwise their sizes do not tell.
-    """
-    gradients = np.flatnonzero(reason == _GRADIENT)
-    early = np.flatnonzero(reason == _EARLY)
-    if not len(gradients) or not len(early):
-        return reason
-    size, count = _of_one_step(blocks, gradients)
-    at_size = [early[blocks.requested[early] == s] for s in size.tolist()]
-    times = np.array([len(rows) for rows in at_size]) // count
-    if times[0] < 1 or (times != times[0]).any():
-        return reason
-    if (reason == _STATE).any():  # the optimizer made its states while it was recorded
-        times = np.ones_like(times)
-    found = reason.copy()
-    for rows, n in zip(at_size, count.tolist(), strict=True):
-        found[rows[:n]] = _LIKE_GRADIENTS
-        found[rows[n : n * int(times[0])]] = _LIKE_STATES
-    return _larger_states(blocks, found, early, size, count) if times[0] == 1 else found
+def _of_parameters(blocks: Blocks, standing: Mask, at_end: Mask) -> Mask:
+    """Blocks of the size of one that stands through the recording, as weights do; all, where none stands."""
+    sizes = np.unique(blocks.requested[standing & at_end])
+    every: Mask = np.isin(blocks.requested, sizes) if len(sizes) else np.ones(len(at_end), dtype=bool)
+    return every
 
 
-def _of_one_step(blocks: Blocks, gradients: I64) -> tuple[I64, I64]:
-    """Sizes of a step's gradients, and how many of each: of the moment at which most of them are alive."""
-    begin, end = blocks.begin[gradients], blocks.end[gradients]
-    moments = np.unique(begin)
-    alive = np.searchsorted(np.sort(begin), moments, side="right") - np.searchsorted(
-        np.sort(end), moments, side="right"
-    )
-    moment = moments[int(np.argmax(alive))]
-    return np.unique(blocks.requested[gradients[(begin <= moment) & (end > moment)]], return_counts=True)
-
-
-def _larger_states(blocks: Blocks, found: I64, early: I64, size: I64, count: I64) -> I64:
-    """States of another precision: k blocks of r times each gradient's size, for one k and r, and no other."""
-    if (found == _STATE).any():
-        return found
-    rest = early[found[early] == _EARLY]
-    for ratio in (2, 4):
-        have = np.array([int((blocks.requested[rest] == ratio * s).sum()) for s in size.tolist()])
-        times = have // count
-        if times[0] >= 1 and (times == times[0]).all() and (have == count * times).all():
-            found[rest[np.isin(blocks.requested[rest], ratio * size)]] = _LIKE_STATES
+def _last(moments: I64, before: I64) -> I64:
+    """The last of `moments` (ascending) before each; NONE where there is none."""
+    found: I64 = np.r_[NONE, moments][np.searchsorted(moments, before, side="left")]
     return found

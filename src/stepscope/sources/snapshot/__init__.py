@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stepscope.sources.snapshot.source import SnapshotSource
 
-#: The first keys of a snapshot stand at its very front.
+#: A snapshot's first key stands at its very front, whichever of them that is.
 _FRONT = 256
+_KEYS = (b"segments", b"device_traces", b"allocator_settings", b"external_annotations")
 
 
 def open_snapshot(path: Path | str) -> SnapshotSource:
@@ -20,5 +21,6 @@ def open_snapshot(path: Path | str) -> SnapshotSource:
 
 
 def looks_like_snapshot(head: bytes) -> bool:
-    """Whether a file that begins so is a snapshot: a pickle (protocol 2 or later) of a dict with the key `segments`."""
-    return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and b"segments" in head[:_FRONT]
+    """Whether a file that begins so is a snapshot: a pickle (protocol 2 or later) of a dict with a snapshot's keys."""
+    pickled = head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05"
+    return pickled and any(key in head[:_FRONT] for key in _KEYS)
