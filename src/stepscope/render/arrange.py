@@ -12,6 +12,8 @@ _UNDER = "  └ "
 #: What a reader misses least, in turn; then the last columns, but for the first so many.
 _LESSER = ("pid", "device", "gpu", "tid", "stdev", "min", "q1", "q3", "variants", "calls", "host")
 _MOST_TELLING = 4
+#: The width of a plain terminal: no wider table shows less of a name.
+_NARROW = 80
 
 
 @dataclass(frozen=True)
@@ -25,25 +27,52 @@ class Arranged:
 
 
 def arrange(columns: list[Column], width: int, more: str = "a wider terminal, ") -> Arranged:
-    """Columns that are the same on every row are said below, if that makes room; so are those that are left out.
+    """Columns without any value are said below; where that makes room, so are those that are the same on every row, and
+    those that are left out.
 
-    Where texts would have to be cut beyond recognition even so, the longest of them is to stand elsewhere. `more` is
-    what shows what is left out, other than the formats that have all.
+    Where texts would have to be cut beyond recognition even so, the longest of them is to stand elsewhere: also where a
+    narrower table would show more of it. `more` is what shows what is left out, other than the formats that have all.
     """
+    if width <= _NARROW:
+        return _arranged(columns, width, more)
+    name = max((c for c in columns if c.can_be_cut), key=_longest, default=None)
+    if name is None:
+        return _arranged(columns, width, more)
+    least = _room(_arranged(columns, _NARROW, more), name, _NARROW)
+    arranged = _arranged(columns, width, more)
+    if _room(arranged, name, width) >= min(least, _longest(name)):
+        return arranged
+    return _arranged(columns, width, more, name)
+
+
+def _longest(column: Column) -> int:
+    return max(map(layout.width, column.full), default=0)
+
+
+def _room(arranged: Arranged, column: Column, width: int) -> int:
+    """How much of a text a table shows."""
+    if arranged.under is column:
+        return width - len(_UNDER)
+    return column.width() if column in arranged.columns else 0
+
+
+def _arranged(columns: list[Column], width: int, more: str, under: Column | None = None) -> Arranged:
     below: list[str] = []
-    gap = layout.fit(columns, width)
+    columns, empty = _without_empty(columns)
+    gap = layout.fit([c for c in columns if c is not under], width)
     if gap == 1:
         columns, moved = _without_constants(columns, width)
-        if told := [f"{c.title} {c.full[0]}" for c in moved if c.full[0] != MISSING]:
-            below.append(f"in every row: {', '.join(told)}")
-        if empty := [c.title for c in moved if c.full[0] == MISSING]:
-            below.append(f"without a value: {', '.join(empty)}")
+        if moved:
+            below.append(f"in every row: {', '.join(f'{c.title} {c.full[0]}' for c in moved)}")
         gap = layout.fit(columns, width)
+    if empty:
+        below.append(f"without a value: {', '.join(c.title for c in empty)}")
     if gap == 1:
         columns, twins = _without_twins(columns)
         below += [f"{', '.join(again)}: as {title} in every row" for title, again in twins.items()]
         gap = layout.fit(columns, width)
-    under = _squeezed(columns, width) if gap == 1 else None
+    if under is None and gap == 1:
+        under = _squeezed(columns, width)
     columns, dropped = _without_lesser(columns, under, width)
     if dropped:
         below.append(f"not shown: {', '.join(dropped)} ({more}--format csv or json)")
@@ -63,6 +92,12 @@ def lines(arranged: Arranged, width: int) -> tuple[list[str], list[str]]:
     texts = [_UNDER + layout.shorten(text, room, room // 2) for text in arranged.under.full]
     paired = [line for pair in zip(body, texts, strict=True) for line in pair]
     return [*head[:-1], _UNDER + arranged.under.title, head[-1]], paired
+
+
+def _without_empty(columns: list[Column]) -> tuple[list[Column], list[Column]]:
+    """Columns with some value, and those without any; a table keeps at least one."""
+    empty = [c for c in columns if c.full and all(cell == MISSING for cell in c.full)]
+    return ([c for c in columns if c not in empty], empty) if len(empty) < len(columns) else (columns, [])
 
 
 def _without_constants(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:

@@ -221,9 +221,11 @@ def summarized(result: Result) -> list[tuple[str, str | Result]]:
     if line := single(summary, result.begins):
         parts.append(("", line))
     for key, value in summary.items():
-        if not _nested(value) or key in (PLOT, STATEMENT):
+        if not value or not _nested(value) or key in (PLOT, STATEMENT):
             continue
         table = _as_table(value)
+        if table is not None and _repeats(table, result.rows):
+            continue
         small = None if table is None else Result(table, ranked_by="", top=None if result.top is None else 0)
         parts.append((header(key), _pairs(value, result.begins) if small is None else small.for_people()))
     return parts
@@ -246,12 +248,22 @@ def _as_table(value: Any) -> pl.DataFrame | None:
     return None
 
 
+def _repeats(table: pl.DataFrame, rows: pl.DataFrame) -> bool:
+    """Whether a table of the summary says what the rows say: the same values by the same keys."""
+    values = [name for name in table.columns if name]
+    if table.height != rows.height or not values or not set(values) <= set(rows.columns):
+        return False
+    keys = table[""].to_list() if "" in table.columns else []
+    known = any(rows[name].cast(pl.String, strict=False).to_list() == keys for name in rows.columns) if keys else True
+    return known and table.select(values).equals(rows.select(values))
+
+
 def _pairs(values: dict[str, Any], begins: dict[int, int]) -> str:
     """Values by name; points in time count from the capture's beginning, where all ranks have one."""
     begin = next(iter(begins.values())) if len(set(begins.values())) == 1 else 0
     timed = {k: v - begin if str(k).endswith(INSTANTS) and isinstance(v, int) else v for k, v in values.items()}
-    said = {k: show(str(k), v) for k, v in timed.items() if v not in ([], (), "")}  # an empty list has nothing to say
-    return " · ".join(f"{header(str(k))} {text}" for k, text in said.items())
+    said = {k: show(str(k), v) for k, v in timed.items()}
+    return " · ".join(f"{header(str(k))} {text}" for k, text in said.items() if text)  # an empty list says nothing
 
 
 def wrapped(text: str, width: int, indent: int = 2) -> list[str]:
