@@ -120,4 +120,37 @@ def test_the_bar_is_gone_before_anything_is_written():
     os.close(controller)
     assert process.returncode == 0
     before, _, _ = written.partition(b"ANSWER")
-    assert before.rindex(b"\x1b[2K") > before.rindex(b"working"), written
+    assert before.rindex(b"\x1b[2K") > before.rindex(b"starting"), written
+
+
+def test_one_bar_keeps_the_count_while_a_part_of_it_is_worked_on():
+    from stepscope.cli.progress import _Display
+
+    drawn: list[tuple[str, int, int | None]] = []
+
+    class Bar:
+        def update(self, task, *, description, completed, total):
+            drawn.append((description, completed, total))
+
+    display = _Display()
+    display._bar, display._task = Bar(), 0  # type: ignore[assignment]
+    display.report("opening job.json (203 MiB)", None, None)
+    display.report("reading job.json", 50_000_000, 200_000_000)
+    display.report("reading job.json", 200_000_000, 200_000_000)
+    display.report("working out diagnose", None, None)
+    display.report("findings", 3, 42)
+    display.report("looking for drift", None, None)
+    assert drawn == [
+        ("opening job.json (203 MiB)", 0, None),
+        ("reading job.json 25%", 50_000_000, 200_000_000),
+        ("reading job.json 100%", 200_000_000, 200_000_000),
+        ("working out diagnose", 0, None),
+        ("findings 3 of 42", 3, 42),
+        ("findings 3 of 42: looking for drift", 3, 42),
+    ]
+
+
+def test_the_first_report_names_the_file(traces, heard):
+    file = next(traces.glob("*.sqlite"))
+    api.open(file, cache=False)
+    assert heard[0][0].startswith(f"opening {file.name} (") and heard[0][0].endswith("iB)")

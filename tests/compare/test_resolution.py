@@ -15,6 +15,7 @@ from stepscope.compare.changing import matched, step_change
 from stepscope.compare.resolution import MOST_STEPS, resolution, steps_needed
 from stepscope.compare.run import PARTS, Run, Table
 from stepscope.compare.side import Side
+from stepscope.errors import GateFailed
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 from stepscope.statistics import FEWEST, RATE
@@ -104,10 +105,14 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["quiet", "noisy", "once"])
-def test_a_baseline_passes_beside_itself(traces, name, tmp_path):
+def test_a_baseline_beside_itself_tests_nothing(traces, name, tmp_path):
     path = api.save_baseline(traces / name, str(tmp_path / "base.json"), cache=False)
-    result = api.gate(path, traces / name, limits=["step=2", "idle=0"], cache=False)
-    assert set(result.rows["status"]) == {"passed"}
+    with pytest.raises(GateFailed, match=r"nothing was tested.*a capture of the new run would decide") as failed:
+        api.gate(path, traces / name, limits=["step=2", "idle=0"], cache=False)
+    result = failed.value.result
+    assert set(result.rows["status"]) == {"inconclusive"} and not result.summary["pass"]
+    allowed = api.gate(path, traces / name, limits=["step=2"], cache=False, allow_inconclusive=True)
+    assert allowed.summary["pass"] and set(allowed.rows["status"]) == {"inconclusive"}
     assert result.notes[0].code == "same-capture"
 
 

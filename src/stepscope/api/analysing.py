@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from stepscope import questions
+from stepscope import progress, questions
 from stepscope.api.options import (
     WINDOW_KEYWORDS,
     Ranks,
@@ -77,6 +77,7 @@ def analyse(
                 failed.result = _finished(failed.result, name, of, shown)
             raise
 
+    progress.report(f"working out {name}")
     with nullcontext() if profile is None else profile.asking:
         return _of_any_capture(profile, ask)
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepscope import progress
 from stepscope.api.profile import Named, Profile
 from stepscope.api.share import Opening
 from stepscope.api.workers import Sharing, Workers
@@ -19,6 +20,7 @@ from stepscope.model.label_rules import load as load_labels
 from stepscope.model.note import Note
 from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
+from stepscope.model.units import size
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
 from stepscope.sources.nsys.program import need_nsys
@@ -59,6 +61,7 @@ def open(  # the name that users see: stepscope.open
         need_nsys(nsys)  # also where nothing has to be exported: else a typing error shows only once the cache is gone
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}
+    progress.report(_opening(given))
     found = _opened(given, **how, jobs=jobs, cluster=cluster)
     first, *others = (by_profiler := captures(found.sources))
     if of_one_job:
@@ -71,6 +74,14 @@ def open(  # the name that users see: stepscope.open
         profile.add_notes(_on_stretches(Path(path)))
     profile.others = {name: cache_result(partial(found.profile, by_profiler[name])) for name in others}
     return profile
+
+
+def _opening(paths: Sequence[str | Path]) -> str:
+    """What is opened, with the size of a single file: a large one takes seconds before any of it has been read."""
+    if len(paths) != 1:
+        return f"opening {len(paths)} paths"
+    path = Path(paths[0])
+    return f"opening {path.name}" + (f" ({size(path.stat().st_size)})" if path.is_file() else "")
 
 
 def _on_stretches(path: Path) -> list[Note]:

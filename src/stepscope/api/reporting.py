@@ -86,11 +86,12 @@ def report(
     ranks = None if rank is None else parse_ranks(rank)
     chosen = profile.view(ranks).view(in_one_part=True)  # many questions
     shown = None if ranks is None else rank if isinstance(rank, str) else ranks_text(ranks)
-    held = _asker(*memory) if memory is not None else None
-    return Page(_asker(chosen, paths, window=window, rank=shown, of_memory=held), words)
+    held = asker_of(*memory) if memory is not None else None
+    return Page(asker_of(chosen, paths, window=window, rank=shown, of_memory=held), words)
 
 
-def _asker(profile: model.Profile, paths: Sequence[str], **more: Any) -> Asker:
+def asker_of(profile: model.Profile, paths: Sequence[str], **more: Any) -> Asker:
+    """Who answers questions about a profile that was opened from `paths`."""
     named = getattr(profile, "named", None)
     rules = tuple(named.rules) if named is not None else ()
     return Asker(lambda name, **options: analyse(profile, name, **options), tuple(paths), rules=rules, **more)

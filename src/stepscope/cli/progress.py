@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Work shorter than this shows nothing.
 PATIENCE_S = 1.0
+#: From here on a count is told as a share: bytes of a file.
+_MANY = 100_000
 
 
 @contextmanager
@@ -53,7 +55,9 @@ class _Display:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._latest: tuple[str, int | None, int | None] = ("working", None, None)
+        self._latest: tuple[str, int | None, int | None] = ("starting", None, None)
+        #: the last that was counted, and is not at its end: what is not counted is a part of it
+        self._counted: tuple[str, int, int] | None = None
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._timer: threading.Timer | None = None
@@ -61,6 +65,8 @@ class _Display:
     def report(self, what: str, done: int | None, total: int | None) -> None:
         with self._lock:
             self._latest = (what, done, total)
+            if done is not None and total is not None:
+                self._counted = (what, done, total) if done < total else None
             self._draw()
 
     def wait(self) -> None:
@@ -102,8 +108,18 @@ class _Display:
         if self._bar is None or self._task is None:
             return
         what, done, total = self._latest
-        count = "" if done is None else f" {done}" if total is None else f" {done} of {total}"
-        self._bar.update(self._task, description=what + count, completed=done or 0, total=total)
+        text = _counted(what, done, total)
+        if done is None and self._counted is not None:
+            whole, done, total = self._counted
+            text = f"{_counted(whole, done, total)}: {what}"
+        self._bar.update(self._task, description=text, completed=done or 0, total=total)
+
+
+def _counted(what: str, done: int | None, total: int | None) -> str:
+    """`reading rank 3 of 8`; bytes and other large numbers as a share."""
+    if done is None or total is None:
+        return what if done is None else f"{what} {done}"
+    return f"{what} {done} of {total}" if total < _MANY else f"{what} {done / total:.0%}"
 
 
 #: What is drawn now.

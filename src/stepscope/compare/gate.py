@@ -128,7 +128,7 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
     checks = [_comparable([d.what for d in differ if d.job])]
     checks += [_check(limit, base, new, step, design, len(limits)) for limit in limits]
     if itself:
-        checks = [{**c, "status": PASSED, "why": "the same capture on both sides"} for c in checks]
+        checks = [{**c, "status": OPEN, "why": "the same capture on both sides: nothing was tested"} for c in checks]
     count = {s: sum(c["status"] == s for c in checks) for s in (PASSED, FAILED, OPEN)}
     bad = [c for c in checks if c["status"] == FAILED or (c["status"] == OPEN and not allow_inconclusive)]
     undecided = [
@@ -146,11 +146,9 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
         bad.sort(key=lambda c: c["status"] != FAILED)
         first = f"{bad[0]['check']}: {bad[0]['why']}"
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        hint = (
-            None
-            if any(c["status"] == FAILED for c in bad)
-            else "more steps or runs decide; --allow-inconclusive passes"
-        )
+        decides = "a capture of the new run" if itself else "more steps or runs"
+        decided = any(c["status"] == FAILED for c in bad)
+        hint = None if decided else f"{decides} would decide; --allow-inconclusive passes"
         raise GateFailed(f"the gate failed: {first}{more}", hint, result)
     return result
 

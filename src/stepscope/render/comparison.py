@@ -10,7 +10,7 @@ from stepscope.model.result import Result
 _HIDDEN: dict[str, tuple[str, ...]] = {
     "compute_diff_ns": ("change_pct", "low_ns", "high_ns"),
     "name": ("family", "low_ns", "high_ns"),
-    "why": ("why",),  # the notes have it in full
+    "why": ("limit_pct", "step_pct", "low_step_pct", "high_step_pct", "diff_ns"),  # it says them
 }
 
 

@@ -20,12 +20,40 @@ def to_markdown(result: Result) -> bytes:
     out = [f"### stepscope gate: {'passed' if summary['pass'] else 'failed'}", "", markdown(summary["statement"]), ""]
     header = ("check", "status", "base", "new", "growth", "interval", "limit")
     out += table(header, map(_cells, result.rows.iter_rows(named=True)), numbers=range(2, 7))
+    out += [*listed(f"{_MARKS[status]}: {prose(check)}: {prose(why)}" for check, status, why in unpassed(result)), ""]
     base, new = about(step["base_ns"], 4), about(step["new_ns"], 4)
     out += [f"Growth, interval and limit are shares of the base's step, {base}; the new one is {new}.", ""]
     if differs := summary.get("differs"):
         out += table(("differs", "base", "new"), ([markdown(d[k]) for k in ("what", "base", "new")] for d in differs))
     out += folded("Notes", listed(prose(note) for note in result.notes))
     return ("\n".join(out).rstrip() + "\n").encode()
+
+
+def unpassed(result: Result) -> list[tuple[str, str, str]]:
+    """Checks that did not pass: what, whether it failed, and why."""
+    rows = result.rows.filter(result.rows["status"] != "passed")
+    return [(row["check"], row["status"], row["why"]) for row in rows.iter_rows(named=True)]
+
+
+def to_annotations(result: Result) -> list[str]:
+    """A line for GitHub Actions per check that did not pass: it stands on the page of the run and of the change."""
+    kinds = {"failed": "error", "inconclusive": "warning" if result.summary["pass"] else "error"}
+    return [
+        f"::{kinds[status]} title={_escaped(f'stepscope gate: {check} {status}', property=True)}::{_escaped(why)}"
+        for check, status, why in unpassed(result)
+    ]
+
+
+def _escaped(text: str, *, property: bool = False) -> str:
+    """As workflow commands take it: one line, and in a property neither colon nor comma."""
+    for letter, code in (
+        ("%", "%25"),
+        ("\r", "%0D"),
+        ("\n", "%0A"),
+        *((((":", "%3A"), (",", "%2C"))) if property else ()),
+    ):
+        text = text.replace(letter, code)
+    return text
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -171,7 +171,7 @@ def _profiles_in(directory: Path, all_stretches: bool = False) -> list[tuple[Pat
             found.append((entry, kind))
         elif entry.is_file() and named_like_profile(entry):
             raise refusal(entry)
-    below = [entry for entry in entries if entry.name in _OF_BOTH and entry.is_dir() and _holds_profiles(entry)]
+    below = [entry for entry in entries if entry.name in _OF_BOTH and entry.is_dir() and holds_profiles(entry)]
     if not found and below:
         return [profile for entry in below for profile in _profiles_in(entry, all_stretches)]
     if not found and (several := stretches(directory)):
@@ -203,14 +203,15 @@ def _instead(entries: list[Path]) -> str:
     """What to give instead of a directory with these entries and no profile of its own."""
     if any(entry.suffix == ".parquet" for entry in entries):
         return "its parquet files are no nsys export without StringIds.parquet: export or copy all of it again"
-    below = [entry for entry in entries if entry.is_dir() and _holds_profiles(entry)]
+    below = [entry for entry in entries if entry.is_dir() and holds_profiles(entry)]
     if not below:
         return f"give {KINDS}"
     more = f" and {len(below) - _MOST_NAMED} more" if len(below) > _MOST_NAMED else ""
     return f"there are some one level down: give {', '.join(map(str, below[:_MOST_NAMED]))}{more}"
 
 
-def _holds_profiles(directory: Path) -> bool:
+def holds_profiles(directory: Path) -> bool:
+    """Whether some file of it is a profile."""
     try:
         return any(kind_among_others(entry) for entry in directory.iterdir())
     except (BadInput, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
     files = [t.file.absolute() for t in (target, markdown, junit) if t is not None and t.file is not None]
     if twice := [file for n, file in enumerate(files) if file in files[:n]]:
         raise BadInput(f"{twice[0]}: given for two outputs", "give each a file of its own")
-    allow = given.pop("allow_inconclusive")
+    allow, github = given.pop("allow_inconclusive"), given.pop("github")
     limits = {"limits": given.pop("limit"), "limits_file": given.pop("limits")}
     parsed = parse_limits(limits["limits_file"], limits["limits"])  # before anything is read
     given = opening(given)
@@ -77,6 +78,8 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
             markdown.deliver(to_markdown(result))
         if junit is not None:
             junit.deliver(to_junit(result, allow_inconclusive=allow))
+        if github:
+            _to_github(result, target)
 
     with progress.shown():
         try:
@@ -85,6 +88,25 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
             deliver(failed.result)
             raise
     deliver(result)
+
+
+def _to_github(result: Result, target: output.Target) -> None:
+    """The summary on the page of the job, and what did not pass beside the change."""
+    from stepscope.render.gate import to_annotations, to_markdown
+
+    page = os.environ.get("GITHUB_STEP_SUMMARY")
+    if page is None:
+        click.echo("note: --github: GITHUB_STEP_SUMMARY is not set: no summary was written", err=True)
+    else:
+        try:
+            with Path(page).open("ab") as file:
+                file.write(to_markdown(result) + b"\n")
+        except OSError as error:
+            raise BadInput(
+                f"GITHUB_STEP_SUMMARY {page}: {error.strerror}", "run it in a job of GitHub Actions"
+            ) from None
+    for line in to_annotations(result):
+        click.echo(line, err=target.file is None and target.format != "table")
 
 
 def _files(given: dict[str, Any]) -> tuple[Path | None, Path | None]:
@@ -144,6 +166,11 @@ command = ToTheEnd(
         click.Option(["--allow-inconclusive"], is_flag=True, help="What cannot be decided does not fail."),
         click.Option(
             ["--markdown"], type=click.Path(path_type=Path), metavar="FILE", help="A summary for a pull request."
+        ),
+        click.Option(
+            ["--github"],
+            is_flag=True,
+            help="In GitHub Actions: a summary on the job's page, and an annotation per check that did not pass.",
         ),
         click.Option(["--junit"], type=click.Path(path_type=Path), metavar="FILE", help="The checks as JUnit XML."),
         *step_options(),

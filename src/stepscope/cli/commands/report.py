@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from stepscope.capture.size import show_size
 from stepscope.cli import output, progress
 from stepscope.cli.analysis import profile_argument, reading_options, window_options, worker_options
 from stepscope.cli.memory import snapshots_of
+from stepscope.errors import BadInput
 
 
 def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> None:
@@ -22,6 +24,9 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
     if path is not None:
         drawn(path)  # refused before any work is done
         output.writable(path)
+    if given["over"]:
+        _over(profile, path, given)
+        return
     window = {k: given[k] for k in WINDOW_KEYWORDS if given[k] not in (None, False)}
     if window.get("index") == "median":
         del window["index"]
@@ -46,6 +51,28 @@ def _report(profile: tuple[str, ...], output_file: str | None, **given: Any) -> 
         click.echo(f"wrote {path} ({show_size(path.stat().st_size)})")
 
 
+def _over(paths: tuple[str, ...], path: Path | None, given: dict[str, Any]) -> None:
+    """A trend of several captures, as a page or as Markdown."""
+    from stepscope.api.options import WINDOW_KEYWORDS
+    from stepscope.api.reporting import drawn
+    from stepscope.api.trending import over
+    from stepscope.render.trend import to_html, to_markdown
+
+    alone = [k for k in WINDOW_KEYWORDS if given[k] not in (None, False, "median")] + ["rank"] * bool(given["rank"])
+    if alone or given["memory"]:
+        raise BadInput(f"--over takes no --{(alone or ['memory'])[0]}", "every capture is asked about its median step")
+    target = output.Target("md", path)
+    target.spare(map(Path, paths))
+    words = ["stepscope", "report", "--over", *paths, *(["-o", str(path)] if path else [])]
+    with progress.shown():
+        opening = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
+        trend = over(*paths, cache=not given["no_cache"], **opening)
+    write = to_markdown if path is None or not drawn(path) else to_html
+    target.deliver(write(trend, shlex.join(words)).encode())
+    if path is not None and path.is_file():
+        click.echo(f"wrote {path} ({show_size(path.stat().st_size)})")
+
+
 command = click.Command(
     "report",
     callback=_report,
@@ -55,6 +82,11 @@ command = click.Command(
             ["-o", "--output", "output_file"],
             metavar="FILE",
             help="report.html or report.md; without it, Markdown on standard output.",
+        ),
+        click.Option(
+            ["--over"],
+            is_flag=True,
+            help="PROFILE... are captures of one job over time, or a folder of them: a page of trends.",
         ),
         *window_options(),
         *worker_options(),
