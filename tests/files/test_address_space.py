@@ -29,3 +29,19 @@ def _said(left: int) -> str:
 def test_what_the_limit_leaves_is_the_budget() -> None:
     assert _said(1 << 30) == "True"
     assert _said(64 << 20).startswith("`ulimit -v` leaves ") and "too little to work with" in _said(64 << 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and ulimit -v")
+@pytest.mark.parametrize("kilobytes", [500_000, 700_000, 800_000, 900_000, 1_000_000, 1_200_000])
+def test_a_limit_that_the_libraries_would_use_up_is_refused_before_they_are_loaded(kilobytes: int) -> None:
+    """They abort (status 134, or 139) without a word of ours."""
+    script = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({kilobytes} << 10, resource.RLIM_INFINITY))
+from stepscope.cli.main import run
+status = run(["diagnose", "nothing.sqlite"])
+sys.exit(100 if "polars" in sys.modules else status)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr[-300:]
+    assert done.stderr.startswith("stepscope: `ulimit -v` allows ") and done.stderr.count("\n") == 1

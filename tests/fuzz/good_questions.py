@@ -34,7 +34,7 @@ RESULTS = HERE.parent / "reliability" / "results" / "good.json"
 #: Questions of a round, of which so many as command lines.
 ROUND, LINES = 50, 16
 #: Of a trace larger than this, so few.
-_LARGE, FEW, FEW_LINES = 1 << 20, 10, 3
+_LARGE, FEW, FEW_LINES = 1 << 17, 10, 3
 LIMIT_S = 30
 #: What no line may say: of an error that is none of ours, and of a query whose process is gone.
 _NEVER = ("this is a bug", "ended its process")
@@ -165,7 +165,7 @@ def main() -> int:
         rounds = [(trace, int(number)) for trace, _ in plan(10**6, given.seed) if trace.name == name][:1]
     tally = Tally(given.seed, given.journal)
     left = [each for each in rounds if not tally.has(*each)]
-    with get_context("spawn").Pool(given.jobs, maxtasksperchild=8) as pool:
+    with get_context("spawn").Pool(given.jobs, maxtasksperchild=40) as pool:
         for trace, number, record in pool.imap_unordered(_asked, ((*each, given.seed) for each in left)):
             tally.add(trace, number, record)
     tally.print()

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +24,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from stepscope import api, questions  # noqa: E402
-from stepscope.errors import StepscopeError  # noqa: E402
+from relation_answers import Value, answers, differences, same  # noqa: E402
+from relation_windows import Outcome, cut, inserted, split, windows_add_up  # noqa: E402
 
 RESULTS = HERE.parent / "reliability" / "results" / "relations.json"
-#: Paths and the command lines that hold them are not figures.
-_NOT_COMPARED = {"command", "file", "commands"}
 _SHIFT = 1_234_567_890
 _GPU = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -42,8 +40,9 @@ _STREAMS = (
 )
 _STRINGS = ("nameId", "textId", "shortName", "demangledName", "mangledName", "stringId", "symbol", "module")
 _NONE = 0xFFFF_FFFF
-
-Value = Callable[[str, Any], Any]
+#: Of nsys's reports and rules.
+_NSYS_INSTANTS = {"Start (ns)", "Start", "End (ns)", "End"}
+_NSYS_STREAMS = {"stream", "other_stream", "Strm", "Stream ID"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Relation:
 
     name: str
     change: Callable[[sqlite3.Connection, random.Random], None]
-    expected: Value = field(default=lambda _, value: value)
+    expected: Value = same
     needs: Callable[[sqlite3.Connection], bool] = field(default=lambda _: True)
 
 
@@ -66,13 +65,15 @@ def _with(db: sqlite3.Connection, column: str) -> list[str]:
 
 
 def _instant(column: str) -> bool:
-    return column.endswith(("start_ns", "end_ns"))
+    return column.endswith(("start_ns", "end_ns")) or column in _NSYS_INSTANTS or column == "capture_ns"
 
 
 def _shift(db: sqlite3.Connection, _: random.Random) -> None:
     for column in ("start", "end", "timestamp"):
         for table in _with(db, column):
             db.execute(f'UPDATE "{table}" SET "{column}" = "{column}" + {_SHIFT} WHERE "{column}" IS NOT NULL')
+    for column in {"duration", "stopTime"} & set(_tables(db).get("ANALYSIS_DETAILS", ())):  # of the same clock
+        db.execute(f'UPDATE ANALYSIS_DETAILS SET "{column}" = "{column}" + {_SHIFT}')
     for table in _with(db, "utcEpochNs"):
         db.execute(f'UPDATE "{table}" SET utcEpochNs = utcEpochNs - {_SHIFT}')
 
@@ -101,7 +102,7 @@ def _streams(db: sqlite3.Connection, _: random.Random) -> None:
 
 
 def _streams_expected(column: str, value: Any) -> Any:
-    return value + 1000 if column in ("stream", "other_stream") and isinstance(value, int) and value > 0 else value
+    return value + 1000 if column in _NSYS_STREAMS and isinstance(value, int) and value > 0 else value
 
 
 def _pids(db: sqlite3.Connection, _: random.Random) -> None:
@@ -114,7 +115,7 @@ def _pids(db: sqlite3.Connection, _: random.Random) -> None:
 
 
 def _pids_expected(column: str, value: Any) -> Any:
-    return value + 1000 if column == "pid" and isinstance(value, int) else value
+    return value + 1000 if column in ("pid", "PID", "Pid") and isinstance(value, int) else value
 
 
 def _correlations(db: sqlite3.Connection, _: random.Random) -> None:
@@ -188,37 +189,22 @@ def changed(relation: Relation, source: Path, folder: Path) -> Path:
     return target
 
 
-def answers(path: Path) -> dict[str, Any]:
-    """Every question's rows and figures, or why it has none."""
-    profile = api.open(path, cache=False)
-    found: dict[str, Any] = {}
-    for name in questions.names():
-        if not questions.get(name).needs_profile:
-            continue
-        try:
-            result = api.analyse(profile, name)
-            found[name] = {"rows": result.rows.to_dicts(), "summary": result.summary}
-        except StepscopeError as error:
-            found[name] = type(error).__name__
-    return found
-
-
-def expected(value: Any, become: Value, column: str = "") -> Any:
-    """An answer of the file as it was, as it must be of the changed one."""
-    if isinstance(value, dict):
-        return {k: expected(v, become, str(k)) for k, v in value.items() if k not in _NOT_COMPARED}
-    if isinstance(value, list | tuple):
-        return [expected(v, become, column) for v in value]
-    if isinstance(value, float):
-        return None if value != value else round(value, 6)
-    return become(column, value)
-
-
 def violations(relation: Relation, before: dict[str, Any], path: Path) -> list[str]:
-    """Questions whose answer is not what the relation predicts."""
-    after = answers(path)
-    same = Relation(relation.name, relation.change)
-    return [n for n, a in before.items() if expected(a, relation.expected) != expected(after[n], same.expected)]
+    """Commands whose answer is not what the relation predicts."""
+    return differences(before, answers(path), relation.expected)
+
+
+def _of_files_and_time(path: Path, folder: Path, before: dict[str, Any]) -> Iterator[tuple[str, Outcome]]:
+    yield "split into a file per process, and merge", split(path, folder, before)
+    yield "insert time in which the GPU idles", inserted(path, folder)
+    yield "cut to a step", cut(path, folder)
+    yield "windows add up", windows_add_up(path)
+
+
+def _save(ran: Counter[str], wrong: Counter[str], traces: int, seconds: float) -> None:
+    table = {name: {"answers": count, "violations": wrong[name]} for name, count in ran.items()}
+    content = {"suite": "relations", "traces": traces, "minutes": round(seconds / 60, 1), "relations": table}
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 def main() -> int:
@@ -230,7 +216,7 @@ def main() -> int:
     given = parser.parse_args()
     ran, wrong, traces = Counter[str](), Counter[str](), 0
     began = time.monotonic()
-    for trace in [*packed(), *shared()]:
+    for trace in sorted([*packed(), *shared()], key=lambda t: t.stat().st_size):
         if ".sqlite" not in trace.name or trace.stat().st_size > given.most_mb * 2**20 or trace.name.endswith(".gz"):
             continue
         with tempfile.TemporaryDirectory(prefix="stepscope-relations-") as folder:
@@ -241,19 +227,20 @@ def main() -> int:
             traces += 1
             with closing(sqlite3.connect(path)) as db:
                 holding = [relation for relation in RELATIONS if relation.needs(db)]
-            for relation in holding:
-                failed = violations(relation, before, changed(relation, path, Path(folder)))
-                ran[relation.name] += len(before)
-                wrong[relation.name] += len(failed)
+            outcomes = [
+                (relation.name, (len(before), violations(relation, before, changed(relation, path, Path(folder)))))
+                for relation in holding
+            ]
+            for name, (count, failed) in [*outcomes, *_of_files_and_time(path, Path(folder), before)]:
+                ran[name] += count
+                wrong[name] += len(failed)
                 if failed:
-                    print(f"{trace.name}: {relation.name}: {', '.join(failed)}", flush=True)
+                    print(f"{trace.name}: {name}: {', '.join(failed)}", flush=True)
+            print(f"{trace.name}: {time.monotonic() - began:.0f} s", flush=True)
+            if given.save:  # so far: it may take hours
+                _save(ran, wrong, traces, time.monotonic() - began)
     for name, count in ran.items():
         print(f"{name:30} {count:6} answers, {wrong[name]} violations")
-    if given.save:
-        table = {name: {"answers": count, "violations": wrong[name]} for name, count in ran.items()}
-        minutes = round((time.monotonic() - began) / 60, 1)
-        content = {"suite": "relations", "traces": traces, "minutes": minutes, "relations": table}
-        RESULTS.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
     return 1 if wrong.total() else 0
 
 

@@ -26,6 +26,8 @@ from stepscope.model.visible import visible
 SIGNALLED = 128
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
+#: Commands that load no tables, and words that make any command say what it does.
+_LIGHT, _HELP = {"capture", "skill"}, {"-h", "--help"}
 #: What libraries say where memory ran out.
 _NO_MEMORY = re.compile(
     r"memory allocation|out of memory|cannot allocate|start new thread|capacity overflow|bad_alloc|realloc", re.I
@@ -122,6 +124,7 @@ def run(arguments: Sequence[str]) -> int:
     if COMPLETE in os.environ:
         return _complete()
     try:
+        _need_addresses(arguments)
         # Not click's main(): it would turn a closed pipe into status 1, which says that a gate failed.
         with cli.make_context("stepscope", list(arguments) or ["--help"]) as context:
             cli.invoke(context)
@@ -156,6 +159,14 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(DEBUG) == "1":
             raise
         return _unexpected(error)
+
+
+def _need_addresses(arguments: Sequence[str]) -> None:
+    """Where a question follows: it loads libraries that abort where `ulimit -v` leaves too little."""
+    if arguments and arguments[0] not in _LIGHT and not arguments[0].startswith("-") and not _HELP & set(arguments):
+        from stepscope.files import budget
+
+        budget.need_addresses()
 
 
 def _unexpected(error: BaseException) -> int:

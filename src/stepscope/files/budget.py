@@ -25,6 +25,9 @@ LEAST = 256 << 20
 #: Of what the machine or the cgroup has. The rest is for those beside us, and for what is allocated between two looks.
 SHARE = 0.75
 
+#: Addresses that the interpreter and the libraries take, used or not, and those of each thread: an arena and a stack.
+_LIBRARIES, _PER_THREAD = 896 << 20, 72 << 20
+
 #: What is smaller than this is not worth a look at how much is used.
 SMALL = 16 << 20
 
@@ -149,16 +152,35 @@ def _of_machine() -> list[int]:
     return []
 
 
-def _of_addresses() -> list[int]:
-    """What `ulimit -v` leaves. Libraries end the process where it is used up: they cannot say so any more."""
+def need_addresses() -> None:
+    """Refuse a limit of addresses that the libraries would use up, before they are loaded: they abort."""
+    limit = _most_addresses()
+    if limit is None or "polars" in sys.modules:  # then what is left can be told: `_of_addresses`
+        return
+    threads = int(os.environ.get("POLARS_MAX_THREADS") or 0) or os.cpu_count() or 1
+    least = _LIBRARIES + threads * _PER_THREAD + LEAST
+    if limit < least:
+        said = f"`ulimit -v` allows {limit >> 20} MiB of addresses, too little to work with"
+        raise BadInput(said, f"it takes {least >> 20} MiB here: raise it, or set it to unlimited")
+
+
+def _most_addresses() -> int | None:
     try:
         import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * _page()
-    except (ImportError, OSError, ValueError):
+
+def _of_addresses() -> list[int]:
+    """What `ulimit -v` leaves. Libraries end the process where it is used up: they cannot say so any more."""
+    limit = _most_addresses()
+    if limit is None:
         return []
-    if limit == resource.RLIM_INFINITY:
+    try:
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * _page()
+    except (OSError, ValueError):
         return []
     if limit - taken < LEAST:
         left = max(limit - taken, 0) >> 20
