@@ -109,5 +109,5 @@ def differences(before: dict[str, Any], after: dict[str, Any], become: Value = s
 
 def sums(frames: list[pl.DataFrame], by: list[str], column: str) -> dict[Any, int]:
     """Sums of a column over rows of several answers, by what they are about."""
-    rows = pl.concat([f.select(*by, pl.col(column).cast(pl.Int64)) for f in frames])
+    rows = pl.concat([f.select(pl.col(*by, column).cast(pl.Int64)) for f in frames])
     return {tuple(r[:-1]): r[-1] for r in rows.group_by(by).sum().iter_rows() if r[-1]}

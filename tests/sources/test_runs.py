@@ -81,3 +81,53 @@ def test_one_capture_under_two_names_is_refused(capture: Path, tmp_path: Path) -
         shutil.copy(capture, tmp_path / f"{name}.sqlite")
     with pytest.raises(BadInput, match=r"a\.sqlite and .*b\.sqlite hold the same capture; give each capture once"):
         api.open(tmp_path, cache=False)
+
+
+@pytest.fixture(scope="module")
+def two_runs(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "both"
+    folder.mkdir()
+    _later(capture, folder / "monday.sqlite", 0, communicators=False)
+    _later(capture, folder / "tuesday.sqlite", 24 * _HOUR, communicators=False)
+    return folder
+
+
+def _lists_both(said: str) -> bool:
+    return "these files are of 2 runs" in said and "monday.sqlite" in said and "tuesday.sqlite" in said
+
+
+@pytest.mark.parametrize(
+    "command", ["serve", "report", "export", "stats", "rules", "recipe nvtx_sum", "sql", "capture verify"]
+)
+def test_every_front_end_refuses_several_runs(
+    command: str, two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But `compare` and `gate`, whose sides may be several runs of the same."""
+    more = {
+        "report": ["-o", str(tmp_path / "a.html")],
+        "export": ["-o", str(tmp_path / "a.pftrace")],
+        "sql": ["SELECT 1 AS n"],
+    }
+    assert run([*command.split(), str(two_runs), *more.get(command, [])]) == 2
+    assert _lists_both(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("open", {}), ("run", {"analysis": "breakdown"}), ("sql", {"query": "SELECT 1 AS n"})],
+)
+def test_agents_are_refused_several_runs(tool: str, arguments: dict[str, str], two_runs: Path) -> None:
+    from agent_client import asked
+    from stepscope.agent.roots import Roots
+    from stepscope.agent.server import server
+
+    answer = asked(server(Roots([two_runs.parent])), tool, profile="both", **arguments)
+    assert answer.is_error and answer.structured_content["error"]["code"] == "bad_input"
+    assert _lists_both(str(answer.structured_content))
+
+
+def test_python_refuses_several_runs(two_runs: Path) -> None:
+    for ask in (api.open, lambda folder: api.open(str(folder / "*.sqlite"))):
+        with pytest.raises(BadInput, match="these files are of 2 runs") as refused:
+            ask(two_runs)  # type: ignore[operator]
+        assert _lists_both(str(refused.value))

@@ -60,8 +60,6 @@ def simulate_to(scenario: Scenario, folder: Path, formats: Sequence[str] = ("nsy
 
     All of it or nothing: who finds a truth finds its traces.
     """
-    if scenario.gpus_per_process > 1 and "kineto" in formats:
-        raise BadInput("--gpus-per-process: only nsys files of such processes are written", "give --write nsys")
     _prepare(scenario, folder)
     done = engine.run(scenario)
     with building_set(folder, TRUTH) as beside:
@@ -84,9 +82,11 @@ def _write(done: Job, folder: Path, formats: Sequence[str]) -> list[Path]:
             write_nsys.write(trace, node, path)
             written.append(path)
         if "kineto" in formats:
-            for rank in trace.ranks:
-                path = folder / f"rank{rank.rank}.pt.trace.json.gz"
-                write_kineto.write(trace, rank.rank, path)
+            each = scenario.gpus_per_process
+            for first in range(0, len(trace.ranks), each):
+                rank, *others = (r.rank for r in trace.ranks[first : first + each])
+                path = folder / f"rank{rank // each}.pt.trace.json.gz"  # of the process
+                write_kineto.write(trace, rank, path, *others)
                 written.append(path)
         del trace
     path = folder / TRUTH

@@ -28,7 +28,7 @@ HELP = {
     "ep": "Expert-parallel ranks.",
     "tp": "Tensor-parallel ranks.",
     "nodes": "Hosts, each with a clock and a file of its own.",
-    "gpus_per_process": "GPUs that one process drives, a thread for each (nsys only).",
+    "gpus_per_process": "GPUs that one process drives, a thread for each.",
     "layers": "Layers of the model.",
     "micro_batches": "Micro-batches of a step.",
     "steps": "Steps to record.",

@@ -166,5 +166,5 @@ def _annotations(events: EventList, one: RankView, rows: HostRows) -> None:
         stream[first],
         *events.stamp(start),
         *events.span(end - start),
-        note[first] + 1,
+        note[first] + 1 + rows.ids_before,
     )

@@ -36,7 +36,7 @@ _CBID = {
 
 @dataclass
 class HostRows:
-    """Annotations and operators of a rank; the External id of a row is its position, counted from 1."""
+    """Annotations and operators of a rank; the External id of a row is its position, counted from 1 or after others."""
 
     name: list[str]  # as JSON
     start: I64
@@ -46,6 +46,7 @@ class HostRows:
     args: list[str]  # further JSON members, each text beginning with a comma
     launch: Rows  # per GPU op: the row of its call, or -1
     metadata: npt.NDArray[np.object_]  # per GPU op: JSON members about its collective, or ""
+    ids_before: int = 0  # of other devices of the process
 
 
 def host_rows(trace: SimTrace, one: RankView, groups: ProcessGroups) -> HostRows:
@@ -128,7 +129,7 @@ def _without_range(
 def write_host(events: EventList, names: list[str], one: RankView, rows: HostRows) -> npt.NDArray[np.object_]:
     """Write annotations, operators and calls with their outgoing flows. Returns per op the text of its External id."""
     pid, calls = one.rank.pid, one.calls
-    ids = np.arange(1, len(rows.name) + 1)
+    ids = np.arange(1, len(rows.name) + 1) + rows.ids_before
     head = f'{{"ph": "X", "cat": "%s", "name": %s, "pid": {pid}, "tid": %d, "ts": %d.%s, "dur": %d.%s, "args": '
     events.add(
         head + '{"External id": %d, "Record function id": 0, "Ev Idx": %d%s}}',
@@ -145,7 +146,7 @@ def write_host(events: EventList, names: list[str], one: RankView, rows: HostRow
     # Only operators lend their id: Kineto keeps annotations in a correlation of their own.
     operators = np.flatnonzero(rows.is_op)
     inside = innermost(rows.start[operators], rows.end[operators], rows.tid[operators], calls.start, calls.tid)
-    texts = np.array([*(f'"External id": {i + 1}, ' for i in operators.tolist()), ""], dtype=object)
+    texts = np.array([*(f'"External id": {ids[i]}, ' for i in operators.tolist()), ""], dtype=object)
     external = texts[inside]  # -1 is the empty text at the end
 
     used = np.unique(calls.name)

@@ -1,4 +1,4 @@
-"""A simulated rank as torch.profiler would have exported it: Kineto's JSON, one file per rank."""
+"""A simulated process as torch.profiler would have exported it: Kineto's JSON, one file each, mostly of one rank."""
 
 from __future__ import annotations
 
@@ -37,41 +37,52 @@ _DEVICE = {
 }
 
 
-def write(trace: SimTrace, rank: int, path: Path) -> None:
-    """Write one rank to `path`, gzipped where that ends in `.gz`; the same trace gives the same bytes."""
-    me = next((r for r in trace.ranks if r.rank == rank), None)
-    if me is None:
+def write(trace: SimTrace, rank: int, path: Path, *others: int) -> None:
+    """Write one rank to `path`, gzipped where that ends in `.gz`; the same trace gives the same bytes.
+
+    `others` are further ranks of the same process, each on a GPU of its own. No process of `torch.distributed` is
+    several ranks: such a file says none, as those of JAX do.
+    """
+    wanted = [r for each in (rank, *others) for r in trace.ranks if r.rank == each]
+    if len(wanted) != 1 + len(others):
         raise ValueError(f"this trace has no rank {rank}")
-    one = view(trace, me)
-    groups = ProcessGroups(trace, rank)
+    me = wanted[0]
     epoch = epoch_ns(trace, me.node)
     base = epoch // _BASE_STEP_NS * _BASE_STEP_NS
     with packing(path) as out:
-        out.write(_head(trace, me, groups, base).encode())
+        out.write(_head(trace, me, None if others else ProcessGroups(trace, rank), base).encode())
         events = EventList(out, base, epoch)
-        rows = host_rows(trace, one, groups)
-        external = write_host(events, trace.names, one, rows)
-        write_gpu(events, trace.names, one, rows, external)
-        _metadata(events, one, rows)
+        before = 0
+        for device in wanted:
+            one = view(trace, device)
+            rows = host_rows(trace, one, ProcessGroups(trace, device.rank))
+            rows.ids_before = before
+            before += len(rows.name)
+            external = write_host(events, trace.names, one, rows)
+            write_gpu(events, trace.names, one, rows, external)
+            _metadata(events, one, rows)
         out.write(f'\n  ],\n  "traceName": "rank{rank}.pt.trace.json"\n}}\n'.encode())
 
 
-def _head(trace: SimTrace, me: SimRank, groups: ProcessGroups, base: int) -> str:
+def _head(trace: SimTrace, me: SimRank, groups: ProcessGroups | None, base: int) -> str:
     devices = sorted({r.device for r in trace.ranks if r.node == me.node})
-    head = {
+    head: dict[str, object] = {
         "schemaVersion": 1,
         "deviceProperties": [{"id": d, **_DEVICE} for d in devices],
         "trace_id": hashlib.sha256(f"{me.host}/{me.rank}".encode()).hexdigest()[:32].upper(),
         # Nobody should take this file for a measurement.
         "simulated_by": "stepscope",
-        "distributedInfo": {
+    }
+    if groups is not None:
+        head["distributedInfo"] = {
             "backend": "nccl",
             "rank": me.rank,
             "world_size": groups.world,
             "pg_count": groups.count,
             "pg_config": groups.config,
             "nccl_version": _NCCL_VERSION,
-        },
+        }
+    head |= {
         "cuda_driver_version": 13000,
         "cuda_runtime_version": 13000,
         "cupti_version": 130001,
