@@ -96,13 +96,11 @@ def _lists_both(said: str) -> bool:
     return "these files are of 2 runs" in said and "monday.sqlite" in said and "tuesday.sqlite" in said
 
 
-@pytest.mark.parametrize(
-    "command", ["serve", "report", "export", "stats", "rules", "recipe nvtx_sum", "sql", "capture verify"]
-)
+@pytest.mark.parametrize("command", ["serve", "report", "export", "stats", "rules", "sql", "capture verify"])
 def test_every_front_end_refuses_several_runs(
     command: str, two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """But `compare` and `gate`, whose sides may be several runs of the same."""
+    """But `compare` and `gate`, whose sides may be several runs, and `recipe`, which sums up any files as nsys does."""
     more = {
         "report": ["-o", str(tmp_path / "a.html")],
         "export": ["-o", str(tmp_path / "a.pftrace")],
