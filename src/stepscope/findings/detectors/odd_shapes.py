@@ -6,11 +6,13 @@ the rate of one whose sizes fit (`evidence/unaligned.py`).
 
 from __future__ import annotations
 
+from stepscope.derive.flops.utilization import work_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.model.capturing import capture_with
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -23,14 +25,16 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    return wasted(case, ID, wastes(case, ID), _said)
+    return wasted(case, ID, wastes(case, ID), lambda told: _said(case, told))
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(case: Case, told: Told) -> tuple[str, str, str]:
+    shaped = work_of(case.data_of(told.rank)).shaped
+    sharper = "" if shaped else f"; shapes would tell which sizes, and their FLOPs: {capture_with('shapes')}"
     return (
         f"{several(told.kernels, 'product has', 'products have')} sizes that do not fit (on rank {told.rank})",
         f"their kernels load unaligned numbers and take {about(told.took_ns)} of the step on rank {told.rank}, "
-        f"{told.most}; products of that size that fit take about {about(told.good_ns)}",
+        f"{told.most}; products of that size that fit take about {about(told.good_ns)}{sharper}",
         "pad sizes to a multiple of 64, at least of 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "
         "50257, widths and heads likewise; transformers: model.resize_token_embeddings(n, pad_to_multiple_of=64)",
     )

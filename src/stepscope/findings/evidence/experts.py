@@ -66,8 +66,10 @@ def _runs(sequence: Sequence, kept: I64, codes: I64, small: Mask) -> Mask:
             break
         same = (codes[period:] == codes[:-period]) & fits[period:]
         edges = np.flatnonzero(np.diff(np.r_[False, same, False]))
-        for begin, end in zip(edges[::2].tolist(), (edges[1::2] + period).tolist(), strict=True):
-            if end - begin < EXPERTS.value * period or found[begin:end].any():
+        begins, ends = edges[::2], edges[1::2] + period
+        long = ends - begins >= EXPERTS.value * period
+        for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
+            if found[begin:end].any():
                 continue
             of_one = products[begin + period] - products[begin]
             gathers = routed[begin + period] > routed[begin]
