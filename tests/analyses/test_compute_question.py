@@ -67,6 +67,18 @@ def test_groups_by_hand() -> None:
     assert "work-without-shapes" not in {note.code for note in result.notes}
 
 
+def test_copies_from_the_host_are_a_part_of_their_own() -> None:
+    """The link bounds them: memory that could do it in a hundredth of the time claims nothing."""
+    copy = op(0, 1000 * US, "[memcpy]", call=1, kind="memcpy", copy_kind="HtoD", bytes=25_000_000)
+    within = op(1000 * US, 1100 * US, "[memcpy]", call=2, kind="memcpy", copy_kind="DtoD", bytes=25_000_000)
+    profile = make(
+        processes=[{"proc": 0, "gpu": "NVIDIA H200"}], ops=[copy, within], calls=[call(1, 2, 1), call(3, 4, 2)]
+    )
+    rows = {row["part"]: row for row in api.analyse(profile, "compute", whole=True).rows.iter_rows(named=True)}
+    assert rows["copies to and from the host"]["good_ns"] == 1000 * US
+    assert rows["casts and copies"]["good_ns"] < 30 * US
+
+
 def test_a_gpu_that_is_not_known_has_no_roofs() -> None:
     result = api.analyse(_by_hand("Somebody's GPU"), "compute", whole=True)
     assert {note.code for note in result.notes} >= {"work-gpu-unknown"}

@@ -452,6 +452,12 @@ ROOM = Threshold(
     "the allocator's reserve varies by some per cent from step to step; less than this may be lost to fragments",
     ("tests/findings/test_recomputation.py",),
 )
+USUAL_LENGTH = Threshold(
+    2048,
+    "keys of a query",
+    "where a softmax is written out, nothing tells how long its rows are; rates of fused kernels vary little with it",
+    ("public/a100_lm2.7b_nvtx.sqlite",),
+)
 CHAIN = Threshold(
     3,
     "kernels that compute",

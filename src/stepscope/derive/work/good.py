@@ -15,7 +15,7 @@ from stepscope.derive.work.arithmetic import Arithmetic
 from stepscope.derive.work.reference import MEASURED_ON, convolution_rate, product_rate, stream_ns
 from stepscope.derive.work.roles import PRECISION, Kernels
 from stepscope.derive.work.rules import MEMORY_BOUND, Role
-from stepscope.derive.work.sizes import GRID, Sizes
+from stepscope.derive.work.sizes import GRID, Sizes, crossing
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.gpus import Gpu
 
@@ -38,7 +38,7 @@ def good(data: RankData, ops: I64, kinds: Kernels, size: Sizes, done: Arithmetic
     if gpu is None:
         return Good(best, source)
     measured = REFERENCE if gpu.name == MEASURED_ON else SCALED
-    streaming = np.isin(kinds.role, list(MEMORY_BOUND)) & (size.source >= GRID)
+    streaming = np.isin(kinds.role, list(MEMORY_BOUND)) & (size.source >= GRID) & ~crossing(data, ops)
     best[streaming] = stream_ns(gpu, size.bytes[streaming])
     source[streaming] = measured
     counted = done.known & (done.done > 0)

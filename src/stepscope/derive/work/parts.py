@@ -13,12 +13,14 @@ from msgspec import Struct
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.work.phases import AGAIN, BACKWARD, OPTIMIZER, Phases, in_order, phases
 from stepscope.derive.work.roles import Kernels, kernels
-from stepscope.derive.work.rules import Role
+from stepscope.derive.work.rules import MULTIPLYING, Role
+from stepscope.derive.work.sizes import crossing
 from stepscope.intervals.arrays import I64, Mask
 
 PARTS = (
     *("other", "attention", "linear layers", "convolutions", "norms", "loss", "embedding", "optimizer"),
     *("elementwise", "casts and copies", "indexing", "pooling", "compiled", "communication", "graph"),
+    "copies to and from the host",
 )
 _CODE = {name: code for code, name in enumerate(PARTS)}
 ATTENTION, LOSS = _CODE["attention"], _CODE["loss"]
@@ -50,6 +52,8 @@ _BY_ROLE = np.array([_CODE[_OF_ROLE.get(role, "other")] for role in Role], np.in
 _WALLS = (Role.PRODUCT, Role.CONVOLUTION, Role.ATTENTION, Role.NORM, Role.EMBEDDING, Role.OPTIMIZER, Role.POOLING)
 #: Kernels between a softmax and the product that made its scores: scaling, masks, dropout, casts.
 _NEAR = 12
+#: A softmax written out: exp(x - max) and its sum.
+_EXP, _MAX, _SUM = r"\bexp_kernel", r"MaxOps|max_kernel|max_values|MaxNanFunctor", r"sum_functor|sum_kernel"
 I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
@@ -73,16 +77,34 @@ def parts(data: RankData, ops: I64, known: Kernels | None = None, passes: Phases
     order = in_order(data, ops)
     order = order[~kinds.are(Role.COMMUNICATION)[order]]
     by_hand = np.zeros(len(ops), bool)
-    by_hand[order] = _around_softmax(kinds.role[order], kinds.matrix[order], when.phase[order])
+    soft = (kinds.are(Role.SOFTMAX) | spelled_softmax(data, ops, kinds, order)) & ~when.are(OPTIMIZER)
+    by_hand[order] = _around_softmax(kinds.role[order], kinds.matrix[order], when.phase[order], soft[order])
     found[by_hand] = ATTENTION
     lossy = np.zeros(len(ops), bool)
     lossy[order] = _around_loss(kinds.role[order])
     found[lossy & ~by_hand] = LOSS
     found[when.are(OPTIMIZER) & ~kinds.are(Role.COMMUNICATION)] = _CODE["optimizer"]
+    found[crossing(data, ops)] = _CODE["copies to and from the host"]
     return Parts(found, by_hand)
 
 
-def _around_softmax(role: I8, matrix: Mask, phase: I8) -> Mask:
+def spelled_softmax(data: RankData, ops: I64, kinds: Kernels, order: I64) -> Mask:
+    """Exponentials that stand for a softmax written out: between the same two kernels that multiply (`order`: by
+    launch) something is maximized and something summed up."""
+    found = np.zeros(len(ops), bool)
+    name = data.name[ops[order]]
+    exponential = data.profile.names_with(_EXP)[name] & kinds.are(Role.ELEMENTWISE)[order]
+    if not exponential.any():
+        return found
+    stretch = np.cumsum(kinds.are(*MULTIPLYING)[order])
+    reduces = kinds.are(Role.REDUCTION)[order]
+    for pattern in (_MAX, _SUM):
+        exponential &= np.isin(stretch, stretch[reduces & data.profile.names_with(pattern)[name]])
+    found[order[exponential]] = True
+    return found
+
+
+def _around_softmax(role: I8, matrix: Mask, phase: I8, is_soft: Mask) -> Mask:
     """From the product before a softmax to the product behind it; in the backward pass two products on either side.
 
     A softmax that chooses (sorting stands behind it) or whose products are far is none of attention's.
@@ -90,7 +112,7 @@ def _around_softmax(role: I8, matrix: Mask, phase: I8) -> Mask:
     count = len(role)
     marked = np.zeros(count, bool)
     product = np.flatnonzero((role == Role.PRODUCT) & matrix)
-    soft = np.flatnonzero((role == Role.SOFTMAX) & (phase != OPTIMIZER))
+    soft = np.flatnonzero(is_soft)
     if not len(product) or not len(soft):
         return marked
     sides = np.where(phase[soft] == BACKWARD, 2, 1)

@@ -17,7 +17,7 @@ from stepscope.derive.work.extents import extent
 from stepscope.derive.work.launches import op_bytes
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MEMORY_BOUND
-from stepscope.intervals.arrays import F64, I64, numbered
+from stepscope.intervals.arrays import F64, I64, Mask, numbered
 from stepscope.model import ranks as of_ranks
 from stepscope.model.gpus import Gpu, gpu_of
 from stepscope.model.profile import Profile
@@ -109,6 +109,11 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
     moved, source[recorded > 0] = np.where(recorded > 0, recorded, moved), RECORDED
     moved = np.where(source == UNKNOWN, np.nan, np.fmin(moved, most))
     return Sizes(np.where(elements > 0, elements, np.nan), moved, source)
+
+
+def crossing(data: RankData, ops: I64) -> Mask:
+    """Copies that leave the GPU or come to it: the link bounds them, not the GPU's memory."""
+    return data.ops["copy_kind"].gather(ops).is_in(["HtoD", "DtoH", "PtoP"]).to_numpy()
 
 
 def _recorded(data: RankData, ops: I64) -> F64:

@@ -1,21 +1,23 @@
 """Attention written by hand: a product gives the scores, they are scaled, masked and normalized, a product uses them.
 
 The scores are as many as queries times keys, and every kernel in between reads and writes all of them. A softmax
-between two products tells it, in the backward pass likewise, with two products on either side; unless something is
-sorted between them, as a router of experts does, or the products are far larger than the scores. Its good time is that
-of fused attention, which never writes the scores: 4 FLOPs per score and per number of a head forward (half of them
-under a mask), 2.5 times that backward, at the rate measured for heads of that size (`derive/work/reference.py`).
+between two products tells it (a kernel of its own, or written out: maximum, exponential and sum), in the backward pass
+likewise, with two products on either side; unless something is sorted between them, as a router of experts does, or the
+products are far larger than the scores. Its good time is that of fused attention, which never writes the scores: 4
+FLOPs per score and per number of a head forward (half of them under a mask), 2.5 times that backward, at the rate
+measured for heads of that size (`derive/work/reference.py`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from stepscope.derive.work.parts import spelled_softmax
 from stepscope.derive.work.reference import attention_rate, bandwidth
-from stepscope.derive.work.roles import Role
+from stepscope.derive.work.roles import PRECISION, Role
 from stepscope.derive.work.sizes import gpu, launches
 from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import FAR_LARGER, LIKE_PRODUCT, SAME_SIZE, USUAL_HEAD
+from stepscope.findings.thresholds import FAR_LARGER, LIKE_PRODUCT, SAME_SIZE, USUAL_HEAD, USUAL_LENGTH
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.gpus import Gpu
 
@@ -27,7 +29,8 @@ def attention(sequence: Sequence, free: Mask) -> F64:
     """What is left of each kernel of attention by hand, NaN for others."""
     left = np.full(len(sequence.ops), np.nan)
     landmarks = np.flatnonzero(sequence.heavy)
-    softmaxes = np.flatnonzero(sequence.kinds.are(Role.SOFTMAX) & free)
+    spelled = spelled_softmax(sequence.data, sequence.ops, sequence.kinds, np.arange(len(sequence.ops)))
+    softmaxes = np.flatnonzero((sequence.kinds.are(Role.SOFTMAX) | spelled) & free)
     device = gpu(sequence.data)
     if not len(softmaxes) or len(landmarks) < 2 or device is None:
         return left
@@ -41,13 +44,23 @@ def attention(sequence: Sequence, free: Mask) -> F64:
     written = 2.0 * scores / bandwidth(device).value  # in half precision
     longest = np.maximum(sequence.ns[before], sequence.ns[after])
     mine = product[before] & product[after] & (sorted_[after] == sorted_[before]) & (scores > 0)
-    mine &= longest <= FAR_LARGER.value * written
-    rows = _rows(sequence, softmaxes[mine])
+    mine &= longest <= FAR_LARGER.value * written * _slower(sequence, device, before)
+    mine &= ~spelled[softmaxes] | (sequence.phase[before] == sequence.phase[after])  # else it may be a loss
+    rows = np.where(spelled[softmaxes], scores / USUAL_LENGTH.value, _rows(sequence, softmaxes))[mine]
     found = zip(*(v.tolist() for v in (softmaxes[mine], place[mine], scores[mine], rows)), strict=True)
     for at, where, all_scores, all_rows in found:
         if np.isnan(left[at]):
             _mark(sequence, device, landmarks, product, at, where, all_scores, all_rows, left)
     return left
+
+
+def _slower(sequence: Sequence, device: Gpu, at: I64) -> F64:
+    """How many times as long products in these numbers take as in half precision, by the GPU's peak rates."""
+    half = device.half or device.fp32
+    own = {"fp32": device.fp32, "tf32": device.tf32 or device.fp32}
+    ratio = np.array([half / own.get(name, half) for name in PRECISION])
+    found: F64 = ratio[sequence.kinds.precision[at]]
+    return found
 
 
 def _mark(

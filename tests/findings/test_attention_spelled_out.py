@@ -1,0 +1,56 @@
+"""Attention whose softmax is written out, by hand; and what has an exponential between products without being one."""
+
+from __future__ import annotations
+
+import pytest
+from made_steps import FUSED_ADAM, NORM, PRODUCT, Kernel, job
+
+from stepscope import api
+from stepscope.model.profile import Profile
+
+
+def elementwise(functor: str) -> str:
+    return f"at::native::vectorized_elementwise_kernel<4, at::native::{functor}, at::detail::Array<char*, 2> >"
+
+
+EXP, DIV = elementwise("exp_kernel_cuda(float)"), elementwise("BinaryFunctor<float, float, float, DivFunctor<float>>")
+MAX = (
+    "at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>, unsigned int, float, 4> >"
+)
+SUM = (
+    "at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
+    "at::native::sum_functor<float, float, float> >, unsigned int, float, 4> >"
+)
+#: 33 million scores: blocks of 128 threads, eight numbers each.
+SCORES = 32768
+SOFTMAX: list[Kernel] = [(MAX, 60, 900), (DIV, 90, SCORES), (EXP, 70, SCORES), (SUM, 50, 900), (DIV, 90, SCORES)]
+HALF, FLOAT = (PRODUCT, 50, 400), ("ampere_sgemm_128x128_tn", 400, 900)
+
+
+def ids(profile: Profile) -> set[str]:
+    return set(api.analyse(profile, "diagnose", least=0).rows["id"])
+
+
+@pytest.mark.parametrize("product", [HALF, FLOAT], ids=["half precision", "float"])
+def test_attention_with_its_softmax_written_out(product: Kernel) -> None:
+    layer: list[Kernel] = [(NORM, 20, 900), (PRODUCT, 90, 512), product, *SOFTMAX, product, (PRODUCT, 60, 400)]
+    profile = job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1))
+    assert "attention-by-hand" in ids(profile)
+    rows = api.analyse(profile, "compute", whole=True).rows
+    assert rows.filter(rows["part"] == "attention")["n"].sum() == 3 * 7
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param([(EXP, 70, SCORES), (DIV, 90, SCORES)], id="a gate by formula"),
+        pytest.param([(EXP, 70, SCORES), (SUM, 50, 900), (DIV, 90, SCORES)], id="a sum without a maximum"),
+        pytest.param([(MAX, 60, 900), (DIV, 90, SCORES), (SUM, 50, 900)], id="no exponential"),
+    ],
+)
+def test_what_is_not_a_softmax(between: list[Kernel]) -> None:
+    layer: list[Kernel] = [(NORM, 20, 900), HALF, *between, HALF]
+    profile = job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1))
+    assert "attention-by-hand" not in ids(profile)
+    rows = api.analyse(profile, "compute", whole=True).rows
+    assert "attention" not in rows["part"].to_list()
