@@ -236,6 +236,12 @@ ROUNDS_MOST = Threshold(
     "more micro-batches than that are not accumulated in a step of one rank",
     ("tests/findings/test_repeated_reduction.py",),
 )
+USUAL_BUCKET = Threshold(
+    25,
+    "MB",
+    "what DDP reduces at once by default: the last bucket of a backward pass has no compute left beside it",
+    ("tests/findings/test_issued_late.py",),
+)
 LATE_ALONE = Threshold(
     75.0,
     "% of the lateness",

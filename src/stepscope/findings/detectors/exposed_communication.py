@@ -19,7 +19,16 @@ from stepscope.findings.evidence.first_uses import first_use_notes
 from stepscope.findings.evidence.hosts import guilty
 from stepscope.findings.evidence.issued import at_once
 from stepscope.findings.evidence.meetings import sides
-from stepscope.findings.evidence.parts import Part, exposed_transfers, most_exposed, parts, said, spans_of, told_by
+from stepscope.findings.evidence.parts import (
+    Part,
+    exposed_transfers,
+    most_exposed,
+    parts,
+    said,
+    spans_of,
+    told_by,
+    verb,
+)
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import exposed_in
@@ -80,7 +89,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
-        f"{what} {'are' if what.endswith('s') else 'is'} {share:.0f} % exposed",
+        f"{what} {verb(key)} {share:.0f} % exposed",
         can_hide.of(saved),
         cause,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "

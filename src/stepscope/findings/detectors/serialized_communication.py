@@ -11,25 +11,31 @@ Three ways to do it, each told by what is recorded:
 
 What it gives back is the step replayed so. Communication that is waited for at once, and never again, may be needed at
 once: what it could give back is the step replayed with it taking no time, which is a bound only.
-The pipeline's send/recv is not counted there, since a stage needs what it receives.
+The pipeline's send/recv is not counted there, since a stage needs what it receives. What communication is for may say
+more: parameters that are gathered only when they are needed (FSDP without prefetching), and gradients that are all
+reduced at once, after the backward pass (one bucket); of those the last usual bucket stays exposed.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
+from msgspec import Struct
 
 from stepscope.derive.accounting.exposure import CommOps, comm_ops
+from stepscope.derive.comm.calls import sides_of
 from stepscope.derive.rank.data import NO_STAGE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.issued import Serialized, at_once, serialized
-from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of, told_by
+from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of, told_by, verb
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
+from stepscope.findings.thresholds import USUAL_BUCKET
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.statement import several
@@ -53,20 +59,60 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _bounded(case: Case) -> list[Finding]:
-    """Communication that is waited for at once, and nothing shows when its result is needed."""
-    keys = sorted(case.once(at_once))
+    """Communication that is waited for at once: what it is for may say why, else nothing shows when it is needed."""
+    why = {key: told for key in sorted(case.once(at_once)) if (told := _why(case, key)) is not None}
+    rest = sorted(case.once(at_once) - set(why))
+    return [f for keys, told in ((rest, None), *(([k], w) for k, w in why.items())) for f in _at_once(case, keys, told)]
+
+
+class _Why(Struct, frozen=True):
+    """What a person would call it, what to do about it, and how much of the transfers that can hide."""
+
+    title: str
+    meaning: str
+    advice: str
+    hidden: float = 1.0
+
+
+def _why(case: Case, key: str) -> _Why | None:
+    """Parameters that are gathered too late, and gradients that are all reduced at once."""
+    if key == "dp_params":
+        return _Why(
+            "parameters are gathered when they are needed, not before",
+            "while a layer computes, the parameters of the next could be gathered",
+            "prefetch: FSDP's backward_prefetch=BACKWARD_PRE and forward_prefetch=True, FSDP2's "
+            "set_modules_to_forward_prefetch; units of a layer each; keep parameters where memory allows "
+            "(reshard_after_forward=False)",
+        )
+    ops = {r: of[key].ops for r, of in case.once(parts).items() if key in of}
+    if key != "dp_grads" or any(len(of) > 1 for of in ops.values()):
+        return None
+    rank, of = next(iter(ops.items()))
+    sizes = sides_of(case.profile, case.data_of(rank)).filter(pl.col("op").is_in(of.tolist()))["bytes"]
+    bucket = min(USUAL_BUCKET.value * 1e6 / max(float(sizes.max() or 0), 1.0), 1.0)  # type: ignore[arg-type]
+    return _Why(
+        "all gradients are reduced at once, after the backward pass",
+        f"in buckets of {USUAL_BUCKET} all but the last could be reduced while the backward pass goes on",
+        "reduce in buckets: DDP's bucket_cap_mb (25 by default), FSDP units of a layer each; see that nothing "
+        "(find_unused_parameters, a hook, static_graph) holds them all until the end",
+        1.0 - bucket,
+    )
+
+
+def _at_once(case: Case, keys: list[str], why: _Why | None) -> list[Finding]:
     early = {r: [of[k] for k in keys if k in of] for r, of in case.once(parts).items()}
     wall = {r: sum(p.wall_ns for p in ps) for r, ps in early.items()}
     if not keys or not case.material(max(wall.values())):
         return []
     joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in early.items() if ps}
     ranks = tuple(sorted(joined))
-    names = said(keys[0]) if len(keys) == 1 else f"communication of {', '.join(keys)}"
+    names, be = (said(keys[0]), verb(keys[0])) if len(keys) == 1 else (f"communication of {', '.join(keys)}", "is")
     if case.faithful:
         saved = case.credit(ID, Change(transfers_instant=joined), sum(wall.values()), kind="bound")
     else:  # nothing says what waits for what: what is exposed of the transfers
         shorter = case.before(ID, "bound").transfer_less_ns
         saved = int(np.median(exposed_transfers(case, joined, shorter)[0]))
+    saved = round(saved * (why.hidden if why else 1.0))
     can_hide = hideable(case, joined)
     n = sum(map(len, joined.values())) // len(joined)
     worst = max(ranks, key=lambda r: (wall[r], -r))
@@ -74,25 +120,31 @@ def _bounded(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{names} {'are' if names.endswith('s') else 'is'} waited for at once, so that nothing runs beside it",
+            why.title if why else f"{names} {be} waited for at once, so that nothing runs beside it",
             can_hide.of(saved),
-            "possible",
+            "likely" if why else "possible",
             f"{several(n, 'communication')} per rank and step: the compute stream waits for each before anything else "
             f"is launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
-            f"(of {about(exposed)} of all communication on rank {worst}). How much of it is needed at once is "
-            f"not recorded{can_hide.words}",
-            "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and launch "
-            "compute that does not need it in between",
+            f"(of {about(exposed)} of all communication on rank {worst}). "
+            f"{_capital(why.meaning) if why else 'How much of it is needed at once is not recorded'}{can_hide.words}",
+            why.advice
+            if why
+            else "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and "
+            "launch compute that does not need it in between",
             ("overlap", ""),
             ranks=ranks,
             figures=(exposed,),
             stage=keys[0] if len(keys) == 1 and told_by(keys[0]) == "stage" else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
             covers=spans_of(case, joined),
-            low_ns=0,
-            high_ns=saved,  # if nothing on a shared GPU is in its way
+            low_ns=None if why else 0,
+            high_ns=None if why else saved,  # if nothing on a shared GPU is in its way
         )
     ]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:

@@ -67,6 +67,11 @@ def said(key: str) -> str:
     return WORDS.get(key, f"{key.replace('_', '-')}s")
 
 
+def verb(key: str) -> str:
+    """What goes with it in a sentence: operations are many, a purpose is one."""
+    return "are" if told_by(key) == "op" and key != UNTOLD else "is"
+
+
 def spans_of(case: Case, ops: Mapping[int, I64]) -> dict[int, Spans]:
     """When these ops of each rank ran."""
     return {d.rank: union(d.start[ops[d.rank]], d.end[ops[d.rank]]) for d in ranks_of(case.profile) if d.rank in ops}

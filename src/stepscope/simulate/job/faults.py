@@ -28,6 +28,8 @@ KNOWN: dict[str, dict[str, Param]] = {
     "larger-batch": {"rank": _ONE_RANK, "factor": Param("float", 1.5, 1, 1000)},
     # Python of its own before every layer: the host is late by little, again and again.
     "reduce-always": {},  # DDP reduces gradients in every micro-batch
+    "one-bucket": {},  # DDP reduces all gradients at once, after the backward pass
+    "no-prefetch": {},  # FSDP gathers the parameters of a layer when it needs them, not before
     "slow-python": {"rank": _ONE_RANK, "us": Param("float", 2500.0, 0, 1e9)},
     "slow-host": {"rank": _RANK, "factor": Param("float", 8.0, 1, 1000)},
     "dataloader": {"rank": _RANK, "stall_ms": Param("float", 20.0, 0, 1e6)},

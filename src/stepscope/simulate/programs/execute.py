@@ -134,6 +134,10 @@ def _faults(s: Scenario, rank: int, node: int) -> Faults:
             found.extra += p["per_layer"]
         elif fault.name == "reduce-always":
             found.reduces = True
+        elif fault.name == "one-bucket":
+            found.one_bucket = True
+        elif fault.name == "no-prefetch":
+            found.unfetched = True
         elif fault.name == "slow-python":
             found.python_ns += round(p["us"] * 1000)
         elif fault.name == "alloc":

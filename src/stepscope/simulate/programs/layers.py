@@ -33,6 +33,8 @@ class Faults:
     extra: int = 0  # attentions of no use per layer
     python_ns: int = 0  # before each layer
     reduces: bool = False  # gradients in every micro-batch
+    one_bucket: bool = False  # of all gradients
+    unfetched: bool = False  # parameters are gathered when they are needed
     of_the_run: list[Fault] = field(default_factory=list)  # of some steps
 
 

@@ -33,9 +33,11 @@ def ddp(w: Worker, number: int) -> Wait:
         last = mb == s.micro_batches - 1 or w.faults.reduces
         for layer in reversed(range(s.layers)):
             yield from w.backward(layer)
-            if last and layer % _BUCKET == 0:
+            if last and layer % _BUCKET == 0 and not w.faults.one_bucket:
                 yield from w.launch("all_reduce", "data", w.model.layer_bytes * _BUCKET, DP)
         w.compute("embedding_b")
+        if last and w.faults.one_bucket:
+            yield from w.launch("all_reduce", "data", w.model.layer_bytes * s.layers, DP)
         sim.switch(MAIN)
         sim.pop()
     if w.size("data") > 1:
@@ -49,7 +51,7 @@ def fsdp(w: Worker, number: int) -> Wait:
     yield from begin(w, number)
     for mb in range(s.micro_batches):
         sim.push(f"forward mb {mb}")
-        ready = yield from _gather(w)
+        ready = yield from _first(w)
         w.compute("embedding_f")
         for layer in range(s.layers):
             ready = yield from _use(w, ready, more=layer + 1 < s.layers)
@@ -59,7 +61,7 @@ def fsdp(w: Worker, number: int) -> Wait:
         sim.pop()
         sim.push(f"backward mb {mb}")
         sim.switch(AUTOGRAD)
-        ready = yield from _gather(w)
+        ready = yield from _first(w)
         w.compute("loss_b")
         for layer in reversed(range(s.layers)):
             ready = yield from _use(w, ready, more=layer > 0)
@@ -82,8 +84,15 @@ def _gather(w: Worker) -> Generator[None, None, Event | None]:
     return w.sim.record(COMPUTE if w.faults.inline else DP)
 
 
+def _first(w: Worker) -> Generator[None, None, Event | None]:
+    """The parameters of a pass' first layer, ahead of it."""
+    return None if w.faults.unfetched else (yield from _gather(w))
+
+
 def _use(w: Worker, ready: Event | None, more: bool) -> Generator[None, None, Event | None]:
     """Wait for the layer's parameters, having started on the next one's."""
+    if w.faults.unfetched:
+        ready, more = (yield from _gather(w)), False
     coming = (yield from _gather(w)) if more else None
     if ready is not None:
         yield from w.sim.wait(COMPUTE, ready)
