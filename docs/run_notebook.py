@@ -1,6 +1,6 @@
 """Runs docs/notebook.ipynb and writes what its cells show into it; `generate.py` and its test call it.
 
-A plain runner: cells are Python (no `!` or `%`), in one namespace, in an empty folder. The value of a last line is
+A plain runner: cells are Python (no `!` or `%`), in one namespace, in an empty folder beside the tests. The value of a last line is
 shown as a notebook shows it, by its `_repr_html_`. Outputs are pinned, so cells show no frames of Polars as such: how
 those look is a matter of its version.
 """
@@ -26,7 +26,10 @@ def executed() -> str:
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+        # As in a clone: cells run beside this file, and find the traces that ship with the repository.
+        (Path(folder) / "tests").symlink_to(FILE.parent.parent / "tests")
+        (Path(folder) / "docs").mkdir()
+        os.chdir(Path(folder) / "docs")
         try:
             for number, cell in enumerate(cells, 1):
                 cell["execution_count"] = number

@@ -15,13 +15,28 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed, StepscopeError
 
 if TYPE_CHECKING:
     from stepscope.api import Profile, open
+    from stepscope.api.simulating import simulate
     from stepscope.model.result import Result
 
     __version__: str
 
-__all__ = ["BadInput", "CannotAnswer", "GateFailed", "Profile", "Result", "StepscopeError", "__version__", "open"]
+__all__ = [
+    "BadInput",
+    "CannotAnswer",
+    "GateFailed",
+    "Profile",
+    "Result",
+    "StepscopeError",
+    "__version__",
+    "open",
+    "simulate",
+]
 
-_LAZY = {"open": "stepscope.api", "Profile": "stepscope.api", "Result": "stepscope.model.result"}
+_LAZY = {
+    "open": "stepscope.api",
+    "Profile": "stepscope.api",
+    "Result": "stepscope.model.result",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -32,6 +47,10 @@ def __getattr__(name: str) -> Any:
             return version("stepscope")
         except PackageNotFoundError:  # run from its sources, not installed
             return "0+source"
+    if name == "simulate":  # a package that can be called
+        from importlib import import_module
+
+        return import_module("stepscope.simulate")
     if name in _LAZY:
         from importlib import import_module
 

@@ -169,7 +169,7 @@ def _finished(result: Result, name: str, profile: model.Profile | None, shown: S
 
 def shown_as(result: Result) -> None:
     """Notebooks and `print` show what the command does."""
-    result.notebook, result.printed = notebook, printed
+    result.notebook, result.printed, result.drawn = notebook, printed, drawn
 
 
 def printed(result: Result) -> str:
@@ -178,6 +178,13 @@ def printed(result: Result) -> str:
     from stepscope.render.table import PIPED_WIDTH
 
     return render(result, "table", width=PIPED_WIDTH).decode().rstrip("\n")
+
+
+def drawn(result: Result) -> Any:
+    """The picture of an answer: imported where one is wanted."""
+    from stepscope.render.plots import plot
+
+    return plot(result)
 
 
 def notebook(result: Result) -> str:

@@ -57,6 +57,8 @@ class Result:
     notebook: Callable[[Result], str] | None = field(default=None, repr=False, compare=False)
     #: How `print` shows it.
     printed: Callable[[Result], str] | None = field(default=None, repr=False, compare=False)
+    #: How it is drawn.
+    drawn: Callable[[Result], Any] | None = field(default=None, repr=False, compare=False)
     sources: list[SourceInfo] = field(default_factory=list)
     ranks: int = 0
     #: By rank, when the capture begins on its clock; empty where that is not known.
@@ -165,6 +167,12 @@ class Result:
             return self.rows.to_pandas()
         except ImportError as error:  # Polars' own words: which of the two
             raise BadInput(f"to_pandas: {error}", extra("pandas")) from None
+
+    def plot(self) -> Any:
+        """A picture of the answer, where there is one: of steps, the budget, a breakdown, a timeline; `.save(path)`."""
+        if self.drawn is None:
+            raise BadInput("plot: only answers of a profile have a picture", "ask the profile: p.iterations().plot()")
+        return self.drawn(self)
 
     def __str__(self) -> str:
         """What the command prints: `print(p.overlap())`."""
