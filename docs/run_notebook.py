@@ -1,8 +1,8 @@
 """Runs docs/notebook.ipynb and writes what its cells show into it; `generate.py` and its test call it.
 
-A plain runner: cells are Python (no `!` or `%`), in one namespace, in an empty folder beside the tests. The value of a last line is
-shown as a notebook shows it, by its `_repr_html_`. Outputs are pinned, so cells show no frames of Polars as such: how
-those look is a matter of its version.
+A plain runner: cells are Python (no `!` or `%`), in one namespace, in an empty folder beside the tests. The value of a
+last line is shown as a notebook shows it, by its `_repr_html_`. Outputs are pinned, so cells show no frames of Polars
+as such: how those look is a matter of its version.
 """
 
 from __future__ import annotations
