@@ -42,7 +42,7 @@ class Reading:
         return ", ".join(self.files)
 
     def paths(self) -> list[Path]:
-        return [path for pattern in self.files for path in sorted(TRACES.glob(pattern))]
+        return [path for pattern in self.files for path in sorted(_base(pattern).glob(pattern))]
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,15 @@ def readings() -> list[Reading]:
     return [Reading(tuple(row.pop("files")), **row) for row in rows]
 
 
+def _base(pattern: str) -> Path:
+    """Where a pattern begins: public traces that were judged wrong once lie beside the others."""
+    return TRACES.parent if pattern.startswith("judged/") else TRACES
+
+
 def traces() -> list[Path]:
     """Every trace there is, but for those inside a folder that is one trace."""
-    return [p for p in sorted(TRACES.rglob("*")) if p.name.endswith(ENDINGS)]
+    there = [*sorted(TRACES.rglob("*")), *sorted((TRACES.parent / "judged").glob("*"))]
+    return [p for p in there if p.name.endswith(ENDINGS)]
 
 
 def conclude(reading: Reading) -> Conclusion:

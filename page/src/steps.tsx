@@ -12,8 +12,13 @@ const PARTS = [
   ["compute_ns", "compute", "compute"],
 ] as const;
 
-export function StepsSection({ part }: { part: Steps }) {
-  const [chosen, choose] = useState<StepRow | null>(null);
+/** With `go`, a click also shows the step where it lies on a timeline. */
+export function StepsSection({ part, go }: { part: Steps; go?: (row: StepRow) => void }) {
+  const [chosen, setChosen] = useState<StepRow | null>(null);
+  const choose = (row: StepRow) => {
+    setChosen(row);
+    go?.(row);
+  };
   const longest = Math.max(...part.rows.map((row) => row.step_ns + row.between_ns), 1);
   const legend = (
     <span class="keys">

@@ -257,6 +257,18 @@ test("fits a phone, light and dark", async () => {
   }
 });
 
+test("a bar of all steps leads to its step", async () => {
+  const { page, problems } = await open();
+  const whole = await settled(page);
+  await page.waitForSelector(".steps button", { timeout: 60_000 });
+  assert.equal(await page.locator(".steps button").count(), 2);
+  await page.locator(".steps button").nth(1).click();
+  const { from, to } = await moved(page, whole);
+  assert.ok(from <= known.step.start && to >= known.step.end && to - from < whole.to - whole.from, `${from} to ${to}`);
+  assert.ok((await page.textContent("#steps")).includes("--index 1"));
+  assert.deepEqual(problems, []);
+});
+
 test("Back undoes jumps, and Forward makes them again", async () => {
   const { page, problems } = await open();
   const whole = await settled(page);

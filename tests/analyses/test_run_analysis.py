@@ -129,7 +129,8 @@ def sums(profile):
 
 TRACES = [
     *("h200/hf/hf1_*.sqlite", "h200/hf/hf1_*.json.gz", "h200/hf/jax_graphs.sqlite", "h200/train/*", "public/*.json.gz"),
-    *("public/*.sqlite", "h200/moe4*/*.sqlite", "h200/payloads/*.sqlite"),
+    *("public/*.sqlite", "h200/moe4*/*.sqlite", "h200/payloads/*.sqlite", "h200/hf/hf4_*.sqlite"),
+    *("h200/moe4*/*.json.gz", "h200/hf/hf4_healthy.*.json.gz", "public/*.nsys-rep"),
 ]
 
 
@@ -148,10 +149,20 @@ def test_the_account_closes_on_several_ranks(shared, name):
 
 
 @pytest.mark.slow
-def test_the_account_closes_on_judged_traces(shared):
-    for path in sorted((shared / "judged").glob("*.*")):
+@pytest.mark.parametrize("folder", ["judged", "traps"])
+def test_the_account_closes_on_judged_traces(shared, folder):
+    for path in sorted((shared / folder).glob("*.*")):
         if path.suffix != ".md":
             sums(api.open(path))
+
+
+def test_no_trace_is_left_out(shared):
+    """Every trace is asked for its account; a report and a folder of tables are the same traces as their exports."""
+    there = {
+        p for p in (shared / "traces").rglob("*") if p.name.endswith((".sqlite", ".json.gz")) and "dlrm" not in str(p)
+    }
+    patterns = [*TRACES, "h200/hf/hf4_straggler.rank*.pt.trace.json.gz"]
+    assert there - {p for pattern in patterns for p in (shared / "traces").glob(pattern)} == set()
 
 
 def test_startup_of_judged_traces(shared):

@@ -28,6 +28,29 @@ def test_what_never_runs_a_kernel_gets_no_advice(name: str, shared: Path) -> Non
     assert rows == [] and says.startswith("No compute kernel was recorded")
 
 
+def test_memory_of_a_short_program_is_not_churn(shared: Path) -> None:
+    """Four kernels, then memory is given back, once: no allocator is at fault."""
+    rows, _ = diagnosed(shared / "judged" / "als244_report1.sqlite")
+    assert "allocator-churn" not in [row["id"] for row in rows]
+
+
+def test_memory_that_is_taken_again_and_again_is_churn() -> None:
+    """Of a capture without steps: three times, each as long as a kernel, and not where it is twice."""
+    for times, found in ((3, ["allocator-churn"]), (2, [])):
+        calls, ops, at = [], [], 0
+        for k in range(times):
+            calls += [call(at, at + 400 * US, id=2 * k + 1, name="cudaMalloc")]
+            calls += [call(at + 400 * US, at + 410 * US, id=2 * k + 2)]
+            ops += [op(at + 420 * US, at + 800 * US, call=2 * k + 2)]
+            at += 800 * US
+        calls += [call(at, at + 10 * US, id=99)]
+        ops += [op(at + 20 * US, at + 400 * US, call=99)]
+        calls.insert(0, call(-60 * US, -50 * US, id=98))
+        ops.insert(0, op(-40 * US, 0, call=98))
+        rows = api.analyse(make(ops=ops, calls=calls), "diagnose", only=("allocator-churn",)).rows
+        assert rows["id"].to_list() == found
+
+
 def test_one_memset_by_hand_gets_no_advice() -> None:
     profile = make(ops=[copy(20 * US, 22 * US, call=1)], calls=[call(10 * US, 15 * US, id=1)])
     assert api.analyse(profile, "diagnose").rows.height == 0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cited
+from fake import call, make, nvtx, op
 from pairs import scenario
 from stepscope import api
 from stepscope.derive.run.episodes import episodes_of
@@ -105,3 +106,34 @@ def test_kinds_of_the_issue():
     assert kinds_of(lengths, np.arange(1, 12)).spike.tolist() == [k == 5 for k in range(11)]
     saving = np.array([57.0, 57, 2400] * 4) * MS
     assert [(k.name, k.every) for k in kinds_of(saving, np.arange(12)).kinds] == [("usual", None), ("longer", 3)]
+
+
+def test_start_up_before_the_steps_is_said_and_is_no_finding():
+    """Memory for 100 ms, then six steps of 10 ms."""
+    ops, calls, ranges = [], [call(0, 100 * MS, 1, "cudaMalloc")], []
+    for k in range(6):
+        at = (100 + 10 * k) * MS
+        calls.append(call(at + 1000, at + 6000, k + 2))
+        ops.append(op(at + 10_000, at + 10 * MS - 1000, call=k + 2))
+        ranges.append(nvtx(at, at + 10 * MS, f"step {k}"))
+    result = api.analyse(make(ops=ops, calls=calls, ranges=ranges), "diagnose")
+    assert result.rows.height == 0
+    (text,) = [str(note) for note in result.notes if note.code == "start-up-before-steps"]
+    assert "takes 100 ms, 62 % of the capture and as long as 10 steps (allocating memory 100 ms)" in text
+
+
+@pytest.mark.parametrize(("lengths", "chosen"), [((10, 9, 14), 1), ((12, 9, 11), 2), ((9, 10, 11), 1), ((20, 9), 0)])
+def test_a_cut_step_is_evidence_of_nothing(lengths, chosen):
+    """The first step has no predecessor: where it is the median, the whole step of the nearest length is looked at.
+
+    Of two steps one alone is whole, and nothing says whether it is usual: the longer one is looked at.
+    """
+    ops, calls, ranges, at = [], [], [], 0
+    for k, ms in enumerate(lengths):
+        calls.append(call(at + 1000, at + 6000, k + 2))
+        ops.append(op(at + 10_000, at + ms * MS - 1000, call=k + 2))
+        ranges.append(nvtx(at, at + ms * MS, f"step {k}"))
+        at += ms * MS
+    profile = make(ops=ops, calls=calls, ranges=ranges)
+    for question in ("breakdown", "diagnose", "idle", "critical-path"):
+        assert {w["index"] for w in api.analyse(profile, question).window} == {chosen}, question

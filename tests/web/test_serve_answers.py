@@ -171,6 +171,10 @@ def test_findings_arrive_with_the_culprit(served_job):
     # The page cites the commands that every other front end does.
     cited = [row["command"] for row in said["findings"]["rows"]]
     assert cited == api.open(served_job).diagnose().rows["command"].to_list() and cited
+    # All steps as bars, as `run` has them: the mean over ranks.
+    steps = api.open(served_job).run(by="step").rows.select("label", "step_ns")
+    bars = {row["label"]: row["step_ns"] for row in said["steps"]["rows"]}
+    assert bars == {label: round(of["step_ns"].mean()) for (label,), of in steps.group_by("label")} and len(bars) == 2
 
 
 def test_counters_keep_their_peaks():

@@ -9,7 +9,7 @@ import { isBucket, type Picked, rowOf } from "../timeline/model";
 import { firstOpen, layout } from "../timeline/rows";
 import { type Control, type Hit, Stage } from "../timeline/stage";
 import { Legend } from "../timeline/timeline";
-import type { Finding, Place } from "../types";
+import type { Finding, Place, StepRow } from "../types";
 import { arrowsOf } from "./arrows";
 import { ask, Lost } from "./ask";
 import { Below } from "./below";
@@ -220,6 +220,11 @@ export function App({ scene }: { scene: Scene }) {
     goTo(chosen.where, 0);
     scrollTo({ top: 0, behavior: "smooth" });
   };
+  const goToStep = ({ label }: StepRow) => {
+    const at = profiles[0]!.steps.find((each) => each.label === label);
+    if (at) visit(at.start, at.end, 0.1);
+    scrollTo({ top: 0, behavior: "smooth" });
+  };
   const goTo = (all: Place[], index: number) => {
     const target = all[((index % all.length) + all.length) % all.length];
     if (!target) return;
@@ -318,7 +323,7 @@ export function App({ scene }: { scene: Scene }) {
           </div>
           <SqlSection query={sql} setQuery={(text) => { jump(); setSql(text); }} profiles={profiles.length} show={showRow} input={query} />
         </section>
-        <Below scene={scene} concluded={conclusions[0] ?? null} pending={pending} show={show} />
+        <Below scene={scene} concluded={conclusions[0] ?? null} pending={pending} show={show} goToStep={goToStep} />
       </main>
       {helped && <Help close={() => setHelped(false)} />}
     </>

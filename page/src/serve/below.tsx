@@ -2,10 +2,20 @@
 
 import { FindingList, type Show, Statement } from "../findings";
 import { NoteItems, Prose } from "../section";
+import { StepsSection } from "../steps";
+import type { StepRow } from "../types";
 import { NAMES, type Scene } from "./scene";
 import type { Conclusion } from "./types";
 
-export function Below({ scene, concluded, pending, show }: { scene: Scene; concluded: Conclusion | null; pending: string; show: Show }) {
+interface BelowProps {
+  scene: Scene;
+  concluded: Conclusion | null;
+  pending: string;
+  show: Show;
+  goToStep: (row: StepRow) => void;
+}
+
+export function Below({ scene, concluded, pending, show, goToStep }: BelowProps) {
   const { profiles } = scene.data;
   return (
     <>
@@ -15,6 +25,7 @@ export function Below({ scene, concluded, pending, show }: { scene: Scene; concl
         <div class="hero"><Statement findings={concluded.findings} /></div>
         <FindingList findings={concluded.findings} show={show} />
       </>}
+      {concluded?.steps && <StepsSection part={concluded.steps} go={goToStep} />}
       <section id="notes">
         <header><h2>What it rests on</h2></header>
         {profiles.map(({ notes }, p) => notes.length > 0 && <ul>

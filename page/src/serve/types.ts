@@ -1,6 +1,6 @@
 // What the server answers: src/stepscope/web. Times are drawn nanoseconds of the profile.
 
-import type { Findings, Group, Kind, Note, PartSums, Rank } from "../types";
+import type { Findings, Group, Kind, Note, PartSums, Rank, Steps } from "../types";
 
 export interface ServedRank extends Rank {
   own: string;
@@ -102,6 +102,8 @@ export interface Conclusion {
   doing?: string;
   findings?: Findings | null;
   why?: string | null;
+  /** All steps of the run; null where there are not several. */
+  steps?: Steps | null;
   /** By rank: how long the others waited for it. */
   late?: Record<string, number>;
 }

@@ -16,6 +16,7 @@ from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import Mask
 from stepscope.report.scale import placed
 from stepscope.report.sections import findings as concluded
+from stepscope.report.sections import steps
 from stepscope.web.asked import Asked, BadRequest
 from stepscope.web.block import MOST_PIXELS, MOST_ROWS, block
 from stepscope.web.details import details
@@ -168,7 +169,7 @@ class Answers:
 
 def _conclusion(scene: Scene) -> dict[str, Any]:
     """Findings with their places on the drawn clock, and ranks by how long the others waited for them."""
-    said: dict[str, Any] = {"findings": None, "why": None, "late": {}}
+    said: dict[str, Any] = {"findings": None, "why": None, "late": {}, "steps": None}
     try:
         part = concluded.make(scene.asker)
         rows = [
@@ -178,6 +179,9 @@ def _conclusion(scene: Scene) -> dict[str, Any]:
         said["findings"] = {**about, **part.data, "rows": rows}
     except StepscopeError as reason:
         said["why"] = str(reason)
+    if steps.wanted(scene.asker):
+        drawn = steps.make(scene.asker)
+        said["steps"] = {"title": drawn.title, "command": drawn.command, "windows": drawn.windows, **drawn.data}
     try:
         late = scene.asker.ask("stragglers").rows
         said["late"] = {str(rank): ns for rank, ns in late.select("rank", "late_ns").iter_rows()}

@@ -32,8 +32,9 @@ DESCRIPTION = """Is this run within limits of a baseline? For CI: exit 1 where n
 `gate PROFILE --baseline NAME` compares PROFILE with it; `gate BASE --to NEW` compares two profiles.
 
 A limit is growth that is allowed, in percent of the base's step: `--limit step=2` (the default), `--limit
-comm_exposed=1`, `--limit stage:stage2_f=0.5`, `--limit family:gemm=1`; or a TOML file with a table [limits]. What
-cannot be decided (too few steps, too much noise, another job) fails too, unless --allow-inconclusive."""
+comm_exposed=1`, `--limit stage:stage2_f=0.5`, `--limit family:gemm=1`; of the pace, in percent of itself: `--limit
+mean=2`, `--limit p99=5`; or a TOML file with a table [limits]. What cannot be decided (too few steps, too much noise,
+another job) fails too, unless --allow-inconclusive."""
 
 
 def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:

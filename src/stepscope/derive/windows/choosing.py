@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.derive.windows.periods import periods
+from stepscope.derive.windows.samples import samples_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.steps import Anchors, Unit, marks_of, matching
 from stepscope.derive.windows.unmarked import why_unmarked
@@ -103,26 +105,48 @@ def settled(profile: Profile, spec: WindowSpec) -> WindowSpec:
 def median_step(profile: Profile, asked: bool = False) -> str | None:
     """The label of the step of median length (of several, the earliest); None where nothing marks steps.
 
-    Where steps were `asked` for, those that only chunks tell are some.
+    One that is cut is not a sample: where it is the median, the whole step of the nearest length is taken, unless one
+    step alone is whole, of which nothing says whether it is usual. Where steps were `asked` for, those that only chunks
+    tell are some.
     """
-    by_rank = [lengths for part in profile.map(_lengths, asked) for lengths in part]
+    by_rank = [steps for part in profile.map(_lengths, asked) for steps in part]
     if not by_rank:
         return None
-    common = [t for t in by_rank[0] if all(of_rank.get(t, 0) > 0 for of_rank in by_rank)]
+    common = [t for t in by_rank[0] if all(of_rank.get(t, _NONE).ns > 0 for of_rank in by_rank)]
     if not common:  # ranks that recorded other steps: the one that most have
-        seen = [t for of_rank in by_rank for t, ns in of_rank.items() if ns > 0] or list(by_rank[0])
+        seen = [t for of_rank in by_rank for t, step in of_rank.items() if step.ns > 0] or list(by_rank[0])
         return max(dict.fromkeys(seen), key=seen.count)
-    total = [sum(of_rank[t] for of_rank in by_rank) for t in common]
-    return common[total.index(sorted(total)[len(total) // 2])]
+    total = [sum(of_rank[t].ns for of_rank in by_rank) for t in common]
+    median = sorted(total)[len(total) // 2]
+    whole = [k for k, t in enumerate(common) if all(of_rank[t].counted for of_rank in by_rank)]
+    chosen = whole if len(whole) >= _SEVERAL else range(len(common))
+    return common[min(chosen, key=lambda k: abs(total[k] - median))]
 
 
-def _lengths(part: Profile, asked: bool) -> list[dict[str, int]]:
-    """By rank that has steps: the length of each on the GPU, by its label."""
+#: Of fewer whole steps, none is the usual one.
+_SEVERAL = 2
+
+
+class _Step(NamedTuple):
+    """The length of a step, and whether it is a sample."""
+
+    ns: int
+    counted: bool
+
+
+_NONE = _Step(0, False)
+
+
+def _lengths(part: Profile, asked: bool) -> list[dict[str, _Step]]:
+    """By rank that has steps: each of them by its label."""
     known = [p for data in ranks_of(part) if (asked or marks_of(data).steps) and (p := periods(data)) is not None]
     # A rank without any GPU work is measured on the host; beside ranks that have some, it does not count.
     on_gpu = [p for p in known if len(p.data.start)]
     measured = [(p, p.lengths) for p in on_gpu] or [(p, np.diff(p.cpu)) for p in known]
-    return [dict(zip(p.anchors.label, lengths.tolist(), strict=True)) for p, lengths in measured]
+    return [
+        dict(zip(p.anchors.label, map(_Step, lengths.tolist(), samples_of(p.data, p).counted.tolist()), strict=True))
+        for p, lengths in measured
+    ]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import LONGEST_LAUNCH, SLOW_AROUND
+from stepscope.findings.thresholds import LONGEST_LAUNCH, SLOW_AROUND, TAKEN_AGAIN
 from stepscope.findings.words import counted
 from stepscope.intervals import Spans, join, union
 from stepscope.intervals.arrays import I64, NONE
@@ -29,8 +29,15 @@ ID = "allocator-churn"
 def _allocations(case: Case) -> dict[int, tuple[Host, I64]]:
     """By rank: the calls; nothing where they cannot matter."""
     allocations = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(ALLOC))}
+    if case.kind == "capture":  # of a short program: what is taken once, and given back when it ends, does not recur
+        allocations = {r: (h, calls) for r, (h, calls) in allocations.items() if _taken(h, calls) >= TAKEN_AGAIN.value}
     longest_ns = max((h.length(calls) for h, calls in allocations.values()), default=0)
     return allocations if case.material(longest_ns) else {}
+
+
+def _taken(host: Host, calls: I64) -> int:
+    """How often memory is asked for; giving it back is not counted."""
+    return sum(n for name, n in host.names(calls).items() if "alloc" in name.lower())
 
 
 def remedy(case: Case) -> Change:

@@ -20,8 +20,9 @@ from stepscope.model.units import about
 
 def run_notes(case: Case) -> list[Note]:
     """What the run has beyond a step that was asked for, where it costs a share of the mean step; start-up."""
-    if case.kind == "step":  # findings say it of the run as a whole
-        return [] if case.of_run else _beside_the_step(run_of(case.profile))
+    if case.kind == "step":  # findings say the rest of the run as a whole
+        run = run_of(case.profile)
+        return _before_the_steps(run) if case.of_run else _beside_the_step(run)
     return _startup(case, run_of(case.profile)) if case.kind == "capture" else []
 
 
@@ -68,6 +69,22 @@ def _between(run: Run, between: float) -> tuple[str, float]:
     what = f" (`{short_range(text)}`)" if text else ""
     count, steps = len(first.between), len(run.label)
     return f"{several(count, 'stretch', 'stretches')} between steps{what}, {about(between / steps)} a step", between
+
+
+def _before_the_steps(run: Run) -> list[Note]:
+    """Start-up before the first step, where it is a share of what was captured. No step loses it; a short run does."""
+    captured, before = (sum(of) for of in zip(*((r.end - r.begin, r.startup.length()) for r in run.ranks), strict=True))
+    if before < STARTS_UP.share * captured or run.kinds is None:
+        return []
+    longest = max(run.ranks, key=lambda r: r.startup.length())
+    parts = contents(longest.data, longest.startup)
+    made = ", ".join(f"{what} {about(ns)}" for what, _, ns in parts[:2])
+    steps = before / len(run.ranks) / max(float(run.lengths.mean()), 1.0)
+    text = (
+        f"start-up before the first step takes {about(longest.startup.length())}, {percent(before, captured)} of the "
+        f"capture and as long as {steps:,.0f} steps ({made}): no step loses it, a short run does"
+    )
+    return [Note("start-up-before-steps", text)]
 
 
 def _startup(case: Case, run: Run) -> list[Note]:
