@@ -191,9 +191,9 @@ def job(*ranks: tuple[int, ...]) -> Profile:
 
 
 def test_the_step_of_one_rank_is_named() -> None:
-    """Of all ranks together step 1 is the median, of rank 0 alone step 0: with `--rank`, the step needs a number."""
-    profile = job((20, 10, 30), (10, 90, 300))
-    assert [api.analyse(profile, "breakdown", rank=r).window[0]["index"] for r in (0, 1)] == [0, 1]
+    """Of all ranks together step 1 is the median, of rank 0 alone step 2: with `--rank`, the step needs a number."""
+    profile = job((5, 50, 60, 70), (5, 60, 45, 75))
+    assert [api.analyse(profile, "breakdown", rank=r).window[0]["index"] for r in (0, 1)] == [2, 1]
     case = Case(profile, window_spec())
     given = Finding("x", "", 1, "low", "", "", ("kernels", "--rank 0"))
     assert command_line(case, given) == "stepscope kernels PROFILE --rank 0 --index 1"
