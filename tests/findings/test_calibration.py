@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import tomllib
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from promises import calibrate
+from promises import calibrate, simulated
 from promises.pair import Pair, Said
 from stepscope.findings import calibration
 from stepscope.findings.finding import Finding
 from stepscope.findings.registry import detectors
+
+PROMISES = Path(calibrate.__file__).parent
 
 
 def finding(ns: int, **more: int) -> Finding:
@@ -51,6 +56,17 @@ def test_the_table_is_about_findings() -> None:
     table = calibration._factors()
     assert set(table) - {"default"} <= {d.id for d in detectors()}
     assert all(1 < factor <= table["default"] for factor in table.values())
+
+
+def test_the_default_is_used_by_none_that_has_five_pairs() -> None:
+    """Real pairs by each tool, and every fault that is simulated by the dozen."""
+    counts: Counter[str] = Counter()
+    for table in ("pairs.toml", "new.toml"):
+        for told in tomllib.loads((PROMISES / table).read_text("utf-8"))["pair"]:
+            counts.update(dict.fromkeys(told.get("ids", ()), 2))
+    counts.update({ident: 5 for idents, _ in simulated.FAULTS.values() for ident in idents})
+    assert {ident for ident, n in counts.items() if n >= 5} <= set(calibration._factors())
+    assert len(counts) > 15
 
 
 def pair(job: int, truth_ms: float, promised_ms: float = 10.0) -> Pair:
