@@ -13,6 +13,7 @@ from stepscope.derive.graph.critical_path import Path, walk
 from stepscope.derive.rank.data import COMPUTE, COPY, RankData, rank_of, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
+from stepscope.derive.replay.graph import forget
 from stepscope.derive.replay.replay import Replay
 from stepscope.derive.run.episodes import (
     Episode,
@@ -74,6 +75,11 @@ class Case:
         chosen = [(kind, self._of_step(kind.label)) for kind in kinds]
         numbered = [(kind, spec, spec.index) for kind, spec in chosen]
         return [(k, i, Case(self.profile, spec, self.align)) for k, spec, i in numbered if isinstance(i, int)]
+
+    def let_go(self) -> None:
+        """The replays are over: give back what they keep of each rank."""
+        for data in self._having():
+            forget(data)
 
     # -- the step ----------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ def diagnose(
         "statement": said,
     }
     result = Result(rows(COLUMNS, [_row(case, f) for f in shown]), _windows(case), summary, notes)
+    case.let_go()
     if failed := [text for f in (*above, *shown) for text, hit in conditions if hit(f, case.share(f.recoverable_ns))]:
         raise GateFailed(f"--fail-on {failed[0]}: {said}", None, result)
     return result

@@ -45,6 +45,10 @@ class Memo:
         kept: T = answer
         return kept
 
+    def forget(self, *functions: Callable[..., Any]) -> None:
+        """Forget what these functions answered: nobody is about to ask for it again."""
+        self._answers = {key: answer for key, answer in self._answers.items() if key[0] not in functions}
+
     def let_go(self) -> None:
         """Forget answers that take much memory: they are computed again when they are asked for."""
         self._answers = {key: answer for key, answer in self._answers.items() if not is_large(answer)}

@@ -36,6 +36,10 @@ class RankTables:
             self.__dict__.pop(name, None)
         self._memo.let_go()
 
+    def forget(self, *functions: Callable[..., Any]) -> None:
+        """Forget what these functions derived of the rank; it is derived again where somebody asks."""
+        self._memo.forget(*functions)
+
     def once(self: Self, function: Callable[Concatenate[Self, P], T], *args: P.args, **options: P.kwargs) -> T:
         """`function(data, …)`, computed when first asked for and kept with the rank."""
         self.profile.at_work(self)

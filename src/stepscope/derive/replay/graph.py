@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from stepscope.derive.graph.releases import BY_ORDER, Releases, releases
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.replay.change import Change
-from stepscope.derive.replay.host import Waits
+from stepscope.derive.replay.host import Waits, forget_waits
 from stepscope.derive.replay.rewire import rewired
 from stepscope.intervals.arrays import F64, I64, NONE, Mask, by_id, numbered
 from stepscope.model.profile import Profile
@@ -74,6 +74,12 @@ class Runs(Struct):
 def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
     """The runs of each rank of this part that has a step."""
     return [_runs(part, data, steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
+
+
+def forget(data: RankData) -> None:
+    """Give back what replays of the rank's steps keep: they take most of the memory of a diagnosis."""
+    data.forget(_recorded_order, _recorded_host)
+    forget_waits(data)
 
 
 class _Order(NamedTuple):

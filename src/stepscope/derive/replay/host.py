@@ -22,6 +22,10 @@ def _all_waits(data: RankData) -> tuple[HostWaits, I64]:
     return waits, wait_of(data, waits)[0]
 
 
+def forget_waits(data: RankData) -> None:
+    data.forget(_all_waits)
+
+
 class Waits:
     """The host's waits for the end of an op since the step began, as `change` leaves them."""
 
