@@ -147,6 +147,7 @@ def section(answers: Iterable[Answer]) -> str:
             "The detectors were made with these programs at hand: on one of each kind, and mended by what others",
             "showed. So this is how well they fit, not yet a test on programs that nobody had seen; those timed but",
             "not captured (`awaiting` in tests/promises/new.toml) will be one.",
+            'Where the twin has some of the fault, too, what it is promised is taken off ("beyond the twin\'s").',
             "",
             text(every),
             END,
