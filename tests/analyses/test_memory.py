@@ -94,6 +94,10 @@ def test_out_of_memory():
     result = opened("qwen3_oom").memory()
     assert column(result, "why")["activations"] == "forward, alive when memory ran out"
     assert "memory ran out when 1000 MiB more were asked for" in result.summary["statement"]
+    (why,) = result.summary["out_of_memory"]  # the program had given itself a small part of the GPU
+    assert why["own_limit"] and why["lacks_bytes"] == why["asked_bytes"] == 1048576000
+    assert [one["change"] for one in result.summary["would_fit"]] == ["half the micro-batch", "recomputation"]
+    assert "so it was a limit of the process" in result.summary["statement"]
     stalls = opened("qwen3_oom").memory(by="stall")
     (oom,) = stalls.rows.filter(stalls.rows["kind"] == "out of memory").to_dicts()
     assert oom["bytes"] == 1048576000 and "loss_utils.py" in oom["frame"]

@@ -23,6 +23,7 @@ import polars as pl
 from stepscope.derive.memory.changes import of_job
 from stepscope.derive.memory.estimate import Estimate, Job, estimate
 from stepscope.derive.memory.ledger import Ledger, ledgers
+from stepscope.derive.memory.oom import oom_summary
 from stepscope.derive.memory.rules import PARTS
 from stepscope.derive.memory.stalls import stalls, timeline_of
 from stepscope.derive.memory.tables import (
@@ -179,13 +180,13 @@ def memory(
         if guessed is None:
             raise BadInput("--by term shows the terms of an estimate", "give --model")
         table = term_rows(guessed)
-    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in found]}
+    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in found], **oom_summary(found, dp)}
     summary |= {"plot": True} if plot else {}
     if guessed is not None:
         summary["estimate"] = _estimate_row(guessed)
     room = _memory_of(profile, gpu)
     notes = [*notes_of(profile, found), *(estimate_notes(guessed) if guessed is not None else ())]
-    summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(found, room, guessed)
+    summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(found, room, guessed, dp)
     ranked = {"part": None, "time": None, "stall": "idle_ns" if idle else "bytes", "change": "saves_bytes"}.get(
         by, "bytes"
     )

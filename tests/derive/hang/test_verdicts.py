@@ -15,14 +15,15 @@ from stepscope.errors import CannotAnswer, GateFailed
 from stepscope.simulate.hang.faults import CLASSES, parse
 from stepscope.simulate.hang.job import HangJob
 from stepscope.simulate.hang.run import simulate_hang
+from stepscope.sources.flight import folder
 
 JOB = HangJob(tp=2, pp=2, dp=4, ep=2, seed=11)
 
 
-def answered(folder, fault, job=JOB):
+def answered(place, fault, job=JOB):
     done = simulate_hang(job, parse(fault))
-    done.write(folder)
-    return api.hang(folder), done.truth()
+    done.write(place)
+    return api.hang(place), done.truth()
 
 
 @pytest.mark.parametrize("fault", [name for name in CLASSES if name not in ("healthy", "slow", "link")])
@@ -133,9 +134,9 @@ def test_an_xid_names_the_gpu_where_dumps_cannot(tmp_path):
     assert (result.summary["verdict"], result.summary["culprits"]) == ("gpu-stopped", [rank])
 
 
-def without(folder, *ranks):
+def without(place, *ranks):
     for rank in ranks:
-        (folder / f"nccl_trace_rank_{rank}").unlink()
+        (place / f"nccl_trace_rank_{rank}").unlink()
 
 
 def test_a_ring_stays_whatever_a_rank_without_a_dump_does(tmp_path):
@@ -180,6 +181,15 @@ def test_a_line_that_calls_another_group_this_once(tmp_path, timing):
     said = api.hang(tmp_path).summary
     assert (said["verdict"], said["culprits"]) == ("mismatch-group", [1])
     assert said["culprit_call"]["made_at"] == said["culprit_call"]["due_at"]
+
+
+def test_calls_before_those_that_were_kept_are_not_followed_by_them(tmp_path, monkeypatch):
+    """Of very many dumps only the last calls are kept, and whatever is not complete: what lies between is not known."""
+    job = HangJob(tp=2, pp=4, dp=2, layers=2, micro_batches=4, steps=6, seed=0)
+    monkeypatch.setattr(folder, "_KEPT", 0)
+    monkeypatch.setattr(folder, "_TAIL", 140)
+    result, truth = answered(tmp_path, "host", job)
+    assert result.summary["verdict"] == "host-stopped" and result.summary["culprits"] == truth["ranks"]
 
 
 def test_of_two_that_differ_the_unusual_call_is_the_wrong_one(tmp_path):

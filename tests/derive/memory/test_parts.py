@@ -8,6 +8,7 @@ import pytest
 
 from fake import Row, make
 from stepscope.derive.memory.ledger import Ledger, ledgers
+from stepscope.derive.memory.oom import oom_sentence, out_of_memory
 
 MODEL = ("model.py", 10, "forward")
 LINEAR = ("/venv/site-packages/torch/nn/modules/linear.py", 134, "forward")
@@ -391,6 +392,46 @@ def test_gradients_that_are_kept():
         loop.step(begin=True)
         loop.step(begin=False)
     assert loop.most() == {"weights": 4000, "gradients": 4000, "activations": 700, "temporary": 500}
+
+
+def test_why_memory_ran_out_and_what_would_fit():
+    """4000 bytes of weights, 8000 of states made in step 1, and a list that keeps 5000 bytes more in each step."""
+    loop = Loop()
+    loop.before("a", 1000)
+    loop.before("b", 3000)
+    for step in range(4):
+        loop.alloc(f"kept{step}", 5000, "model")
+        train(loop, steps=1, states=step == 0)
+    loop.alloc("hidden", 700, "forward")
+    at = len(loop.events)
+    out = {"row": at, "start_ns": 10 * at, "action": "oom", "device": 0, "bytes": 9000, "chain": 0, "free_bytes": 2500}
+    loop.events.append(out)
+    found = out_of_memory(loop.ledger(), dp=4)
+    assert (found["asked_bytes"], found["free_bytes"], found["lacks_bytes"]) == (9000, 2500, 6500)
+    assert found["grows"] == [{"part": "unknown", "bytes_per_step": 5000}]
+    # States are 8000: a quarter stays. Weights are 4000 more.
+    fits = [(one["change"], one["saves_bytes"]) for one in found["would_fit"]]
+    assert fits == [("ZeRO 3 over 4 ranks", 9000)]
+    loop.events[-1]["bytes"] = 8000
+    fits = [(one["change"], one["saves_bytes"]) for one in out_of_memory(loop.ledger(), dp=4)["would_fit"]]
+    assert fits[0] == ("ZeRO 1 over 4 ranks", 6000) and len(fits) == 3
+    assert "it would fit with ZeRO 1 over 4 ranks (" in oom_sentence(out_of_memory(loop.ledger(), dp=4))
+
+
+def test_no_change_fits():
+    loop = Loop()
+    loop.alloc("a", 1000, "init")
+    loop.events.append({"row": 1, "start_ns": 10, "action": "oom", "device": 0, "bytes": 99999, "chain": 0})
+    found = out_of_memory(loop.ledger(), dp=1)
+    assert found["free_bytes"] is None and not found["would_fit"]
+    assert "no single change frees" in oom_sentence(found)
+    assert out_of_memory(trained(), dp=1) is None
+
+
+def trained() -> Ledger:
+    loop = Loop()
+    train(loop)
+    return loop.ledger()
 
 
 def test_memory_ran_out():

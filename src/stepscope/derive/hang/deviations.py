@@ -51,7 +51,8 @@ def deviations(flight: Flight) -> list[Deviation]:
     token = _tokens(flight)
     rows = np.flatnonzero(token >= 0)
     token, rank = token[rows], calls.rank[rows]
-    context = _contexts(token, rank)
+    run = _runs(calls)[rows]
+    context = _contexts(token, run)
     whole = context >= 0
     if not whole.any():
         return []
@@ -75,10 +76,10 @@ def deviations(flight: Flight) -> list[Deviation]:
         here, due = int(at[n]), int(example[usual[context[at[n]]]])
         beside = _beside(calls, rows, token, here, due)
         # A member that stands still shows few of the calls that would follow.
-        due = beside if len(_following(token, rank, beside)) == _AHEAD or beside == due else due
+        due = beside if len(_following(token, run, beside)) == _AHEAD or beside == due else due
         if seen[int(rank[here])] >= _AHEAD or int(rows[here]) in certain:
             continue
-        kind = _kind(flight, rows, token, rank, here, due)
+        kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
             seen[int(rank[here])] += 1
             found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
@@ -142,12 +143,19 @@ def _tokens(flight: Flight) -> I64:
     return token
 
 
-def _contexts(token: I64, rank: I64) -> I64:
-    """By call, a number for the calls before it; -1 where a rank has too few."""
+def _runs(calls: Calls) -> I64:
+    """By call, the number of the run that it is in: calls of one rank without a gap. Of a long ring only the end is
+    kept, and before it what is not complete."""
+    breaks = (calls.rank[1:] != calls.rank[:-1]) | (calls.record[1:] != calls.record[:-1] + 1)
+    return np.concatenate([[0], np.cumsum(breaks)]).astype(np.int64)
+
+
+def _contexts(token: I64, run: I64) -> I64:
+    """By call, a number for the calls before it; -1 where its run has too few."""
     context = np.roll(token, 1)
     for n in range(2, _CONTEXT + 1):
         context = _numbered(context, np.roll(token, n))
-    same = np.roll(rank, _CONTEXT) == rank
+    same = np.roll(run, _CONTEXT) == run
     same[:_CONTEXT] = False
     return np.where(same, context, -1)
 
@@ -173,13 +181,13 @@ def _usual(context: I64, number: I64, count: I64, made: I64) -> I64:
 
 
 def _kind(
-    flight: Flight, rows: I64, token: I64, rank: I64, here: int, due: int
+    flight: Flight, rows: I64, token: I64, run: I64, here: int, due: int
 ) -> tuple[Kind, bool, tuple[str, ...]] | None:
     """What the deviation is, by what was due and what came after; None where it follows from an earlier one."""
     calls = flight.calls
     did, was = (int(rows[n]) for n in (here, due))
-    ahead = _following(token, rank, due)
-    after = _following(token, rank, here)
+    ahead = _following(token, run, due)
+    after = _following(token, run, here)
     purpose = [flight.groups[int(calls.group[n])] for n in (did, was)]
     same_group = (purpose[0].purpose, len(purpose[0].members)) == (purpose[1].purpose, len(purpose[1].members))
     made, missed = (flight.signatures[int(calls.signature[n])] for n in (did, was))
@@ -213,10 +221,10 @@ def _agree(one: list[int], other: list[int]) -> bool:
     return all(a == b for a, b in zip(one, other, strict=False))
 
 
-def _following(token: I64, rank: I64, at: int) -> list[int]:
-    """The next calls of the same rank, `at` first."""
+def _following(token: I64, run: I64, at: int) -> list[int]:
+    """The next calls of the same run, `at` first."""
     window = token[at : at + _AHEAD]
-    return list(map(int, window[rank[at : at + _AHEAD] == rank[at]]))
+    return list(map(int, window[run[at : at + _AHEAD] == run[at]]))
 
 
 def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[int, list[int]]]:

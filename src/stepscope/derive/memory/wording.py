@@ -9,6 +9,7 @@ import polars as pl
 
 from stepscope.derive.memory.estimate import Estimate
 from stepscope.derive.memory.ledger import CACHED, FRAGMENTATION, Ledger
+from stepscope.derive.memory.oom import oom_sentence, out_of_memory
 from stepscope.derive.memory.rules import BACKWARD
 from stepscope.intervals.arrays import NONE
 from stepscope.model.note import Note
@@ -40,16 +41,18 @@ _GROUPS = {
 _TOKENS = ("activations", "temporary")
 
 
-def ledger_sentence(found: Sequence[Ledger], room: tuple[str, int] | None, guessed: Estimate | None) -> str:
+def ledger_sentence(
+    found: Sequence[Ledger], room: tuple[str, int] | None, guessed: Estimate | None, dp: int = 1
+) -> str:
     """What the device that has most reserved has it for, and what limits scaling."""
     ledger = max(found, key=lambda each: each.reserved)
     table = ledger.parts()
     parts = dict(zip(table["part"].to_list(), table["bytes"].to_list(), strict=True))
     where = f" on rank {ledger.history.rank}" if len(found) > 1 else ""
     text = f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
-    if len(out := ledger.history.oom):
-        text += f"; memory ran out when {size(int(ledger.history.size[out[0]]))} more were asked for"
-    if (more := _more(parts, ledger.reserved, room)) is not None:
+    if (ran_out := out_of_memory(ledger, dp)) is not None:
+        text += f"; {oom_sentence(ran_out)}"
+    elif (more := _more(parts, ledger.reserved, room)) is not None:
         text += f"; {more}"
     if guessed is not None:
         off = round(100.0 * (guessed.size - ledger.allocated) / max(1, ledger.allocated), 1) + 0.0
