@@ -106,7 +106,12 @@ def _good(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield f"{found['questions']:,} questions about {found['traces']} undamaged traces in one run of"
     yield f"{found['minutes']:g} minutes. Options are drawn from what the commands declare: windows inside the capture,"
     yield "at its edges and outside, of one op, of one instant; ranks, groupings, sorts, limits, formats, labels; most"
-    yield "through Python, some as command lines of every command."
+    if found.get("declared"):
+        pairs = f"{found['drawn']:,} of {found['declared']:,}"
+        yield f"through Python, a third as command lines. Those had {pairs} commands and options of"
+        yield "commands, which are all but servers (`serve`, `mcp`) and the demo."
+    else:
+        yield "through Python, some as command lines of every command."
     yield ""
     rows = [
         ("unexpected errors", f"{found['unexpected']:,}"),
@@ -126,13 +131,15 @@ def _good(found: dict[str, Any], table: Table) -> Iterator[str]:
 def _relations(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield "## Changes of which the effect is known"
     yield ""
-    yield f"Each change was made to {found['traces']} nsys exports, and every question asked before and after: rows and"
-    yield "figures must be the same, but for what the change itself predicts (shifted times, other numbers)."
+    yield f"Each change was made to {found['traces']} nsys exports, and every command asked before and after:"
+    yield "questions, nsys's reports, rules and recipes, `sql`, `compare`, `gate`, `report`, `export`, `capture verify`."
+    yield "Rows and figures must be the same, but for what the change itself predicts (shifted times, other numbers)."
+    yield "Traces of one process cannot be split, and those without steps not be cut to one."
     yield ""
     rows = [(name, f"{of['answers']:,}", f"{of['violations']:,}") for name, of in found["relations"].items()]
     yield from table(("change", "answers compared", "violations"), rows)
-    yield "Files split by rank, time inserted, a step cut out, and windows that add up are tests:"
-    yield "`tests/fuzz/test_relations.py`."
+    if found.get("since"):
+        yield str(found["since"])
     yield '`make fuzz ARGS="--relations"` tries them again.'
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import click
 import good_questions
 import pytest
 from good_traces import packed, shared
+
+from fake import make, op
 
 #: One of each format, and those whose windows, labels and communication differ most.
 _QUICK = ("retry.snapshot.pickle.gz", "qwen3_kineto.pt.trace.json.gz", "backtrace.sqlite.gz", "gpu.pftrace")
@@ -25,6 +29,22 @@ def test_only_answers_and_refusals_come_out(trace: Path) -> None:
     record = good_questions.asked(trace, 0, 7)
     assert record["failures"] == {} and record["slow"] == []
     assert sum(record["ended"].values()) >= good_questions.FEW
+
+
+def test_every_command_and_nearly_every_option_is_drawn(tmp_path: Path) -> None:
+    """What is declared tomorrow is drawn, too: nobody has to add it here."""
+    from drawn_lines import NOT_ASKED, Place, commands, drawn, every_pair, pairs
+
+    from stepscope.cli.main import cli
+
+    groups = {name.split()[0] for name in commands()}
+    assert groups | NOT_ASKED == set(cli.list_commands(click.Context(cli)))
+    place = Place(make(ops=[op(0, 10)]), (tmp_path / "x.sqlite",), tmp_path)
+    r, seen = random.Random(1), set[str]()
+    for _ in range(4000):
+        seen |= pairs(drawn(r, place))
+    assert set(commands()) <= seen <= every_pair()
+    assert len(seen) > 0.95 * len(every_pair())
 
 
 def test_what_goes_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
