@@ -132,7 +132,7 @@ def _relations(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield "## Changes of which the effect is known"
     yield ""
     yield f"Each change was made to {found['traces']} nsys exports, and every command asked before and after:"
-    yield "questions, nsys's reports, rules and recipes, `sql`, `compare`, `gate`, `report`, `export`, `capture verify`."
+    yield "questions, nsys's reports, rules and recipes, `sql`, `compare`, `gate`, `report`, `export`, `verify`."
     yield "Rows and figures must be the same, but for what the change itself predicts (shifted times, other numbers)."
     yield "Traces of one process cannot be split, and those without steps not be cut to one."
     yield ""

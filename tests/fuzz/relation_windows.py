@@ -15,7 +15,7 @@ from stepscope import api
 from stepscope.errors import StepscopeError
 
 PARTS = ("window_ns", "compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns", "comm_hidden_ns")
-_GPU = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
+_GPU = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 #: Of one file: how many there are, and what the clock of each is worth.
 _OF_FILES = {"info", "capture verify", "export", "clocks"}
 _OF_CLOCKS = {"residual_p95_ns", "residual_p50_ns"}
