@@ -77,7 +77,7 @@ def form_of(path: Path, to: str | None) -> Form:
     return found
 
 
-def export(profile: Profile, path: Path, form: Form, order: Order = Order()) -> Exported:  # noqa: B008 (frozen)
+def export(profile: Profile, path: Path, form: Form, order: Order = Order()) -> Exported:
     """The profile as a file, or as a folder of files."""
     if form == "kineto":
         return _cut_torch(profile, path, order)
