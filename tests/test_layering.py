@@ -22,7 +22,7 @@ LAYERS = (
     {"integrations"},
     {"hooks"},
     {"derive"},
-    {"analyses"},
+    {"analyses", "hang"},
     {"findings", "compare", "verify", "nsys", "sql", "export"},
     {"questions"},
     {"report"},
@@ -43,7 +43,6 @@ ROOMS = {
         {"peers", "pipelines", "pytorch", "kernel"},
         {"replay", "flops", "memory"},
         {"work"},
-        {"hang"},
     ),
     "simulate": ({"trace"}, {"job"}, {"engine"}, {"programs"}, {"nsys", "kineto", "truth"}, {"run"}, {"hang"}),
     "nsys": ({"reports"}, {"recipes"}),
@@ -52,6 +51,7 @@ ROOMS = {
 FORBIDDEN = {
     "derive": {"annotate", "capture", "sources", "store", "simulate", "integrations", "hooks"},
     "analyses": {"annotate", "capture", "sources", "store", "simulate", "integrations", "hooks"},
+    "hang": {"annotate", "capture", "sources", "store", "simulate", "integrations", "hooks", "derive"},
     # Training jobs import these: nothing but the standard library, and each other.
     "annotate": {"files", "intervals", "model"},
     "integrations": {"errors", "files", "intervals", "model", "statistics", "capture", "sources", "store", "simulate"},
@@ -118,8 +118,8 @@ def _wrong(module: str, target: str, name: str) -> str | None:
     if package in ROOMS and len(own) > 1 and len(other) > 1 and own[1] != other[1]:
         return None if _level(ROOMS[package], own[1], other[1]) else "upwards, or beside it, within the package"
     for apart in APART:
-        rest = target.removeprefix(apart + ".")
-        if module.startswith(apart + ".") and rest != target and target != module:
+        rest, mine = target.removeprefix(apart + "."), module.removeprefix(apart + ".")
+        if mine != module and rest != target and rest.split(".")[0] != mine.split(".")[0]:
             return f"files of {apart} do not know each other"
     return None
 
@@ -162,6 +162,46 @@ def test_a_planted_import_is_seen(module: str, line: str, why: str):
     known = {m: "" for m, _ in modules()}
     (said,) = wrongs(iter([*known.items(), (module, line)]))
     assert why in said, said
+
+
+def users_of_rooms(found: Iterator[tuple[str, str]]) -> dict[str, set[str]]:
+    """By module of derive: the questions that it serves, through whatever other modules of derive."""
+    users: dict[str, set[str]] = {}
+    for module, target, _ in edges(found):
+        if target.startswith("derive.") and module != target:
+            users.setdefault(target, set()).add(module)
+
+    def served(module: str, passed: frozenset[str]) -> set[str]:
+        by = users.get(module, set()) - passed
+        through = (served(user, passed | by) for user in by if user.startswith("derive."))
+        return {_asker(user) for user in by if not user.startswith("derive.")}.union(*through)
+
+    return {module: served(module, frozenset({module})) for module in users if module.count(".") > 1}
+
+
+def _asker(module: str) -> str:
+    """The question that a module belongs to: an analysis or a command by its name, anything else by its package."""
+    parts = module.split(".")
+    return ".".join(parts[: {"analyses": 2, "cli": 3}.get(parts[0], 1)])
+
+
+def test_what_one_question_needs_is_not_in_derive():
+    lonely = {module: by for module, by in users_of_rooms(modules()).items() if len(by) < 2}
+    assert lonely == {}, "what one question needs lies beside it: analyses/<question>/, findings/"
+
+
+def test_a_room_of_one_user_is_seen():
+    planted = [
+        ("derive.host.inner", ""),
+        ("derive.host.outer", "from stepscope.derive.host.inner import f"),
+        ("derive.host.shared", ""),
+        ("analyses.idle", "from stepscope.derive.host.outer import f\nfrom stepscope.derive.host.shared import f"),
+        ("analyses.idle.causes", "from stepscope.derive.host.outer import f"),
+        ("findings.case", "from stepscope.derive.host.shared import f"),
+    ]
+    users = users_of_rooms(iter(planted))
+    assert users["derive.host.inner"] == users["derive.host.outer"] == {"analyses.idle"}
+    assert users["derive.host.shared"] == {"analyses.idle", "findings"}
 
 
 def test_debts_are_still_owed():

@@ -82,6 +82,8 @@ def is_module(text: str, _: Path) -> bool:
     first, second = text.split(".")[:2]
     if first.startswith("_") and first not in packages():
         return any(SRC.rglob(f"{first}.py"))
+    if any(re.search(rf"\b{second}\b", module.read_text("utf-8")) for module in SRC.rglob(f"{first}.py")):
+        return True  # a module that is called as some package is
     return first not in packages() or any(
         (folder / f"{second}.py").exists()
         or (folder / second).is_dir()
@@ -99,7 +101,7 @@ RULES: dict[str, tuple[str, Callable[[str, Path], bool]]] = {
         rf"`(?![^`]*\.(?:md|py|pyi|mjs|ts|toml)`)((?:{FOLDERS})/[\w./-]*)`",
         lambda text, _: any((base / text).exists() for base in (ROOT, SRC)),
     ),
-    "module": (r"`(_?[a-z]\w+\.(?!json\b|db\b)[A-Za-z]\w+)(?:\.\w+)*`", is_module),
+    "module": (r"`(_?[a-z]\w+\.(?!json\b|db\b|py\b)[A-Za-z]\w+)(?:\.\w+)*`", is_module),
     "target": (r"`make ([a-z][\w-]*)", lambda text, _: text in targets()),
     "test": (r"`(test_\w+)`", lambda text, _: text in known_tests()),
 }

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stepscope.derive.pipelines.overlap_score import against
-from stepscope.derive.pipelines.two_stages import TwoStage
+from stepscope.analyses.pipeline.overlap_score import against
+from stepscope.analyses.pipeline.two_stages import TwoStage
 from stepscope.statistics import (
     PAIRS,
     RUNS,

@@ -1,8 +1,9 @@
 """Every question that can be asked of a profile, in the groups of the help: the registry that all front ends read.
 
-A question is a module: `analyses/<name>.py` is the command `<name>`, its function of that name the work. It has a
-docstring whose first line is the question it answers, `COLUMNS` (and `VARIANTS`, the columns under an option that
-changes them), and one function
+A question is a module: `analyses/<name>.py` is the command `<name>`, its function of that name the work. Where it needs
+more than one file, it is a package of that name, with the function in its `__init__.py`. It has a docstring whose first
+line is the question it answers, `COLUMNS` (and `VARIANTS`, the columns under an option that changes them), and one
+function
 
     def overlap(profile: Profile, window: WindowSpec, *, by: Annotated[By, "what a row is"] = "stage") -> Result
 
@@ -108,7 +109,8 @@ def names() -> tuple[str, ...]:
 
 def question(name: str) -> str:
     """The one-line question of an analysis, read from its file: help must not import Polars."""
-    file = Path(__file__).parent.joinpath(*_MODULES[name].split(".")).with_suffix(".py")
+    place = Path(__file__).parent.joinpath(*_MODULES[name].split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     source = file.read_text("utf-8")
     match = re.match(r'\s*"""(.*?)(?:\n|""")', source)
     return match.group(1).strip() if match else ""

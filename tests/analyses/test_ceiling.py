@@ -11,7 +11,7 @@ import pytest
 from faultcases import scenario
 from jobs import written
 from stepscope import api
-from stepscope.derive.comm.ceiling import read_ceiling
+from stepscope.analyses.collectives.ceiling import read_ceiling
 from stepscope.errors import BadInput
 
 NEW = """# Collective test starting: all_reduce_perf

@@ -15,9 +15,9 @@ import stepscope
 from fake import Row, call, make, nvtx, op
 from stepscope import api
 from stepscope.analyses.compile import compile
+from stepscope.analyses.compile.log import parse
 from stepscope.capture import manifest
 from stepscope.cli.main import run
-from stepscope.derive.pytorch.log import parse
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.spec import WindowSpec

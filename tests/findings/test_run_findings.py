@@ -14,8 +14,8 @@ import cited
 from fake import call, make, nvtx, op
 from pairs import scenario
 from stepscope import api
-from stepscope.derive.run.episodes import episodes_of
 from stepscope.derive.run.kinds import kinds_of
+from stepscope.findings.run.episodes import episodes_of
 from stepscope.simulate.nsys import write as write_nsys
 from stepscope.simulate.programs import assemble
 from stepscope.simulate.programs import execute as engine

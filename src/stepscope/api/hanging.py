@@ -38,7 +38,7 @@ def open_dumps(*dumps: str | Path | Sequence[str | Path]) -> Flight:
 
 def answer(flight: Flight) -> Result:
     """The answer; where dumps do not suffice, what is missing."""
-    from stepscope.derive.hang.answer import hang as judged
+    from stepscope.hang.answer import hang as judged
 
     if not len(flight.calls):
         raise CannotAnswer(
@@ -58,8 +58,8 @@ def answer(flight: Flight) -> Result:
 
 def page(flight: Flight, result: Result) -> str:
     """The answer as a page with a picture."""
-    from stepscope.derive.hang.picture import picture
-    from stepscope.derive.hang.verdict import verdict
+    from stepscope.hang.picture import picture
+    from stepscope.hang.verdict import verdict
     from stepscope.render.html.hang import hang_page
 
     return hang_page(result, picture(flight, verdict(flight)))

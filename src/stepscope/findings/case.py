@@ -15,7 +15,14 @@ from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.graph import forget
 from stepscope.derive.replay.replay import Replay
-from stepscope.derive.run.episodes import (
+from stepscope.derive.windows.choosing import settled, step
+from stepscope.derive.windows.periods import periods
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Kind, Window
+from stepscope.errors import CannotAnswer
+from stepscope.findings.order import credited_before
+from stepscope.findings.registry import remedy
+from stepscope.findings.run.episodes import (
     Episode,
     OtherKind,
     episodes_of,
@@ -24,13 +31,6 @@ from stepscope.derive.run.episodes import (
     representative,
     usual_length,
 )
-from stepscope.derive.windows.choosing import settled, step
-from stepscope.derive.windows.periods import periods
-from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import Kind, Window
-from stepscope.errors import CannotAnswer
-from stepscope.findings.order import credited_before
-from stepscope.findings.registry import remedy
 from stepscope.findings.thresholds import FAITHFUL, LOOKED_AT
 from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile

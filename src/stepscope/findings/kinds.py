@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from stepscope.derive.run.episodes import OtherKind
 from stepscope.findings.finding import Finding
+from stepscope.findings.run.episodes import OtherKind
 from stepscope.model.units import about
 
 #: Id of the finding that steps are of several kinds.

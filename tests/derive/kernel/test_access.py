@@ -10,9 +10,9 @@ import pytest
 
 import stepscope
 from measuring import measured
+from stepscope.analyses.roofline.stalls import MEANING, stalls
 from stepscope.derive.kernel.access import access, pattern_of
 from stepscope.derive.kernel.measured import measured_kernels
-from stepscope.derive.kernel.stalls import MEANING, stalls
 
 DATA = Path(__file__).parents[2] / "data/ncu"
 _BYTES = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepscope import BadInput
-from stepscope.derive.memory.changes import of_job
+from stepscope.analyses.memory.changes import of_job
 from stepscope.derive.memory.estimate import Job, estimate
 from stepscope.model.declared import Model, load, parameters
 

@@ -8,8 +8,8 @@ import pytest
 
 from derive.memory.allocator import program
 from fake import make
+from stepscope.analyses.memory.room import PAGE, room
 from stepscope.derive.memory.history import histories
-from stepscope.derive.memory.room import PAGE, room
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -40,7 +40,7 @@ COMMAND is the program again; afterwards `stepscope kernels PROFILE REPORT` says
 def _ncu(command: tuple[str, ...], **given: Any) -> None:
     from stepscope import api
     from stepscope.api.options import WINDOW_KEYWORDS, window_spec
-    from stepscope.derive.kernel.suspects import suspects_of
+    from stepscope.api.suspects import suspects_of
     from stepscope.questions import need_timeline
 
     if not command:

@@ -1,4 +1,4 @@
-"""What the host did, and what that did to the GPU: causes of idle time, waits, the launch queue, what bounds a step.
+"""What the host did, and what that did to the GPU: causes of idle time, waits, the launch queue.
 
 For `idle`, `launches` and `compile`, and for the graph that the critical path and replays walk.
 """

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: chunks on each rank, the schedule their order shows, its ideal bubble, two-stage pipelines.
+"""Pipeline parallelism: chunks on each rank, the schedule their order shows, its ideal bubble.
 
 For `pipeline` and the findings on bubbles.
 """

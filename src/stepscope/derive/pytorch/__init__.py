@@ -1,4 +1,4 @@
-"""What torch left in a trace: compiled regions and graph breaks, Python stacks of both profilers, its compiler's log.
+"""What torch left in a trace: compiled regions and graph breaks, its ops and passes, frames of Python.
 
-For `compile`, `source` and the finding on graph breaks.
+For `compile`, `source`, `compute` and the finding on graph breaks.
 """

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.derive.run.beyond import beyond
-from stepscope.derive.run.episodes import names_elsewhere
-from stepscope.derive.run.inside import inside_step
 from stepscope.derive.run.job import Run, run_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.run.beyond import beyond
+from stepscope.findings.run.episodes import names_elsewhere
+from stepscope.findings.run.inside import inside_step
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 

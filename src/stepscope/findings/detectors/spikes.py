@@ -7,12 +7,12 @@ over all steps of the run. Checkpoints, evaluations, epochs and warm-up have fin
 
 from __future__ import annotations
 
-from stepscope.derive.run.beyond import Cause
-from stepscope.derive.run.episodes import Episode
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.episode import each, episode_finding, when
 from stepscope.findings.evidence.warming import warms_up
 from stepscope.findings.finding import Finding
+from stepscope.findings.run.beyond import Cause
+from stepscope.findings.run.episodes import Episode
 from stepscope.model.capturing import capture_with
 from stepscope.model.range_names import short_range
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.derive.run.account import rank_run
-from stepscope.derive.run.episodes import Episode
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Cause, Finding, Place
+from stepscope.findings.run.episodes import Episode
 from stepscope.findings.thresholds import PART_NAMED, RUNS_DIFFER
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import listed, several

@@ -9,10 +9,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
-from stepscope.derive.run.episodes import usual_length
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.launching import quicker
+from stepscope.findings.run.episodes import usual_length
 from stepscope.findings.thresholds import ALIKE_STEPS, NSYS_ADDS, SLOWED_STEP, TORCH_ADDS, WORST_PROFILER
 
 

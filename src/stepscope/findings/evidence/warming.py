@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.derive.run.episodes import Episode
+from stepscope.findings.run.episodes import Episode
 
 #: Causes that come once, wherever they come; and those that warm up where they are in the first steps alone.
 _ONCE = ("compile", "trial")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stepscope.derive.hang.picture import Picture
+from stepscope.hang.picture import Picture
 from stepscope.model.result import Result
 from stepscope.model.units import about
 from stepscope.render.hang import verdict_lines

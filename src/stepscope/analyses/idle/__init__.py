@@ -1,0 +1,241 @@
+"""Why was the GPU idle: a synchronizing call, the allocator, the host, or a queued op that had to wait?
+
+Every gap of the window is split at the launch of the op that ended it. Before the launch the host is the reason, and
+the row names the call it sat in, or its range; after it, the op was queued behind something. The causes sum to the
+idle time of `breakdown` to the nanosecond.
+
+`--by thread` says what the launching thread did meanwhile: it ran (what, by samples), was blocked (in what), or had no
+CPU though it could have run. It needs samples and scheduling: `capture run --with cpu,osrt`, or `python-sampling`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.idle.activity import doing
+from stepscope.analyses.idle.threads import STATES, thread_of, thread_time
+from stepscope.derive.accounting.named_window import about_window, sized_window
+from stepscope.derive.host.idle_causes import CAUSES, Pieces, idle_causes
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_calls, need_ops
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Windows
+from stepscope.errors import CannotAnswer
+from stepscope.model.capturing import capture_with
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+from stepscope.model.statement import STATEMENT, most_in, percent, several, time_of
+from stepscope.model.units import about
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_CAUSE = Col("cause", "sync, alloc, load, api, host, queue; tail: no op ends it; unlinked: the op has no launch record")
+_RANGE = Col("range", "range the launching thread was in; for `queue`, the range that launched the op")
+
+COLUMNS = (
+    *_WHO,
+    Col("gap_start_ns", "start of the stretch, GPU time"),
+    Col("gap_ns", "its length"),
+    _CAUSE,
+    _RANGE,
+    Col("call", "CUDA call that covers the stretch longest; the launch for `queue`"),
+    Col("next_op", "op that ended the gap"),
+    Col("doing", "what else the trace says of the host meanwhile: OS call, torch op, Python function, or a sample"),
+    Col("thread", "what the launching thread was most of the time: running, blocked or descheduled, where recorded"),
+)
+_TOTALS = (Col("n", "stretches"), Col("total_ns", "their length"), Col("share_pct", "share of the window"))
+VARIANTS = {
+    "by=cause": (*_WHO, _CAUSE, *_TOTALS),
+    "by=range": (*_WHO, _RANGE, *_TOTALS),
+    "by=thread": (
+        *_WHO,
+        Col(
+            "thread", "running, blocked, descheduled, unknown; launched: the launch was over; tail, unlinked: as causes"
+        ),
+        Col("doing", "call it was in; by samples, function and module that it ran; null where nothing tells"),
+        Col("samples", "samples among which the time of this row and its like is shared; null where it is exact"),
+        *_TOTALS[1:],
+    ),
+}
+#: What a sentence says of the launching thread.
+_MEANWHILE = {
+    "running": "runs",
+    "blocked": "is blocked",
+    "descheduled": "has no CPU",
+    "unknown": "does what was not recorded",
+}
+#: With fewer, the standard error of a share of a tenth is three tenths of it and more: sqrt(0.9 / 0.1 n).
+_ENOUGH_SAMPLES = 100
+#: What a sentence says of a cause. In a call or in none: before the launch the host is what the GPU waits for.
+_BECAUSE = {
+    "sync": "while the host waits for the GPU in a synchronizing call",
+    "alloc": "while the host allocates or frees memory",
+    "load": "while the host loads code",
+    "api": "because the host launches late",
+    "host": "because the host launches late",
+    "queue": "while launched work waits for an event or its stream",
+    "tail": "after the last op of all",
+    "unlinked": "for reasons that were not recorded",
+}
+
+
+def idle(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[Literal["gap", "cause", "range", "thread"], "one row per stretch, or totals"] = "gap",
+) -> Result:
+    need_ops(profile)
+    need_calls(profile, "why the GPU was idle", "; `stepscope breakdown` shows how long it was")
+    if by == "thread":
+        _need_threads(profile)
+    chosen = windows(profile, window)
+    frames, by_cause, totals = [], [], []
+    for data in ranks_of(profile):
+        for span in chosen.of(data.rank):
+            if span.gpu_start_ns is None or span.gpu_end_ns is None:
+                continue
+            pieces = idle_causes(data, span.gpu_start_ns, span.gpu_end_ns)
+            frame = _pieces(data, pieces)
+            totals.append(_totals(frame, "cause", span.gpu_ns))
+            if by == "gap":  # hundreds of rows: their sum is what most people come for
+                frame = _named(profile, data, pieces, frame)
+                frame = frame.with_columns(doing(profile, data, pieces), thread_of(profile, data, pieces))
+                by_cause.append(totals[-1])
+            elif by == "thread":
+                frame = _threads(profile, data, pieces, span.gpu_ns)
+            elif by == "range":
+                frame = _totals(frame.with_columns(data.text_of(pieces.within).alias("range")), by, span.gpu_ns)
+            else:
+                frame = totals[-1]
+            frames.append(span.named(frame))
+    columns = VARIANTS[f"by={by}"] if by != "gap" else COLUMNS
+    table = chosen.table(columns, pl.concat(frames) if frames else [])
+    summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
+    summary[STATEMENT] = _statement(chosen, totals)
+    notes = [*chosen.notes, *graph_notes(profile)]
+    if by == "thread" and frames:
+        summary["threads"] = _states(table)
+        summary[STATEMENT] += _meanwhile(table)
+        notes += _few_samples(table)
+    return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
+
+
+def _pieces(data: RankData, found: Pieces) -> pl.DataFrame:
+    """A row per stretch, without the texts: totals need none."""
+    return pl.DataFrame(
+        {
+            "rank": np.full(len(found.start), data.rank, np.int64),
+            "pid": pl.repeat(data.pid, len(found.start), dtype=pl.Int64, eager=True),
+            "gap_start_ns": found.start,
+            "gap_ns": found.end - found.start,
+            "cause": pl.Series(CAUSES).gather(found.cause),
+        }
+    )
+
+
+def _named(profile: Profile, data: RankData, found: Pieces, frame: pl.DataFrame) -> pl.DataFrame:
+    """With the range, the call and the next op of each stretch."""
+    names = profile.names
+    call = np.where(found.call >= 0, found.call, 0)
+    op = np.where(found.next_op >= 0, found.next_op, 0)
+    call_name, op_name = (
+        table["name"].gather(rows) if table.height else pl.Series([None] * len(rows), dtype=pl.UInt32)
+        for table, rows in ((data.calls, call), (data.ops, op))
+    )
+    return frame.with_columns(
+        data.text_of(found.within).alias("range"),
+        pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series().alias("call"),
+        pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(op_name))).to_series().alias("next_op"),
+    )
+
+
+def _need_threads(profile: Profile) -> None:
+    traced = profile.has("host") and bool(profile.host["kind"].is_in(["osrt", "mpi"]).any())
+    if not (traced or profile.has("off_cpu") or profile.has("samples")):
+        raise CannotAnswer(
+            "the profile has no CPU samples, scheduling or OS calls, so nothing says what the launching thread did",
+            capture_with("cpu", "osrt"),
+        )
+
+
+def _threads(profile: Profile, data: RankData, pieces: Pieces, window_ns: int) -> pl.DataFrame:
+    return (
+        thread_time(profile, data, pieces)
+        .group_by("state", "doing")
+        .agg(pl.col("samples").sum(), pl.col("samples").is_not_null().any().alias("sampled"), pl.col("ns").sum())
+        .select(
+            pl.lit(data.rank, pl.Int64).alias("rank"),
+            pl.lit(data.pid, pl.Int64).alias("pid"),
+            pl.col("state").replace_strict(dict(enumerate(STATES)), return_dtype=pl.String).alias("thread"),
+            "doing",
+            pl.when("sampled").then("samples").alias("samples"),
+            pl.col("ns").alias("total_ns"),
+            (100.0 * pl.col("ns") / window_ns).alias("share_pct"),
+        )
+        .sort(["total_ns", "thread", "doing"], descending=[True, False, False], nulls_last=True)
+    )
+
+
+def _states(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Totals by what the thread was, whatever it did."""
+    keys = ["rank", "pid", "thread"]
+    sums = table.group_by(keys, maintain_order=True).agg(pl.col("samples", "total_ns", "share_pct").sum())
+    return sums.sort(["rank", "total_ns"], descending=[False, True]).to_dicts()
+
+
+def _meanwhile(table: pl.DataFrame) -> str:
+    """What the launching threads were most of the time, and in what."""
+    mine = table.filter(pl.col("thread").is_in(list(_MEANWHILE)))
+    if not mine["total_ns"].sum():
+        return ""
+    state, ns = mine.group_by("thread").agg(pl.col("total_ns").sum()).sort("total_ns", "thread").row(-1)
+    doings = mine.filter(pl.col("thread") == state).group_by("doing").agg(pl.col("total_ns").sum()).sort("total_ns")
+    what, longest = doings.row(-1)
+    most = f", most of it in {what}" if what and longest > ns / 2 else ""
+    return f" Before launches, the launching thread {_MEANWHILE[state]} for {about(ns)}{most}."
+
+
+def _few_samples(table: pl.DataFrame) -> list[Note]:
+    """Shares that rest on few samples are rough."""
+    sampled = table.drop_nulls("samples")
+    count, ns = int(sampled["samples"].sum()), int(sampled["total_ns"].sum())
+    if not ns or count >= _ENOUGH_SAMPLES:
+        return []
+    text = f"{about(ns)} of the launching thread are shared among {several(count, 'sample')}: take the shares as rough"
+    return [Note("few-samples", text, severity="warning", origin="recording")]
+
+
+def _totals(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
+    return (
+        frame.group_by("rank", "pid", by)
+        .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("gap_ns").sum().alias("total_ns"))
+        .with_columns((100.0 * pl.col("total_ns") / window_ns).alias("share_pct"))
+        .sort(["total_ns", by], descending=[True, False])
+    )
+
+
+def _statement(chosen: Windows, totals: list[pl.DataFrame]) -> str:
+    """How long, of what, and what most of it is."""
+    spans = [w for w in chosen.spans if w.gpu_ns]
+    lengths, ranks = sum(w.gpu_ns for w in spans), len({w.rank for w in spans})
+    if not lengths:
+        return f"Nothing runs on the GPU in {about_window(chosen.spans)}."
+    sums: dict[str, int] = {}
+    for cause, ns in (row for frame in totals for row in frame.select("cause", "total_ns").iter_rows()):
+        sums[_BECAUSE[cause]] = sums.get(_BECAUSE[cause], 0) + ns
+    total = sum(sums.values())
+    gpu = "The GPU is" if ranks == 1 else "GPUs are"
+    if not total:
+        return f"{gpu} never idle in {sized_window(spans)}."
+    most = most_in(sums)
+    why = f"{most[1]}{' of it' * (most[1] == 'most')} {most[0]}" if most else f"all of it {next(iter(sums))}"
+    if len(spans) == 1:
+        return f"{gpu} idle for {about(total)} of {sized_window(spans)} ({percent(total, lengths)}), {why}."
+    of = f"{percent(total, lengths)} of {about_window(spans)}: {time_of(total, lengths, ranks)}"
+    return f"{gpu} idle for {of}, {why}."

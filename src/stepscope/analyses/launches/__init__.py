@@ -1,0 +1,272 @@
+"""Does the host keep the GPU fed: launch calls, queueing, full and starved queues?
+
+A row is the launches of one kernel name: time in the call, time in the queue (from the call's return to the op's start;
+0 where the op started first, counted in `early`), time on the GPU. A CUDA-graph launch is one launch of many ops. The
+depth of a queue is the number of launches called but not yet started; it is time-weighted, from the first launch of the
+window to its end. `blocked_ns` is time in launch calls while the stream's queue was full (1022 pending) and the GPU
+busy: the host waited for room, which costs nothing. The opposite is a starved GPU: `summary.verdict` names
+the part of the window's exact partition that takes more than half of it (`mixed` where none does). Where that is idle
+time before a launch it is `host-bound` if most of it is one gap, else `overhead-bound`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.launches.bound import MIXED, verdict
+from stepscope.derive.accounting.named_window import sized_window
+from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries, limit_of
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_launch, graph_notes
+from stepscope.derive.rank.needs import need_launches
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window, Windows
+from stepscope.intervals import Spans, covered, union
+from stepscope.intervals.arrays import NONE, Mask
+from stepscope.model.demangle import demangled
+from stepscope.model.kernel_names import short_names
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result
+from stepscope.model.statement import STATEMENT, listed, percent
+
+GRAPH = "[graph launch]"
+SLICES = 20
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_DEPTH = (
+    Col("depth_max", "most launches pending at once"),
+    Col("depth_mean", "mean number of pending launches, weighted by time"),
+)
+_QUEUE = (
+    Col("n", "launches in the window"),
+    *_DEPTH,
+    Col("empty_ns", "time without a pending launch"),
+    Col(
+        "full_ns", f"time with {LIMIT} or more launches pending: the queue is full; null where no limit is known (AMD)"
+    ),
+    Col("blocked_ns", "time in launch calls while the queue was full and the GPU busy; null with full_ns"),
+)
+COLUMNS = (
+    *_WHO,
+    Col("name", "kernel, copy or [graph launch]; the full name with --full"),
+    Col("n", "launches"),
+    Col("ops", "GPU ops that they launched"),
+    Col("call_ns", "sum of the launch calls' durations"),
+    Col("call_mean_ns", "mean call"),
+    Col("call_max_ns", "longest call"),
+    Col("queue_ns", "sum of the times from a call's return to the op's start"),
+    Col("queue_mean_ns", "mean time in the queue"),
+    Col("queue_max_ns", "longest time in the queue"),
+    Col("early", "launches whose op started before the call returned: no time in the queue"),
+    Col("kernel_ns", "sum of the ops' durations"),
+    Col("kernel_mean_ns", "mean duration of an op"),
+)
+VARIANTS = {
+    "by=stream": (*_WHO, Col("stream", "stream id within the process"), *_QUEUE),
+    "by=rank": (*_WHO, *_QUEUE),
+    "by=time": (
+        *_WHO,
+        Col("start_ns", "start of the slice"),
+        Col("end_ns", "its end"),
+        *_DEPTH,
+        Col("busy_pct", "share of the slice in which the rank's GPU work runs"),
+    ),
+}
+
+
+def launches(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[Literal["name", "stream", "rank", "time"], "a row is a kernel, a queue, or a slice of time"] = "name",
+    full: Annotated[bool, "full names, not shortened"] = False,
+) -> Result:
+    need_launches(profile, "how it was launched")
+    chosen = windows(profile, window)
+    frames: list[pl.DataFrame] = []
+    verdicts: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for data in ranks_of(profile):
+        queue = _Queue(data) if by != "name" else None
+        for span in chosen.of(data.rank):
+            if queue is None:
+                table = _names(profile, data, span, full)
+            else:
+                table = pl.DataFrame(queue.slices(span) if by == "time" else queue.rows(span, by == "stream"))
+            if table.height:
+                who = pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
+                frames.append(span.named(table.select(*who, pl.all())))
+            if found := verdict(data, span):
+                verdicts.append(found)
+    summary = {
+        "verdict": [v for v, _ in verdicts],
+        "parts": [p for _, p in verdicts],
+        STATEMENT: _statement(chosen, [v for v, _ in verdicts], [p for _, p in verdicts]),
+    }
+    columns = COLUMNS if by == "name" else VARIANTS[f"by={by}"]
+    result = chosen.table(columns, pl.concat(frames) if frames else [])
+    ranked = {"name": "call_ns", "time": ""}.get(by, "blocked_ns")
+    return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)], ranked_by=ranked)
+
+
+#: What a sentence calls the parts of a window.
+_PARTS = {
+    "compute": "compute",
+    "comm_exposed": "exposed communication",
+    "copy_exposed": "exposed copies",
+    "starved": "waiting for the host to launch",
+    "sync": "synchronizing calls",
+    "alloc": "the allocator",
+    "load": "loading code",
+    "queue": "launched work that waits for its turn",
+    "tail": "idle time after the last op",
+    "unlinked": "idle time without a known cause",
+}
+
+
+def _statement(chosen: Windows, verdicts: list[dict[str, Any]], parts: list[dict[str, Any]]) -> str:
+    """What bounds the windows, by the verdict of most of them, and what share their largest parts have."""
+    where = sized_window(chosen.spans)
+    if not verdicts:
+        return f"Nothing runs on the GPU in {where}."
+    said, times = Counter(v["verdict"] for v in verdicts).most_common(1)[0]
+    alike = [p for v, p in zip(verdicts, parts, strict=True) if v["verdict"] == said]
+    sums = {name: sum(p[f"{part}_ns"] for p in alike) for part, name in _PARTS.items()}
+    total = sum(sums.values())
+    largest = sorted(sums, key=lambda name: -sums[name])[: 2 if said == MIXED else 1]
+    shares = listed(f"{name} takes {percent(sums[name], total)}" for name in largest if sums[name])
+    ranks = len({v["rank"] for v in verdicts})
+    unit = "on {} of {} ranks" if ranks == len(verdicts) else "in {} of {} windows"
+    on = f" {unit.format(times, len(verdicts))}" if len(verdicts) > 1 else ""
+    half = ", nothing more than half" * (said == MIXED)
+    several_windows = len(verdicts) > ranks
+    text = f"{where} {'are' if several_windows else 'is'} {said}{on}: {shares}{half}."
+    return text[0].upper() + text[1:]
+
+
+def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.DataFrame:
+    """Launches of the window by what they launched; a row of `each` is one launch call."""
+    ops = span.ops[data.launch[span.ops] != NONE]
+    call = data.launch[ops]
+    order = np.argsort(call, kind="stable")  # ops are in start order: the first of a call started first
+    ops, call = ops[order], call[order]
+    first = np.flatnonzero(np.r_[True, call[1:] != call[:-1]]) if len(ops) else ops
+    call = call[first]
+    each = pl.DataFrame(
+        {
+            "id": data.name[ops[first]],
+            "graph": graph_launch(data)[ops[first]],
+            "start": data.start[ops[first]],
+            "called": data.calls["start_ns"].to_numpy()[call],
+            "returned": data.calls["end_ns"].to_numpy()[call],
+            "ops": np.diff(np.r_[first, len(ops)]),
+            "ns": np.add.reduceat(data.end[ops] - data.start[ops], first) if len(first) else first,
+        }
+    )
+    ids, at = np.unique(each["id"].to_numpy(), return_inverse=True)
+    text = profile.names.gather(ids)
+    text = (demangled(text) if full else short_names(text)).gather(at.reshape(-1))
+    wait = pl.col("start") - pl.col("returned")
+    shown = pl.when("graph").then(pl.lit(GRAPH)).otherwise(text)
+    return (
+        each.with_columns(
+            shown.alias("name"),
+            (pl.col("returned") - pl.col("called")).alias("call_ns"),
+            pl.max_horizontal(wait, 0).alias("queue_ns"),
+            (wait < 0).alias("early"),
+        )
+        .group_by("name")
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("ops").sum().cast(pl.Int64),
+            pl.col("call_ns").sum(),
+            *_mean_max("call_ns"),
+            pl.col("queue_ns").sum(),
+            *_mean_max("queue_ns"),
+            pl.col("early").sum().cast(pl.Int64),
+            pl.col("ns").sum().alias("kernel_ns"),
+            (pl.col("ns").sum() / pl.col("ops").sum()).round(0).cast(pl.Int64).alias("kernel_mean_ns"),
+        )
+        .sort(["call_ns", "name"], descending=[True, False])
+    )
+
+
+def _mean_max(column: str) -> tuple[pl.Expr, pl.Expr]:
+    stem = column.removesuffix("_ns")
+    mean = pl.col(column).mean().round(0).cast(pl.Int64).alias(f"{stem}_mean_ns")
+    return mean, pl.col(column).max().alias(f"{stem}_max_ns")
+
+
+class _Queue:
+    """Launch queues of one rank."""
+
+    def __init__(self, data: RankData) -> None:
+        self._data = data
+        self._entries: Entries = entries(data)
+        self._busy: Spans = union(data.start, data.end)
+        self._limit = limit_of(data)
+
+    def rows(self, span: Window, per_stream: bool) -> list[dict[str, Any]]:
+        """Depth figures of every stream, or of all streams together."""
+        observed = self._observed(span)
+        if observed is None:
+            return []
+        e, (lo, hi) = self._entries, observed
+        in_window = np.isin(e.call, self._data.launch[span.ops])
+        if not per_stream:
+            # A queue is full stream by stream; all streams together have no limit of their own.
+            parts = [self._row(e.stream == s, lo, hi, in_window) for s in np.unique(e.stream)]
+            together = self._row(np.ones(len(e.stream), dtype=bool), lo, hi, in_window)
+            if self._limit:
+                together |= {k: sum(p[k] for p in parts) for k in ("full_ns", "blocked_ns")}
+            return [together]
+        streams = np.unique(e.stream[in_window])
+        return [{"stream": int(s), **self._row(e.stream == s, lo, hi, in_window)} for s in streams]
+
+    def _row(self, mine: Mask, lo: int, hi: int, in_window: Mask) -> dict[str, Any]:
+        depth = depth_of(self._entries, mine)
+        length, pending = depth.between(lo, hi)
+        full = depth.at_least(self._limit).clip(lo, hi) if self._limit else None
+        return {
+            "n": int((mine & in_window).sum()),
+            "depth_max": int(pending.max(initial=0)),
+            "depth_mean": float((length * pending).sum() / (hi - lo)),
+            "empty_ns": hi - lo - int(length[pending > 0].sum()),
+            "full_ns": None if full is None else full.length(),
+            "blocked_ns": None if full is None else blocked(self._entries, mine, full, self._busy),
+        }
+
+    def slices(self, span: Window) -> list[dict[str, Any]]:
+        """The depth over time: equal slices of the observed span."""
+        observed = self._observed(span)
+        if observed is None:
+            return []
+        depth = depth_of(self._entries, np.ones(len(self._entries.stream), dtype=bool))
+        edges = np.linspace(*observed, SLICES + 1).astype(np.int64)
+        busy = covered(edges[:-1], edges[1:], self._busy)
+        return [
+            {"start_ns": int(lo), "end_ns": int(hi), **_slice(depth, int(lo), int(hi), int(b))}
+            for lo, hi, b in zip(edges[:-1], edges[1:], busy, strict=True)
+            if lo < hi
+        ]
+
+    def _observed(self, span: Window) -> tuple[int, int] | None:
+        """From the first launch of the window to the end of its GPU work; the window itself where it is in GPU time."""
+        if span.gpu_start_ns is None or span.gpu_end_ns is None:
+            return None
+        if span.clipped or len(span.ops) == 0:
+            return span.gpu_start_ns, span.gpu_end_ns
+        return min(int(self._data.launched_at[span.ops].min()), span.gpu_start_ns), span.gpu_end_ns
+
+
+def _slice(depth: Depth, lo: int, hi: int, busy: int) -> dict[str, Any]:
+    length, pending = depth.between(lo, hi)
+    return {
+        "depth_max": int(pending.max(initial=0)),
+        "depth_mean": float((length * pending).sum() / (hi - lo)),
+        "busy_pct": 100.0 * busy / (hi - lo),
+    }

@@ -1,0 +1,298 @@
+"""What is the GPU's memory made of at its peak, who holds it, and what limits scaling?
+
+A ledger: weights, gradients, optimizer states, activations, temporary, communication, KV cache; what is cached but
+free, lost to fragmentation, and outside PyTorch. The parts sum to the reserved bytes at the peak, to the byte. From a
+snapshot of the allocator (`torch.cuda.memory._record_memory_history()`, later `_dump_snapshot(FILE)`) or from a
+torch.profiler trace with `profile_memory=True`; what was allocated before recording began is reconstructed from the
+segments at the end. What cannot be told is `unknown`, and `why` says on what a row rests.
+
+`--model` estimates the ledger of a declared model instead, or beside the measured one, for planning: `memory --model
+qwen3-30b-a3b --sequence 4096 --dp 8 --ep 8 --zero 1`. `--by term` shows each term of it.
+
+`--by frame` shows who holds what at the peak, `--by time` the parts over time, `--by stall` when the allocator went to
+CUDA (with `--timeline`, a trace of the same run: how long the GPU was idle for it, as `idle` counts it), `--by change`
+what ZeRO, recomputation or another mesh would change.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import polars as pl
+
+from stepscope.analyses.memory.changes import of_job
+from stepscope.analyses.memory.ledger import Ledger, ledgers
+from stepscope.analyses.memory.oom import oom_summary
+from stepscope.analyses.memory.rules import PARTS
+from stepscope.analyses.memory.stalls import stalls, timeline_of
+from stepscope.analyses.memory.tables import (
+    GROWS,
+    change_rows,
+    changes_table,
+    frame_rows,
+    of_device,
+    part_rows,
+    term_rows,
+    time_rows,
+)
+from stepscope.analyses.memory.wording import (
+    estimate_notes,
+    estimate_sentence,
+    ledger_sentence,
+    notes_of,
+    stall_sentence,
+)
+from stepscope.derive.memory.estimate import Estimate, Job, estimate
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model import declared
+from stepscope.model.capturing import capture_by
+from stepscope.model.effect import Effect
+from stepscope.model.gpus import gpu_of
+from stepscope.model.profile import Profile
+from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT
+
+_WHO = (Col("rank", "rank of the process"), Col("device", "CUDA ordinal of the device within the process"))
+_PART = Col("part", "part of the ledger (semantics §17)")
+_BYTES = Col("bytes", "at the peak")
+_SHARE = Col("share_pct", "share of the reserved bytes at the peak; of an estimate, of its sum")
+_TIMES = tuple(Col(f"{part.replace(' ', '_')}_bytes", f"{part}, as asked for") for part in PARTS)
+
+COLUMNS = (
+    *_WHO,
+    _PART,
+    _BYTES,
+    _SHARE,
+    Col("most_bytes", "the most that the part ever holds at once"),
+    Col("blocks", "blocks at the peak"),
+    Col("estimate_bytes", "the same of the declared model (--model)"),
+    Col("grows_with", "what makes it larger"),
+    Col("why", "what most of it rests on"),
+)
+VARIANTS = {
+    "by=frame": (
+        *_WHO,
+        _PART,
+        Col("frame", "innermost line of the user's code that allocated it (torch and the standard library left out)"),
+        _BYTES,
+        _SHARE,
+        Col("blocks", "blocks at the peak"),
+    ),
+    "by=time": (
+        *_WHO,
+        Col("start_ns", "time of the slice's highest moment"),
+        Col("reserved_bytes", "what the allocator has of CUDA"),
+        Col("allocated_bytes", "blocks that are given out, rounded as the allocator does"),
+        *_TIMES,
+    ),
+    "by=stall": (
+        *_WHO,
+        Col("start_ns", "when"),
+        Col("kind", "what the allocator did: segments asked of CUDA or returned, out of memory"),
+        _BYTES,
+        Col("frame", "line of the user's code that led to it"),
+        Col("call", "CUDA call that it was; null without a timeline"),
+        Col("call_ns", "how long the call took"),
+        Col("idle_ns", "idle time of the GPU while the host was in it (cause `alloc` of `idle`)"),
+    ),
+    "by=change": (
+        *_WHO,
+        Col("change", "what would be different"),
+        Col("bytes", "the peak then"),
+        Col("saves_bytes", "how much less that is; negative where it is more"),
+        Col("at_most", "it can save no more than that, and may save less"),
+        Col("how", "what is divided, or not kept"),
+    ),
+    "by=term": (
+        *_WHO,
+        _PART,
+        Col("term", "tensor that is alive at the peak of the estimate"),
+        Col(
+            "formula",
+            "bytes of one: T tokens of a micro-batch, h width, q and k all queries and keys, f, V, P parameters",
+        ),
+        Col("n", "how many there are"),
+        Col("bytes", "of all of them"),
+        _SHARE,
+    ),
+}
+By = Literal["part", "frame", "time", "stall", "change", "term"]
+
+
+def memory(
+    profile: Profile | None,
+    *,
+    by: Annotated[By, "what a row is"] = "part",
+    model: Annotated[
+        str | None, "estimate of a declared model: a preset, a TOML file, or layers=6,width=1024,…", Effect.READS
+    ] = None,
+    sequence: Annotated[int | None, "tokens of a sequence; with --model"] = None,
+    mbs: Annotated[int, "sequences of a micro-batch; with --model"] = 1,
+    precision: Annotated[
+        Literal["bf16", "autocast", "mixed"], "all in bf16; fp32 weights under autocast; bf16 with fp32 master weights"
+    ] = "bf16",
+    optimizer: Annotated[Literal["adamw", "adamw-fused", "sgd", "momentum"], "of the estimate"] = "adamw",
+    attention: Annotated[
+        Literal["flash", "eager"], "of the estimate: flash, or eager with all scores in memory"
+    ] = "flash",
+    recompute: Annotated[bool, "of the estimate: layers keep their input only (activation checkpointing)"] = False,
+    zero: Annotated[int, "of the estimate: ZeRO stage 0 to 3, sharded over dp (FSDP is 3)"] = 0,
+    dp: Annotated[int, "data-parallel ranks, to shard over"] = 1,
+    tp: Annotated[int, "tensor-parallel ranks"] = 1,
+    pp: Annotated[int, "pipeline stages"] = 1,
+    cp: Annotated[int, "context-parallel ranks"] = 1,
+    ep: Annotated[int, "expert-parallel ranks"] = 1,
+    gpu: Annotated[str | None, "the GPU, for its memory, where the trace does not name it: H100, MI300X"] = None,
+    used: Annotated[int | None, "bytes in use on the device at the peak (nvidia-smi): what is outside PyTorch"] = None,
+    timeline: Annotated[Profile | None, "a trace of the same run (nsys, torch.profiler), for --by stall"] = None,
+    plot: Annotated[
+        bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg draws it, too", Effect.DRAWS
+    ] = False,
+) -> Result:
+    if plot and by != "time":
+        raise BadInput("--plot draws the parts over time", "add --by time")
+    job = None
+    if model is not None:
+        mesh = {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
+        job = _job(model, sequence, mbs, precision, optimizer, attention, recompute, zero, mesh)
+    if profile is None:
+        if job is None:
+            raise BadInput("memory needs a profile, or a model to estimate", "name a snapshot, or give --model")
+        return _estimated(job, by, gpu)
+    _need(profile)
+    found = ledgers(profile)
+    guessed = estimate(job) if job is not None else None
+    columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
+    idle: int | None = None
+    if by == "part":
+        table = pl.concat([part_rows(ledger, guessed, used) for ledger in found])
+    elif by == "frame":
+        table = pl.concat([frame_rows(ledger) for ledger in found])
+    elif by == "time":
+        table = pl.concat([time_rows(ledger) for ledger in found])
+    elif by == "stall":
+        lines = [timeline_of(profile, ledger.history, timeline) for ledger in found]
+        table = pl.concat([of_device(lg, stalls(lg, line)) for lg, line in zip(found, lines, strict=True)])
+        idle = sum(line.total_idle for line in lines if line is not None) if any(lines) else None
+    elif by == "change":
+        table = pl.concat([of_device(ledger, change_rows(ledger, job, dp)) for ledger in found])
+    else:
+        if guessed is None:
+            raise BadInput("--by term shows the terms of an estimate", "give --model")
+        table = term_rows(guessed)
+    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in found], **oom_summary(found, dp)}
+    summary |= {"plot": True} if plot else {}
+    if guessed is not None:
+        summary["estimate"] = _estimate_row(guessed)
+    room = _memory_of(profile, gpu)
+    notes = [*notes_of(profile, found), *(estimate_notes(guessed) if guessed is not None else ())]
+    summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(found, room, guessed, dp)
+    ranked = {"part": None, "time": None, "stall": "idle_ns" if idle else "bytes", "change": "saves_bytes"}.get(
+        by, "bytes"
+    )
+    return Result(rows(columns, table), summary=summary, notes=notes, ranked_by=ranked)
+
+
+def _need(profile: Profile) -> None:
+    if profile.has("allocations") or profile.has("blocks"):
+        return
+    raise CannotAnswer(
+        "the profile has no record of the allocator",
+        f"{capture_by('--backend torch --with memory')}, or take a snapshot "
+        "(torch.cuda.memory._record_memory_history(), later _dump_snapshot(FILE)); `--model` estimates without one",
+    )
+
+
+def _job(
+    name: str,
+    sequence: int | None,
+    mbs: int,
+    precision: str,
+    optimizer: str,
+    attention: str,
+    recompute: bool,
+    zero: int,
+    mesh: dict[str, int],
+) -> Job:
+    if sequence is None:
+        raise BadInput("--model needs the length of a sequence", "give --sequence N")
+    for flag, value in {"sequence": sequence, "mbs": mbs, **mesh}.items():
+        if value < 1:
+            raise BadInput(f"--{flag} {value}: too small", "give 1 or more")
+    if not 0 <= zero <= 3:
+        raise BadInput(f"--zero {zero}: there is no such stage", "give 0, 1, 2 or 3")
+    return Job(declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, attention == "flash", **mesh)
+
+
+def _peak(ledger: Ledger) -> dict[str, Any]:
+    history = ledger.history
+    time = None if history.time is None or ledger.moment < 0 else int(history.time[ledger.moment])
+    return {
+        "rank": history.rank,
+        "device": history.device,
+        "start_ns": time,
+        "phase": ledger.phase,
+        "reserved_bytes": ledger.reserved,
+        "allocated_bytes": ledger.allocated,
+    }
+
+
+def _estimate_row(found: Estimate) -> dict[str, Any]:
+    return {
+        "peak_bytes": found.size,
+        "when": found.peak.when,
+        "parameters": found.total,
+        "rank_parameters": found.parameters,
+        "stage": found.stage,
+    }
+
+
+def _estimated(job: Job, by: By, gpu: str | None) -> Result:
+    """Without a profile: the ledger of the declared model."""
+    found = estimate(job)
+    if by == "part":
+        parts = found.peak.parts()
+        table = [
+            {
+                **dict.fromkeys([c.name for c in COLUMNS]),
+                "part": part,
+                "bytes": parts[part],
+                "share_pct": 100.0 * parts[part] / found.size,
+                "estimate_bytes": parts[part],
+                "grows_with": GROWS[part],
+                "why": f"estimated, at its peak: {found.peak.when}",
+            }
+            for part in PARTS
+            if part in parts
+        ]
+        result = rows(COLUMNS, table)
+    elif by == "term":
+        result = term_rows(found)
+    elif by == "change":
+        result = changes_table(of_job(job)).select(pl.lit(None).alias("rank"), pl.lit(None).alias("device"), pl.all())
+    else:
+        raise BadInput(f"--by {by} needs a record of the allocator", "name a snapshot, or a trace with memory events")
+    room = _named_gpu(gpu) if gpu else None
+    summary = {"estimate": _estimate_row(found), STATEMENT: estimate_sentence(found, room)}
+    return Result(
+        result,
+        summary=summary,
+        notes=estimate_notes(found),
+        ranked_by={"change": "saves_bytes", "term": "bytes"}.get(by),
+    )
+
+
+def _memory_of(profile: Profile, gpu: str | None) -> tuple[str, int] | None:
+    """The GPU and its memory, by the option or by the trace."""
+    if gpu:
+        return _named_gpu(gpu)
+    names = profile.ranks["gpu"].drop_nulls().unique().to_list()
+    known = gpu_of(names[0]) if len(names) == 1 else None
+    return (known.name, int(known.gb * 1e9)) if known is not None else None
+
+
+def _named_gpu(name: str) -> tuple[str, int]:
+    known = gpu_of(name)
+    if known is None:
+        raise BadInput(f"--gpu {name}: not known", "give a model's name: H100, H200, MI300X")
+    return known.name, int(known.gb * 1e9)

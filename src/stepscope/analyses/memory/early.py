@@ -1,0 +1,133 @@
+"""What was there before the recording: matched with the gradients that were seen, and told by what became of it.
+
+A weight stands through the recording. A gradient of the step before is released before the next gradients come, a
+state that is made anew while the optimizer steps. States that are changed in place stand as weights do, and are told
+from them by their number alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stepscope.analyses.memory import reasons
+from stepscope.derive.memory.history import Blocks
+from stepscope.intervals.arrays import I64, NONE, Mask
+
+#: The share of the bytes of gradients that must have a block from before each.
+_MOST = 0.9
+
+
+def before(blocks: Blocks, reason: I64, replaced: Mask, turns: I64, steps: bool) -> I64:
+    """With what can be told of blocks from before. `replaced` are those that the optimizer released; `turns` are the
+    moments at which the backward pass allocates; `steps` is whether an optimizer step was recorded."""
+    early = reason == reasons.EARLY
+    kept = early & (blocks.end >= blocks.end.max(initial=0))
+    gradients = np.flatnonzero(np.isin(reason, (reasons.GRADIENT, reasons.OUTLIVES_PASS)))
+    found = reason
+    if len(gradients):
+        found = _matched(blocks, found, gradients, early, kept, replaced)
+    elif (reason == reasons.STATE).any():
+        found = _of_states(blocks, found, kept, replaced)
+    elif not len(turns):
+        found = _three_each(blocks, np.where(kept, reasons.OLD, found), kept)
+    told = np.isin(found, (reasons.STATE, reasons.LIKE_STATES, reasons.OLD_STATE)).any()
+    if (found == reasons.LIKE_GRADIENTS).any() and (told or not steps):
+        found = _frozen(blocks, found, kept)
+    return _activations(blocks, found, early & ~kept & ~replaced, turns)
+
+
+def _matched(blocks: Blocks, reason: I64, gradients: I64, early: Mask, kept: Mask, replaced: Mask) -> I64:
+    """Every parameter has a gradient of its size. Of blocks that stand, one for each gradient are weights. Where
+    1 + k stand for each, and the optimizer makes no states anew, k of them are its states. (States in another
+    precision are r times as large.) What is left over is unknown."""
+    size, count = _of_one_step(blocks, gradients)
+    at_size = [np.flatnonzero(kept & (blocks.requested == s)) for s in size.tolist()]
+    times = np.array([len(rows) for rows in at_size]) // count
+    covered = times >= 1
+    if (size * count)[covered].sum() < _MOST * (size * count).sum():
+        return reason
+    found = reason.copy()
+    gone = early & ~kept & np.isin(blocks.requested, size)
+    found[gone & replaced] = reasons.OLD_STATE
+    for s, n in zip(size.tolist(), count.tolist(), strict=True):
+        found[np.flatnonzero(gone & ~replaced & (blocks.requested == s))[:n]] = reasons.OLD_GRADIENT
+    anew = (reason == reasons.STATE).any() or (gone & replaced).any()
+    same = bool((times == times[0]).all())
+    states = 0 if anew or not same else int(times[0]) - 1
+    for rows, n in zip(at_size, count.tolist(), strict=True):
+        found[rows[:n]] = reasons.LIKE_GRADIENTS
+        found[rows[n : n * (1 + states)]] = reasons.LIKE_STATES
+    return found if anew or states else _larger_states(blocks, found, size, count)
+
+
+def _frozen(blocks: Blocks, found: I64, kept: Mask) -> I64:
+    """What stands without a gradient is frozen weights (LoRA) where it is more than the weights that have one, in
+    number and in bytes; where it is less, it may be anything: tables, inputs, results."""
+    trained = found == reasons.LIKE_GRADIENTS
+    rest = kept & (found == reasons.EARLY) & ~np.isin(blocks.requested, np.unique(blocks.requested[trained]))
+    frozen = rest.sum() > trained.sum() and int(blocks.requested[rest].sum()) > int(blocks.requested[trained].sum())
+    return np.where(rest & frozen, reasons.OLD, found)
+
+
+def _of_states(blocks: Blocks, reason: I64, kept: Mask, replaced: Mask) -> I64:
+    """Without gradients, the states that the optimizer made tell the sizes of parameters: one or two of each. Of what
+    stands while it steps, the first of each size is the weight, and the second its gradient."""
+    states = np.flatnonzero(reason == reasons.STATE)
+    size, count = _of_one_step(blocks, states)
+    count = count // 2 if (count % 2 == 0).all() else count
+    found = reason.copy()
+    found[(reason == reasons.EARLY) & ~kept & replaced & np.isin(blocks.requested, size)] = reasons.OLD_STATE
+    for s, n in zip(size.tolist(), count.tolist(), strict=True):
+        rows = np.flatnonzero(kept & (blocks.requested == s))
+        found[rows[:n]] = reasons.LIKE_GRADIENTS
+        found[rows[n : 2 * n]] = reasons.KEPT_GRADIENT
+    return found
+
+
+def _three_each(blocks: Blocks, found: I64, kept: Mask) -> I64:
+    """Old blocks of which every size comes three, six, nine … times: a weight each, and two states of Adam. Sizes of a
+    model's weights alone do not do that: its layers have four matrices of one size and two norms, and one norm is
+    left."""
+    rows = np.flatnonzero(kept)
+    size, count = np.unique(blocks.requested[rows], return_counts=True)
+    often = count >= 3
+    if not often.any() or (count[often] % 3).any():
+        return found
+    if (size * count)[often].sum() < _MOST * (size * count).sum():
+        return found
+    found = np.where(kept & ~np.isin(blocks.requested, size[often]), reasons.EARLY, found)
+    for s, n in zip(size[often].tolist(), (count[often] // 3).tolist(), strict=True):
+        found[rows[blocks.requested[rows] == s][n:]] = reasons.TWO_MORE
+    return found
+
+
+def _of_one_step(blocks: Blocks, gradients: I64) -> tuple[I64, I64]:
+    """Sizes of a step's gradients, and how many of each: of the moment at which most of them are alive."""
+    begin, end = blocks.begin[gradients], blocks.end[gradients]
+    moments = np.unique(begin)
+    alive = np.searchsorted(np.sort(begin), moments, side="right") - np.searchsorted(
+        np.sort(end), moments, side="right"
+    )
+    moment = moments[int(np.argmax(alive))]
+    return np.unique(blocks.requested[gradients[(begin <= moment) & (end > moment)]], return_counts=True)
+
+
+def _larger_states(blocks: Blocks, found: I64, size: I64, count: I64) -> I64:
+    """States of another precision: k blocks of r times each gradient's size, for one k and r, and no other."""
+    rest = np.flatnonzero(found == reasons.EARLY)
+    for ratio in (2, 4):
+        have = np.array([int((blocks.requested[rest] == ratio * s).sum()) for s in size.tolist()])
+        times = have // count
+        if times[0] >= 1 and (times == times[0]).all() and (have == count * times).all():
+            found[rest[np.isin(blocks.requested[rest], ratio * size)]] = reasons.LIKE_STATES
+    return found
+
+
+def _activations(blocks: Blocks, reason: I64, released: Mask, turns: I64) -> I64:
+    """Blocks that a backward pass released, or of sizes that the forward pass allocates and holds: activations of the
+    pass before."""
+    forward = np.isin(reason, (reasons.SAVED, reasons.HELD, reasons.OOM)) & (blocks.begin != NONE)
+    alike = np.isin(blocks.requested, np.unique(blocks.requested[forward]))
+    if len(turns):
+        alike |= (blocks.end >= turns[0]) & (blocks.end <= turns[-1])
+    return np.where(released & (reason == reasons.EARLY) & alike, reasons.OLD_ACTIVATION, reason)

@@ -1,0 +1,116 @@
+"""Why memory ran out: what was asked for, what was left, what grew, and what would have made it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepscope.analyses.memory.changes import RANKS
+from stepscope.analyses.memory.ledger import Ledger
+from stepscope.analyses.memory.room import room
+from stepscope.analyses.memory.rules import PARTS
+from stepscope.intervals.arrays import NONE
+from stepscope.model.units import size
+
+#: Changes that are named.
+_MOST = 3
+#: A part grows where it is larger at each step of the optimizer than at the one before: in all by so much of what is
+#: reserved.
+_GROWTH = 0.01
+_FEWEST_STEPS = 3
+
+
+def out_of_memory(ledger: Ledger, dp: int) -> dict[str, Any] | None:
+    """The first time that memory ran out; None where it did not. `dp` is the ranks to shard over."""
+    history = ledger.history
+    if not len(history.oom):
+        return None
+    event = int(history.oom[0])
+    asked, free = int(history.size[event]), int(history.free_bytes[event])
+    left = free if free != NONE else None
+    found = room(history, event)
+    idle = found.cached + (found.fragmentation or 0)
+    at = {name: int(ledger.part_over_time(name)[event + 1]) for name in PARTS}
+    # With enough free on the device it was the process's own limit that was reached, which is not recorded.
+    limited = left is not None and left >= asked
+    lacks = asked if limited else asked - (left or 0)
+    fits = [one for one in _changes(at, idle, dp) if one["saves_bytes"] >= lacks]
+    return {
+        "asked_bytes": asked,
+        "free_bytes": left,
+        "reserved_bytes": int(history.reserved[event + 1]),
+        "allocated_bytes": int(history.allocated[event + 1]),
+        "cached_bytes": found.cached,
+        "fragmented_bytes": found.fragmentation,
+        "own_limit": limited,
+        "lacks_bytes": lacks,
+        "grows": _growing(ledger, event),
+        "would_fit": fits[:_MOST],
+    }
+
+
+def oom_summary(found: Sequence[Ledger], dp: int) -> dict[str, Any]:
+    """The same of all devices that ran out, as rows: figures, parts that grew, changes that would fit."""
+    tables: dict[str, list[dict[str, Any]]] = {"out_of_memory": [], "grows": [], "would_fit": []}
+    for ledger in found:
+        why = out_of_memory(ledger, dp)
+        if why is None:
+            continue
+        who = {"rank": ledger.history.rank, "device": ledger.history.device}
+        tables["out_of_memory"].append(who | {k: v for k, v in why.items() if k not in tables})
+        for name in ("grows", "would_fit"):
+            tables[name] += [who | row for row in why[name]]
+    return {name: rows for name, rows in tables.items() if rows}
+
+
+def _changes(at: dict[str, int], idle: int, dp: int) -> list[dict[str, Any]]:
+    """From what changes the program least to what changes it most; arithmetic on the parts at that moment."""
+    ranks = dp if dp > 1 else RANKS
+    kept = 1 - 1 / ranks
+    tokens = at["activations"] + at["temporary"]
+    states, gradients, weights = at["optimizer states"], at["gradients"], at["weights"]
+    listing = (
+        ("expandable segments", idle, True),
+        ("half the micro-batch", tokens // 2, True),
+        ("recomputation", at["activations"], True),
+        (f"ZeRO 1 over {ranks} ranks", int(states * kept), False),
+        (f"ZeRO 2 over {ranks} ranks", int((states + gradients) * kept), False),
+        (f"ZeRO 3 over {ranks} ranks", int((states + gradients + weights) * kept), False),
+    )
+    return [{"change": name, "saves_bytes": saves, "at_most": bound} for name, saves, bound in listing if saves > 0]
+
+
+def _growing(ledger: Ledger, event: int) -> list[dict[str, Any]]:
+    """Parts that are larger at every step of the optimizer than at the one before: by how much a step."""
+    steps = ledger.decided.steps[ledger.decided.steps <= event]
+    if len(steps) < _FEWEST_STEPS:
+        return []
+    found = []
+    for name in PARTS:
+        held = ledger.part_over_time(name)[np.minimum(steps, event)]
+        more = np.diff(held)
+        if (more > 0).all() and int(held[-1] - held[0]) >= _GROWTH * int(ledger.history.reserved[event + 1]):
+            found.append({"part": name, "bytes_per_step": int(np.median(more))})
+    return found
+
+
+def oom_sentence(found: dict[str, Any]) -> str:
+    """`memory ran out when 1000 MiB more were asked for with 400 MiB free (…); it would fit with …`."""
+    text = f"memory ran out when {size(found['asked_bytes'])} more were asked for"
+    if found["free_bytes"] is not None:
+        text += f" and {size(found['free_bytes'])} were free on the device"
+        text += ", so it was a limit of the process (set_per_process_memory_fraction)" if found["own_limit"] else ""
+    unused = found["cached_bytes"] + (found["fragmented_bytes"] or 0)
+    text += f", with {size(found['reserved_bytes'])} reserved, {size(unused)} of it cached or fragmented"
+    for part in found["grows"]:
+        text += f"; {part['part']} grew by {size(part['bytes_per_step'])} a step"
+    changes = [
+        f"{one['change']} ({'up to ' if one['at_most'] else ''}{size(one['saves_bytes'])} less)"
+        for one in found["would_fit"]
+    ]
+    if changes:
+        *others, last = changes
+        return text + "; it would fit with " + (f"{', '.join(others)} or {last}" if others else last)
+    return text + f"; no single change frees the {size(found['lacks_bytes'])} that lacked"

@@ -1,0 +1,159 @@
+"""What is said of a ledger: the sentence that closes the answer, and notes on what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.memory.ledger import CACHED, FRAGMENTATION, Ledger
+from stepscope.analyses.memory.oom import oom_sentence, out_of_memory
+from stepscope.analyses.memory.rules import BACKWARD
+from stepscope.derive.memory.estimate import Estimate
+from stepscope.intervals.arrays import NONE
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.statement import percent, several
+from stepscope.model.units import about, size
+
+#: Parts that grow together: what they are called, and what that means for scaling.
+_GROUPS = {
+    "weights, gradients and optimizer states": (
+        ("weights", "gradients", "optimizer states"),
+        "parameters limit scaling: shard them (ZeRO, tensor or pipeline parallelism)",
+    ),
+    "activations and temporary tensors": (
+        ("activations", "temporary"),
+        "tokens of a micro-batch limit scaling: recompute, divide the sequence, or take smaller micro-batches",
+    ),
+    "communication": (
+        ("communication",),
+        "buffers of communication limit scaling: smaller buckets, or gradients as views of them",
+    ),
+    "the KV cache": (("KV cache",), "tokens held in the KV cache limit scaling"),
+    "what is cached or fragmented": (
+        (CACHED, FRAGMENTATION),
+        "the allocator's own room limits scaling: try PYTORCH_ALLOC_CONF=expandable_segments:True",
+    ),
+    "what cannot be told": (("unknown",), "record from the start of the program to tell what limits scaling"),
+}
+_TOKENS = ("activations", "temporary")
+
+
+def ledger_sentence(
+    found: Sequence[Ledger], room: tuple[str, int] | None, guessed: Estimate | None, dp: int = 1
+) -> str:
+    """What the device that has most reserved has it for, and what limits scaling."""
+    ledger = max(found, key=lambda each: each.reserved)
+    table = ledger.parts()
+    parts = dict(zip(table["part"].to_list(), table["bytes"].to_list(), strict=True))
+    where = f" on rank {ledger.history.rank}" if len(found) > 1 else ""
+    text = f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
+    if (ran_out := out_of_memory(ledger, dp)) is not None:
+        text += f"; {oom_sentence(ran_out)}"
+    elif (more := _more(parts, ledger.reserved, room)) is not None:
+        text += f"; {more}"
+    if guessed is not None:
+        off = round(100.0 * (guessed.size - ledger.allocated) / max(1, ledger.allocated), 1) + 0.0
+        of = f"{size(guessed.size)} of {size(ledger.allocated)} given out"
+        text += f"; the estimate of the model is {of} ({off:+.1f} %)"
+    return text + "."
+
+
+def estimate_sentence(found: Estimate, room: tuple[str, int] | None) -> str:
+    """The same of a declared model."""
+    parts = found.peak.parts()
+    job = found.job
+    text = (
+        f"{job.model.name} ({found.total / 1e9:.3g} billion parameters) needs {size(found.size)} a rank, in "
+        f"{found.peak.when}; {_limit(parts, found.size)}"
+    )
+    more = _more(parts, found.size, room)
+    return f"{text}; {more}." if more else f"{text}."
+
+
+def _limit(parts: dict[str, int], total: int) -> str:
+    sums = {name: sum(parts.get(p, 0) or 0 for p in members) for name, (members, _) in _GROUPS.items()}
+    name = max(sums, key=lambda group: sums[group])
+    return f"{name} take {percent(sums[name], total)}, so {_GROUPS[name][1]}"
+
+
+def _more(parts: dict[str, int], total: int, room: tuple[str, int] | None) -> str | None:
+    """How many more tokens the GPU would hold."""
+    if room is None:
+        return None
+    name, memory = room
+    growing = sum(parts.get(p, 0) or 0 for p in _TOKENS)
+    if total > memory:
+        return f"that is {size(total - memory)} more than {name} has"
+    factor = (memory - (total - growing)) / growing if growing else 0.0
+    return f"{name} ({size(memory)}) would hold {factor:.1f} times the tokens" if growing else None
+
+
+def stall_sentence(table: pl.DataFrame, idle: int | None) -> str:
+    """How often the allocator went to CUDA, and what that cost."""
+    if not table.height:
+        return "The allocator never went to CUDA while it was recorded: no stall."
+    asked = table.filter(pl.col("kind").is_in(["segment asked of CUDA", "pages mapped"]))
+    returned = table.filter(pl.col("kind").str.contains("returned"))
+    text = f"The allocator went to CUDA {several(table.height, 'time')}: {size(int(asked['bytes'].sum()))} asked for"
+    text += f", {size(int(returned['bytes'].sum()))} returned" if returned.height else ", nothing returned"
+    if out := table.filter(pl.col("kind") == "out of memory").height:
+        text += f"; memory ran out {several(out, 'time')}"
+    if idle is not None:
+        matched = int(table["idle_ns"].fill_null(0).sum())
+        text += f"; the GPU was idle for {about(idle)} in calls that manage memory, {about(matched)} of it in these"
+    return text + "."
+
+
+def estimate_notes(found: Estimate) -> list[Note]:
+    """What an estimate takes for granted."""
+    job, notes = found.job, []
+    text = "the estimate is of transformers' own modules in PyTorch's eager mode, with flash attention and a fp32 loss"
+    notes.append(Note("estimate-assumes", text))
+    if job.model.experts:
+        notes.append(Note("experts-even", "experts are taken as evenly loaded, without a capacity or padding"))
+    if job.model.kv_rank:
+        text = "latent attention is taken as if its keys and values were expanded, and nothing else were kept"
+        notes.append(Note("latent-attention", text, severity="warning"))
+    if job.dp * job.cp * job.ep * job.tp * job.pp > 1:
+        notes.append(
+            Note("outside-not-estimated", "buffers of NCCL and the CUDA context are outside PyTorch: not counted")
+        )
+    return notes
+
+
+def notes_of(profile: Profile, found: Sequence[Ledger]) -> list[Note]:
+    """What was inferred, and what was not recorded."""
+    notes = []
+    for ledger in found:
+        history, stacks = ledger.history, ledger.stacks
+        early = int(history.blocks.requested[history.blocks.begin == NONE].sum())
+        if early:
+            text = f"{size(early)} were allocated before recording began: known from the segments at the end"
+            notes.append(Note("allocated-before", text, origin="recording"))
+        if history.unnamed:
+            text = f"{size(history.unnamed)} were allocated before the trace began: a snapshot would tell what they are"
+            notes.append(Note("allocated-before", text, origin="recording"))
+        if (
+            stacks.recorded
+            and stacks.of_event is None
+            and not stacks.traits[BACKWARD].any()
+            and ledger.decided.backward.any()
+        ):
+            text = "no native frames: what has no Python frame is taken as allocated by autograd's threads"
+            notes.append(Note("backward-by-thread", text))
+        if not stacks.recorded and history.events:
+            text = "no stacks were recorded: most blocks are unknown (record with context='all')"
+            notes.append(Note("no-stacks", text, severity="warning", origin="recording"))
+        if over := int(ledger.parts()["bytes"].sum()) - ledger.reserved:
+            text = f"the parts are {size(over)} more than what is reserved: blocks and segments of the record disagree"
+            notes.append(Note("ledger-open", text, severity="warning", origin="recording"))
+        if not history.events:
+            text = "no history was recorded: only what is alive at the end is known (_record_memory_history())"
+            notes.append(Note("no-history", text, severity="warning", origin="recording"))
+        if (retries := int(np.count_nonzero((history.action == "segment_free").to_numpy()))) and len(history.oom):
+            text = f"the allocator returned {several(retries, 'segment')} before memory ran out"
+            notes.append(Note("allocator-retries", text, origin="recording"))
+    return list(dict.fromkeys(notes))

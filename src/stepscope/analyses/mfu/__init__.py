@@ -1,0 +1,222 @@
+"""How much of the GPU's peak does the model use: model and hardware FLOPs utilization, term by term?
+
+MFU = FLOPs that the model asks for / (peak x time); HFU counts what was run, recomputation included. FLOPs are counted
+from the shapes of torch ops (products, attention, convolutions; a multiplication and an addition are two), or come from
+a declared model: `--model qwen3-30b-a3b --tokens 65536 --sequence 4096`, also for traces without shapes. Given with
+what Nsight Compute measured of the same program, its counts stand for kernels that no shape tells. Element-wise work
+counts nothing. Time is the window's, so idle time and communication lower both; with `--by stage` it is the time
+in which the stage computes. FLOPs of different precisions are measured against the dense peak of each.
+
+Backward is twice forward. Forward ops that run again in the backward pass (activation checkpointing), the scores that
+attention's backward makes anew, and products of an optimizer are hardware's alone. `--attention full` counts causal
+attention as if nothing were masked, as PaLM and torchtitan do, `causal` half of it, as Megatron-LM does. `--by term`
+shows every term. A result above 100 % is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from stepscope.analyses.mfu.tables import by_part, by_stage, by_term
+from stepscope.analyses.mfu.wording import attends, notes_of
+from stepscope.derive.accounting.named_window import sized_window
+from stepscope.derive.flops.declared import TRAINING
+from stepscope.derive.flops.utilization import Asked, Declared, Utilization, utilizations
+from stepscope.derive.flops.window import Convention
+from stepscope.derive.kernel.matching import joined
+from stepscope.derive.kernel.said import match_notes
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_ops
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Windows
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model import declared
+from stepscope.model.capturing import capture_with
+from stepscope.model.effect import Effect
+from stepscope.model.gpus import Precision
+from stepscope.model.labels import setups
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import world_of
+from stepscope.model.result import Col, Result
+from stepscope.model.statement import STATEMENT, listed
+
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
+_FLOPS = (
+    Col("model_flops", "what the model asks for: forward and backward, nothing twice; null where ncu alone counts"),
+    Col("hardware_flops", "what was run, recomputation included; null where only a declared model is known"),
+    Col("recomputed_flops", "the part of it that had been computed before"),
+    Col("mfu_pct", "time that the model's FLOPs take at the peak, as a share of the window"),
+    Col("hfu_pct", "the same of the hardware's FLOPs"),
+    Col("achieved_tflops", "model (else hardware) FLOPs per second of it, 10¹²"),
+    Col("peak_tflops", "dense peak they are measured against, 10¹² a second; of mixed precisions the mean"),
+)
+_FIGURES = (
+    Col("window_ns", "length of the GPU window"),
+    *_FLOPS,
+    Col("counted_pct", "share of compute kernels' time whose FLOPs are counted; null without shapes"),
+    Col("uncounted_pct", "share that is products, attention, convolutions or unknown kernels without a count"),
+)
+#: What a sentence says of the convention.
+_COUNTED = {"full": "in full", "causal": "as far as a causal mask shows it"}
+#: Of compute time, in percent: from here on a sentence says what has no count.
+_LACKING = 1.0
+COLUMNS = (*_WHO, *_FIGURES)
+VARIANTS = {
+    "by=step": (*_WHO, *_STEP, *_FIGURES),
+    "by=stage": (
+        *_WHO,
+        Col("stage", "stage of the trainer's ranges; where there are none, the innermost range around the launch"),
+        Col("busy_ns", "time in which compute of the stage runs"),
+        *(replace(c, doc=c.doc.replace("the window", "busy_ns")) for c in _FLOPS),
+    ),
+    "by=term": (
+        *_WHO,
+        Col(
+            "phase", "forward, backward, recomputed (forward, run again in backward), optimizer, measured (ncu's count)"
+        ),
+        Col("op", "torch op; with --model the part of the model"),
+        Col("shapes", "of its arguments; with --model how FLOPs of a token come"),
+        Col("precision", "of the numbers; null where types were not recorded"),
+        Col("n", "how often; with --model tokens"),
+        Col("each_flops", "model FLOPs of one; hardware's where it is recomputed"),
+        Col("model_flops", "model FLOPs of all"),
+        Col("hardware_flops", "hardware FLOPs of all; null with --model"),
+        Col("share_pct", "share of the hardware's FLOPs; with --model of the model's"),
+        Col("gpu_ns", "sum of its kernels' durations; null with --model"),
+        Col("achieved_tflops", "hardware FLOPs per second of that, 10¹²"),
+        Col("peak_tflops", "dense peak of its precision"),
+        Col("peak_pct", "share of the peak that its kernels reach"),
+    ),
+}
+
+
+def mfu(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[Literal["rank", "step", "stage", "term"], "what a row is"] = "rank",
+    attention: Annotated[Convention, "causal attention: full (torchtitan), or the visible half (Megatron-LM)"] = "full",
+    model: Annotated[
+        str | None, "declared model: a preset, a TOML file, or layers=6,width=1024,…", Effect.READS
+    ] = None,
+    tokens: Annotated[int | None, "tokens of one step, all ranks together; with --model"] = None,
+    sequence: Annotated[int | None, "length of a sequence; with --model, where the trace does not say"] = None,
+    inference: Annotated[bool, "with --model: a forward pass only"] = False,
+    gpu: Annotated[str | None, "the GPU, where the trace does not name it: H100, MI300X"] = None,
+    peak: Annotated[float | None, "dense peak, 10¹² FLOPs a second, instead of the GPU's"] = None,
+    precision: Annotated[Precision | None, "of all products, instead of their types"] = None,
+) -> Result:
+    need_ops(profile)
+    asked = Asked(attention, _declared(profile, model, tokens, sequence, inference), gpu, peak, precision)
+    if peak is not None and peak <= 0:
+        raise BadInput(f"--peak {peak:g}: not a rate", "give 10¹² FLOPs a second, dense")
+    chosen = windows(profile, replace(window, index="all") if by == "step" else window)
+    found = utilizations(profile, chosen, asked)
+    table = [row for each in found for row in _ROWS[by](each)]
+    columns = COLUMNS if by == "rank" else VARIANTS[f"by={by}"]
+    ranked = {"step": "window_ns", "stage": "busy_ns", "term": "hardware_flops"}.get(by)
+    if by == "term" and asked.declared:
+        ranked = "model_flops"
+    summary = {**_summary(found), STATEMENT: _statement(chosen, found)}
+    notes = [*chosen.notes, *graph_notes(profile), *notes_of(found)]
+    if joined(profile) and found:
+        notes += match_notes(profile, [(each.data, each.span.ops) for each in found])
+    return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
+
+
+def _declared(
+    profile: Profile, model: str | None, tokens: int | None, sequence: int | None, inference: bool
+) -> Declared | None:
+    if model is None:
+        if tokens is not None or sequence is not None or inference:
+            raise BadInput("--tokens, --sequence and --inference are of a declared model", "give --model too")
+        return None
+    if tokens is None or tokens <= 0:
+        raise BadInput("--model needs the tokens of one step", "give --tokens N, all ranks together")
+    shape = declared.load(model)
+    length = sequence or _labelled_sequence(profile)
+    if length is None and shape.heads:
+        raise BadInput("--model needs the length of a sequence, which the trace does not say", "give --sequence N")
+    ranks = world_of(profile.ranks) or profile.ranks.height
+    return Declared(shape, tokens, length or 0, ranks, 1 if inference else TRAINING)
+
+
+def _labelled_sequence(profile: Profile) -> int | None:
+    """The length that the trainer's setup labels say, where they agree."""
+    said = {label.extra.get("seq") for label in setups(profile.ranks).values()}
+    only = said.pop() if len(said) == 1 else None
+    return int(only) if only and only.isascii() and only.isdigit() else None
+
+
+def _per_window(each: Utilization) -> list[dict[str, Any]]:
+    seconds = each.span.gpu_ns / 1e9
+    return [
+        {
+            **_who(each),
+            "window_ns": each.span.gpu_ns,
+            "model_flops": each.model_flops,
+            "hardware_flops": each.hardware_flops,
+            "recomputed_flops": each.recomputed_flops,
+            "mfu_pct": each.mfu_pct,
+            "hfu_pct": each.hfu_pct,
+            "achieved_tflops": each.flops / seconds / 1e12,
+            "peak_tflops": each.peak_tflops,
+            "counted_pct": each.work.part_of_compute(counted=True) if each.counted else None,
+            "uncounted_pct": each.work.part_of_compute(counted=False) if each.counted else None,
+        }
+    ]
+
+
+def _per_stage(each: Utilization) -> list[dict[str, Any]]:
+    if not each.counted:
+        raise CannotAnswer(
+            "no shapes of torch ops were recorded, and a declared model has no stages", capture_with("shapes")
+        )
+    return [_who(each) | row for row in by_stage(each)]
+
+
+def _per_term(each: Utilization) -> list[dict[str, Any]]:
+    return [_who(each) | row for row in (by_part(each) if each.asked.declared else by_term(each))]
+
+
+_ROWS = {"rank": _per_window, "step": _per_window, "stage": _per_stage, "term": _per_term}
+
+
+def _who(each: Utilization) -> dict[str, Any]:
+    return {"rank": each.span.rank, "pid": each.span.pid, **each.span.key()}
+
+
+def _summary(found: Sequence[Utilization]) -> dict[str, Any]:
+    """Over all ranks and windows, weighted by time."""
+    time = sum(each.span.gpu_ns for each in found)
+    if not time:
+        return {}
+    hardware = [each.work.ideal_ns("hardware") for each in found if each.counted]
+    model = [each.ideal_ns for each in found if each.model_flops is not None]
+    return {
+        "mfu_pct": 100.0 * sum(model) / time if len(model) == len(found) else None,
+        "hfu_pct": 100.0 * sum(hardware) / time if len(hardware) == len(found) else None,
+        "attention": found[0].asked.convention,
+    }
+
+
+def _statement(chosen: Windows, found: Sequence[Utilization]) -> str:
+    summed = _summary(found)
+    if not summed:
+        return "Nothing runs on the GPU."
+    names = list(dict.fromkeys(each.bound.gpu.name for each in found if each.bound.gpu))
+    peaks = list(dict.fromkeys(f"{rate:g} TFLOP/s ({name})" for each in found for name, rate in each.peaks.items()))
+    lacking = max(each.lacking for each in found)
+    least = "at least " if lacking >= _LACKING else ""
+    said = {"the model's FLOPs": summed["mfu_pct"], "what was run": summed["hfu_pct"]}
+    first, *rest = [(what, f"{least}{share:.1f} %") for what, share in said.items() if share is not None]
+    return (
+        f"At the peak of {listed(names) or 'the GPU'}, {listed(peaks[:3])}, {first[0]} would take {first[1]} of "
+        f"{sized_window(chosen.spans)}{''.join(f'; {what}, {share}' for what, share in rest)}"
+        f"{f'; attention counted {_COUNTED[found[0].asked.convention]}' if any(map(attends, found)) else ''}"
+        f"{f'; {lacking:.0f} % of compute time has no count of FLOPs' if least else ''}."
+    )

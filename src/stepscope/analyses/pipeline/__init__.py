@@ -1,0 +1,322 @@
+"""Do the pipeline's stages overlap, and how large is its bubble?
+
+A two-stage pipeline, from a log of timestamps (JSON lines, see below; `stepscope.annotate.items` writes them) or from
+ranges `pp:stage0:*` and `pp:stage1:*`: one row per chunk, `--by k`. Ranges that launched GPU work are as long as that
+work, unless `--host-time` is given. A period near max(stage0, stage1) is overlapped, and the longer stage gates it; one
+near their sum is serialized. The run's `overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below
+that. `--against LOG` is another run, for example with other queue depths. `--by block`: the share of each block timer
+of the log; where timers synchronize, they say where time goes and nothing about throughput.
+
+A pipeline of micro-batches, from a profile with setup labels (`pp=R/S`) and labelled chunks: `--by rank`: the bubble,
+which is the time of the step with neither compute nor communication other than the pipeline's, beside the ideal of the
+schedule. `--by phase`: before, warm-up, steady, drain, after; their bubbles sum to the rank's. `--by chunk`: by
+micro-batch. `--by stage`: like-for-like chunks of all stages, which should take the same time.
+
+A log is one JSON object per line: `{"k": 7, "rank": 0, "tA0_ms": 81.2, "tA1_ms": 83.0, "tEmit_ms": 90.1}` with any of
+tA0, tA1, tSend, tRecv, tDecode, tEmit (rank 0) and tB0, tB1 (mesh leader); the unit is the suffix (ns, us, ms, s) or
+`"unit"`; `"tokens"` says how many a chunk has, `"queue_depth_in"` and `"queue_depth_out"` (or `"queue_depth"`) how deep
+the queues are; block timers are `{"block": "attention", "ms": 1.2, "synchronized": true}`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import polars as pl
+
+from stepscope.analyses.pipeline import overlap_score
+from stepscope.analyses.pipeline.block_timers import BLOCKS, blocks
+from stepscope.analyses.pipeline.two_stages import COLUMNS as TWO_STAGE_COLUMNS
+from stepscope.analyses.pipeline.two_stages import has_two_stages, two_stages
+from stepscope.derive.accounting.named_window import about_window
+from stepscope.derive.pipelines.chunks import CHUNKS, Work
+from stepscope.derive.pipelines.chunks import works as works_of
+from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
+from stepscope.derive.rank.needs import no_gpu_activity
+from stepscope.derive.windows.choosing import settled
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Windows
+from stepscope.errors import BadInput, CannotAnswer, GateFailed
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
+from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, percent, time_of
+from stepscope.model.units import about
+
+_WHO = (
+    Col("rank", "rank of the process"),
+    Col("pid", "process id on its host"),
+    Col("stage", "place in the pipeline, from the setup label"),
+)
+_BUBBLE = (
+    Col("bubble_ns", "of it, with neither compute nor communication other than the pipeline's"),
+    Col("bubble_pct", "the same as a share"),
+)
+ACROSS = True
+COLUMNS = TWO_STAGE_COLUMNS
+VARIANTS = {
+    "by=block": BLOCKS,
+    "by=rank": (
+        *_WHO,
+        Col("step_ns", "GPU time from the first op of the step to the end of its last"),
+        *_BUBBLE,
+        Col("ideal_pct", "share that the schedule leaves idle on ideal stages; null where it is not known"),
+        Col("over_pct", "bubble beyond the ideal, in percentage points"),
+    ),
+    "by=phase": (
+        *_WHO,
+        Col("phase", "before, warm-up, steady, drain or after"),
+        Col("phase_ns", "its length"),
+        *_BUBBLE,
+    ),
+    "by=chunk": (
+        *_WHO,
+        Col("step", "which step of the window"),
+        Col("seq", "order of the rank's chunks"),
+        Col("kind", "f, b, w; bw: b with its w, where others put it off; fb: forward and backward overlapped"),
+        Col("mb", "micro-batch (of fb: of the forward pass)"),
+        Col("part", "which of the rank's virtual stages, or DualPipeV's phase"),
+        Col("label", "text of its range"),
+        Col("start_ns", "start of its first op"),
+        Col("end_ns", "end of its last op"),
+        Col("compute_ns", "time with compute of this chunk"),
+        Col("bubble_ns", "bubble between its start and its end"),
+        Col("before_ns", "from the end of the chunks before it to its start"),
+    ),
+    "by=stage": (
+        Col("kind", "f, b, w; bw: b with its w, where others put it off; fb: overlapped"),
+        Col("part", "which of the rank's virtual stages, or DualPipeV's phase"),
+        Col("stage", "place in the pipeline"),
+        Col("ranks", "ranks that hold it"),
+        Col("n", "chunks"),
+        Col("compute_ns", "median time with compute of such a chunk"),
+        Col("over_pct", "beyond the median of all stages"),
+    ),
+}
+By = Literal["k", "block", "rank", "phase", "chunk", "stage"]
+
+
+def pipeline(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By | None, "what a row is; by default chunks of two stages if there are any, else ranks"] = None,
+    warmup: Annotated[int, "two stages: chunks at the beginning that do not count"] = 0,
+    gate: Annotated[float | None, "two stages: exit 1 where the overlap score is below this"] = None,
+    against: Annotated[Profile | None, "two stages: a log (or profile) of another run"] = None,
+    host_time: Annotated[bool, "two stages: as long as their ranges on the host, whatever the GPU did"] = False,
+    schedule: Annotated[Schedule | None, "the pipeline's schedule; by default from its labels"] = None,
+    micro_batches: Annotated[int | None, "micro-batches of a step; by default from labels"] = None,
+    stages: Annotated[int | None, "stages of the pipeline; by default from setup labels"] = None,
+) -> Result:
+    if warmup < 0:
+        raise BadInput(f"--warmup {warmup}: negative", "give 0 or more")
+    timed = profile.has("timers")
+    if by is None:
+        by = "k" if has_two_stages(profile) else "block" if timed else "rank"
+    if by == "block":
+        return _blocks(profile)
+    if by == "k":
+        return _two_stages(profile, warmup, gate, against, timed, host_time)
+    if gate is not None or against is not None:
+        raise BadInput("--gate and --against are for two-stage pipelines", "give a log of timestamps, and --by k")
+    return _micro_batches(profile, window, by, schedule, micro_batches, stages)
+
+
+def _two_stages(
+    profile: Profile, warmup: int, gate: float | None, against: Profile | None, timed: bool, host_time: bool
+) -> Result:
+    if not has_two_stages(profile):
+        raise CannotAnswer(
+            "no two-stage pipeline: neither a log of timestamps nor ranges pp:stage0:* and pp:stage1:*",
+            "mark them with stepscope.annotate.items, which logs them too (docs/capture.md); `--by rank` measures a "
+            "pipeline of micro-batches",
+        )
+    found = two_stages(profile, host_time)
+    summary = overlap_score.figures(found, warmup)
+    summary["verdict"] = overlap_score.verdict(summary)
+    summary[STATEMENT] = overlap_score.statement(summary)
+    notes = list(found.notes)
+    threshold = 0.30 if gate is None else gate
+    summary |= {"gate": threshold, "pass": summary["overlap_score"] >= threshold}
+    if against is not None:
+        other = two_stages(against, host_time)
+        summary |= overlap_score.against(found, other, warmup)
+        notes += [note.of("against") for note in other.notes]
+        notes.append(
+            Note(
+                "one-run-each",
+                "the interval is of the chunks of one run each: another run may differ by more",
+                severity="warning",
+            )
+        )
+    if timed:
+        table = blocks(profile)
+        summary["blocks"] = table.to_dicts()
+        notes += _block_notes(table)
+    result = Result(found.chunks, summary=summary, notes=notes, ranked_by="period_ns")
+    if gate is not None and not summary["pass"]:
+        raise GateFailed(
+            f"overlap score {summary['overlap_score']:.3f} is below the gate {gate:g} ({summary['verdict']})",
+            result=result,
+        )
+    return result
+
+
+def _blocks(profile: Profile) -> Result:
+    if not profile.has("timers"):
+        raise CannotAnswer("no block timers", 'log lines such as {"block": "attention", "ms": 1.2}')
+    table = blocks(profile)
+    total = {"total_ns": int(table["total_ns"].sum()), "attribution_only": bool(table["synchronized"].any())}
+    top = table.row(0, named=True)
+    took = f"{about(top['total_ns'])}, {percent(top['total_ns'], total['total_ns'])} of the time in timers"
+    said = f"Block {short_range(top['block'])} takes most: {took}."
+    return Result(table, summary={**total, STATEMENT: said}, notes=_block_notes(table))
+
+
+def _block_notes(table: pl.DataFrame) -> list[Note]:
+    if not table["synchronized"].any():
+        return []
+    return [
+        Note(
+            "attribution-only",
+            "block timers synchronize: attribution only, the shares say where time goes; the periods of such a run are "
+            "no throughput",
+            severity="warning",
+            origin="recording",
+        )
+    ]
+
+
+def _works(profile: Profile, window: WindowSpec) -> list[tuple[list[Work], Windows]]:
+    """The work of all ranks: by rank and by chunk are two looks at the same."""
+    return profile.map(works_of, settled(profile, window))
+
+
+def _micro_batches(
+    profile: Profile, window: WindowSpec, by: str, schedule: str | None, micro_batches: int | None, stages: int | None
+) -> Result:
+    if not profile.has("ops"):
+        raise no_gpu_activity()
+    parts = profile.once(_works, window)
+    works = sorted((w for found, _ in parts for w in found), key=lambda w: w.rank)
+    spans = sorted((span for _, chosen in parts for span in chosen.spans), key=lambda span: span.rank)
+    chunks = pl.concat([w.chunks for w in works]) if works else pl.DataFrame(schema=CHUNKS)
+    labelled = max((w.stages or 1 for w in works), default=1)
+    if labelled < 2 and (stages or 1) < 2 and not any(w.piped for w in works):
+        raise CannotAnswer(
+            "no pipeline: no setup label with pp > 1 and no communication of a pipeline",
+            "push the range `rank=N; pp=R/S …` at the start of the capture, or give --stages and --schedule",
+        )
+    if by in ("chunk", "stage") and chunks.height == 0:
+        raise CannotAnswer("no range names a chunk", "label them: `forward chunk 3`, `backward chunk 3`")
+    shape = infer(chunks, labelled if labelled > 1 else None, schedule, micro_batches, stages)
+    times = _times(chunks)
+    share = ideal(shape, times)
+    notes = [*dict.fromkeys(n for _, chosen in parts for n in chosen.notes), *_notes(shape, share, works, times)]
+    ranks = [_row(w, share) for w in works]
+    table = {
+        "rank": lambda: rows(VARIANTS["by=rank"], ranks),
+        "phase": lambda: rows(VARIANTS["by=phase"], [row for w in works for row in w.phases()]),
+        "chunk": lambda: rows(VARIANTS["by=chunk"], chunks),
+        "stage": lambda: rows(VARIANTS["by=stage"], balance(chunks)),
+    }[by]()
+    summary: dict[str, Any] = {
+        "schedule": shape.schedule,
+        "stages": shape.stages,
+        "micro_batches": shape.micro_batches,
+        "virtual": shape.virtual,
+        "ideal_pct": None if share is None else 100.0 * share,
+        "bubble_pct": 100.0 * sum(r["bubble_ns"] for r in ranks) / max(sum(r["step_ns"] for r in ranks), 1),
+        "slowest": _slowest(chunks),
+    }
+    known = {k: v for k, v in summary.items() if v is not None}
+    known[STATEMENT] = _statement(about_window(spans), ranks, shape, share)
+    ranked = "bubble_ns" if by == "chunk" else None
+    return Result(table, [span.row() for span in spans], known, notes, ranked_by=ranked)
+
+
+def _statement(where: str, ranks: list[dict[str, Any]], shape: Shape, share: float | None) -> str:
+    """How large the bubble is, beside the one that the schedule cannot avoid."""
+    total, free = (sum(r[k] for r in ranks) for k in ("step_ns", "bubble_ns"))
+    if not total:
+        return f"Nothing runs on the GPU in {where}: there is no bubble to speak of."
+    what = f"The pipeline's bubble is {100.0 * free / total:.1f} % of {where}: {time_of(free, total, len(ranks))}"
+    if share is None:
+        return f"{what}; the schedule's ideal is not known."
+    over = 100.0 * (free / total - share)
+    beside = f"{abs(over):.1f} points {'more' if over > 0 else 'less'} than" if abs(over) >= 0.05 else "as much as"
+    return f"{what}; {beside} the {100.0 * share:.1f} % that {shape.schedule} leaves."
+
+
+def _row(w: Work, share: float | None) -> dict[str, Any]:
+    length, free = w.end - w.start, w.bubble.length()
+    pct = 100.0 * free / length if length else None
+    return {
+        "rank": w.rank,
+        "pid": w.pid,
+        "stage": w.stage,
+        "step_ns": length,
+        "bubble_ns": free,
+        "bubble_pct": pct,
+        "ideal_pct": None if share is None else 100.0 * share,
+        "over_pct": None if share is None or pct is None else pct - 100.0 * share,
+    }
+
+
+def _times(chunks: pl.DataFrame) -> dict[str, float]:
+    """Median compute time of the chunks of each kind, over all ranks."""
+    found = chunks.group_by("kind").agg(pl.col("compute_ns").median())
+    return {kind: float(ns) for kind, ns in found.iter_rows()}
+
+
+def balance(chunks: pl.DataFrame) -> pl.DataFrame:
+    """Like-for-like chunks (same kind and part), stage by stage."""
+    key = ["kind", "part"]
+    found = chunks.group_by(*key, "stage").agg(
+        pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),
+        pl.len().cast(pl.Int64).alias("n"),
+        pl.col("compute_ns").median().round().cast(pl.Int64),
+    )
+    middle = pl.col("compute_ns").median().over(key)
+    found = found.with_columns(pl.when(middle > 0).then(100.0 * (pl.col("compute_ns") / middle - 1)).alias("over_pct"))
+    return found.sort(*key, "stage").select([c.name for c in VARIANTS["by=stage"]])
+
+
+def _slowest(chunks: pl.DataFrame) -> str | None:
+    """The stage whose like-for-like chunks take longest."""
+    table = balance(chunks).drop_nulls(["stage", "over_pct"]) if chunks.height else pl.DataFrame()
+    if table.height == 0 or table["stage"].n_unique() < 2:
+        return None
+    worst = table.sort("over_pct", descending=True).row(0, named=True)
+    return f"stage {worst['stage']}: {worst['kind']} chunks {worst['over_pct']:+.1f} % beyond the median stage"
+
+
+def _notes(shape: Shape, share: float | None, works: list[Work], times: dict[str, float]) -> list[Note]:
+    notes = [Note("pipeline-inferred", "inferred: " + ", ".join(shape.said))] if shape.said else []
+    if share is None:
+        lacking = {"--schedule": shape.schedule, "--micro-batches": shape.micro_batches, "--stages": shape.stages}
+        missing = [option for option, value in lacking.items() if value is None]
+        notes.append(
+            Note(
+                "no-ideal",
+                "no ideal: " + (f"give {', '.join(missing)}" if missing else "no labelled chunks to take times from"),
+            )
+        )
+    elif shape.schedule in ("zero-bubble", "dualpipev"):
+        taken = ", ".join(f"{k} {about(ns)}" for k, ns in sorted(times.items()))
+        notes.append(
+            Note(
+                "ideal-by-median", f"the ideal of {shape.schedule} rests on the median compute time of chunks: {taken}"
+            )
+        )
+    if works and not any(w.piped for w in works):
+        notes.append(
+            Note(
+                "pipeline-communication-unknown",
+                "no communication is known to be the pipeline's: a wait for another stage may count as busy",
+                severity="warning",
+            )
+        )
+    return notes

@@ -1,0 +1,260 @@
+"""Which line of Python, and which torch op, launched the heavy kernels?
+
+Rows are credited to the innermost frame of the user's code around the launch: not torch, not the standard library
+(`--full`: any frame). `op` is the outermost torch op there, or the autograd node. Backward kernels are credited to the
+Python line that ran the forward op, by autograd's sequence numbers (of nsys with `capture run --with pytorch`), and
+marked `backward`. Kineto records the line where a function begins, nsys the line that made the call.
+
+Needs stacks: `capture run --with stacks`; by hand `torch.profiler.profile(with_stack=True)`, or `nsys profile
+--cudabacktrace=kernel --python-backtrace=cuda`. nsys takes no stack of some launches: their frame is what the Python
+stacks before and after share, `model.py(30-34): forward`, and `inferred_ns` says how much of a row is credited so. Ops
+without any are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame graph tools, weighted by GPU
+nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from stepscope.analyses.source.nsys_stacks import NsysStacks
+from stepscope.analyses.source.torch_stacks import Stacks
+from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
+from stepscope.derive.pytorch.torch_ops import torch_ops
+from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.graphs import graph_notes
+from stepscope.derive.rank.needs import need_ops
+from stepscope.derive.windows.choosing import windows
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.derive.windows.window import Window
+from stepscope.derive.work.callers import with_most
+from stepscope.errors import BadInput, CannotAnswer
+from stepscope.files import whole
+from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.capturing import capture_with
+from stepscope.model.effect import Effect
+from stepscope.model.kernel_names import short_names
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.range_names import TORCH_OP
+from stepscope.model.result import Col, Result
+
+NO_FRAME = "(no frame)"
+_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
+_FIGURES = (
+    Col("n", "GPU ops"),
+    Col("total_ns", "sum of their durations"),
+    Col("share_pct", "total as a share of the window"),
+    Col("inferred_ns", "part of it whose frame is inferred from stacks taken near the launch (nsys)"),
+)
+_KEYS = {
+    "function": Col("function", "innermost frame of the user's code: `file(line): function`"),
+    "op": Col("op", "outermost torch op around the launch, or the autograd node; else the library call, where known"),
+    "phase": Col("phase", "forward, backward, optimizer or other"),
+    "kernel": Col("kernel", "short name of the kernel; the full one with --full"),
+    "line": Col("line", "`file(line)` of that frame"),
+    "module": Col("module", "innermost nn.Module around it (torch.profiler only)"),
+}
+_BY = {
+    "site": ("function", "op", "phase", "kernel"),
+    "function": ("function", "phase"),
+    "line": ("line", "phase"),
+    "op": ("op", "phase"),
+    "module": ("module", "phase"),
+    "kernel": ("kernel",),
+}
+COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES, _KEYS["module"])
+VARIANTS = {f"by={by}": (*_WHO, *(_KEYS[k] for k in keys), *_FIGURES) for by, keys in _BY.items() if by != "site"}
+
+By = Literal["site", "function", "line", "op", "module", "kernel"]
+
+#: Ranges that say which pass runs; one that says two says nothing.
+_RANGES = {
+    FORWARD: r"(?i)\b(forward|fwd)\b|stage\d_f\b",
+    BACKWARD: r"(?i)\b(backward|bwd)\b|stage\d_[bw]\b",
+    OPTIMIZE: r"(?i)\boptim(izer)?\b",
+}
+
+
+def source(
+    profile: Profile,
+    window: WindowSpec,
+    *,
+    by: Annotated[By, "what a row is; `site` is function, op, phase and kernel together"] = "site",
+    stacks: Annotated[
+        Path | None, "also write collapsed stacks for flame graph tools to this file", Effect.WRITES
+    ] = None,
+    full: Annotated[bool, "frames of libraries too, and full kernel names"] = False,
+) -> Result:
+    need_ops(profile)
+    kind = _evidence(profile, by, stacks is not None)
+    chosen = windows(profile, window)
+    tables, flames, totals = [], [], []
+    bare = inferred = 0
+    for data in ranks_of(profile):
+        callers = _nsys(profile, data) if kind == "nsys" else _kineto(profile, data)
+        for span in chosen.of(data.rank):
+            found = callers(span.ops, full, stacks is not None)
+            asked = np.flatnonzero(found.phase == OTHER)
+            found.phase[asked] = _phase_of_ranges(data, span.ops[asked])
+            frame = _ops(profile, data, span, found, full)
+            table = _table(frame, by, span.gpu_ns)
+            who = (pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"))
+            tables.append(span.named(table.select(*who, pl.all())))
+            flames.append(frame.with_columns(who[0]))
+            totals.append(_total(span, frame, found))
+            bare += int((found.frame.is_null() & found.op.is_null()).sum())
+            inferred += int(found.inferred.sum())
+    if stacks is not None:
+        _write(profile, pl.concat(flames), stacks)
+    columns = COLUMNS if by == "site" else VARIANTS[f"by={by}"]
+    table = chosen.table(columns, pl.concat(tables) if tables else [])
+    notes = [*chosen.notes, *graph_notes(profile), *_said(kind, sum(t["n"] for t in totals), bare, inferred)]
+    return Result(table, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
+
+
+def _said(kind: str, ops: int, bare: int, inferred: int) -> list[Note]:
+    """How many frames are inferred, and how many ops have none."""
+    notes = []
+    if inferred:
+        text = (
+            f"{inferred} of {ops} GPU ops have no Python stack of their own: credited by those taken before and after"
+        )
+        notes.append(Note("stack-inferred", text, origin="analysis"))
+    if bare:
+        why = " (nsys takes none of calls shorter than its threshold: `--cudabacktrace=kernel:0`)" * (kind == "nsys")
+        text = f"{bare} of {ops} GPU ops have no call stack{why}"
+        notes.append(Note("no-call-stack", text, severity="warning", origin="recording"))
+    return notes
+
+
+def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsys"]:
+    """Which sort of stacks there is; ops and kernels can be told without any where torch's ops were recorded."""
+    if profile.has("stacks"):
+        return "nsys"
+    kinds = set(profile.host["kind"].unique().to_list()) if profile.has("host") else set()
+    if "python" in kinds:
+        return "kineto"
+    ranges = profile.has("ranges") and _torch_ranges(profile.ranges, profile)
+    if by in ("op", "kernel") and not stacks and (ranges or kinds & {"cpu_op", "compile"}):
+        return "kineto" if kinds & {"cpu_op", "compile"} else "nsys"
+    raise CannotAnswer(
+        "the profile has no call stacks, so nothing says which code launched a kernel",
+        capture_with("stacks") + ("; `--by op` can be answered" if ranges or kinds & {"cpu_op", "compile"} else ""),
+    )
+
+
+def _torch_ranges(ranges: pl.DataFrame, profile: Profile) -> bool:
+    return bool(profile.names_with(TORCH_OP)[ranges["name"].to_numpy()].any())
+
+
+def _nsys(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
+    stacks, calls, samples = (_of_rank(profile, table, data.rank) for table in ("stacks", "calls", "samples"))
+    return NsysStacks(profile.names, data, stacks, calls, samples, torch_ops(profile, data)).callers
+
+
+def _kineto(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
+    host = _of_rank(profile, "host", data.rank)
+    external = _of_rank(profile, "ops", data.rank)["external_id"].fill_null(NONE).to_numpy()
+    known = Stacks(profile.names, data, host)
+    return lambda ops, full, whole: known.callers(ops, external[ops], full, whole)
+
+
+def _of_rank(profile: Profile, table: str, rank: int) -> pl.DataFrame:
+    return next(frame for r, frame in profile.by_rank(table, detail=True) if r == rank)
+
+
+def _phase_of_ranges(data: RankData, ops: I64) -> I64:
+    """What the nearest range that says it says; OTHER where none does."""
+    if data.ranges.height == 0:
+        return np.full(len(ops), OTHER, dtype=np.int64)
+    of_range = data.per_name(_phase_of_names)[data.ranges["name"].to_numpy()]
+    at = data.ancestors_until(data.enclosing(ops), of_range != OTHER)
+    return np.where(at != NONE, of_range[np.maximum(at, 0)], OTHER)
+
+
+def _phase_of_names(names: pl.Series) -> I64:
+    said = np.stack([names.str.contains(pattern).to_numpy() for pattern in _RANGES.values()])
+    which = np.array(list(_RANGES), dtype=np.int64)[np.argmax(said, axis=0)]
+    return np.where(said.sum(axis=0) == 1, which, OTHER)
+
+
+def _ops(profile: Profile, data: RankData, span: Window, found: Callers, full: bool) -> pl.DataFrame:
+    """One row per op: everything that a row can be made of."""
+    kernel = profile.names.gather(data.name[span.ops])
+    length = data.end[span.ops] - data.start[span.ops]
+    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
+        length = data.lengths(span.gpu_start_ns, span.gpu_end_ns)[span.ops]
+    function = found.frame.fill_null(NO_FRAME)
+    columns: dict[str, Any] = {
+        "function": function,
+        "line": function.str.extract(r"^(.*?\([\d-]+\)):").fill_null(function),
+        "module": found.module,
+        "op": found.op,
+        "phase": pl.Series(PHASES).gather(found.phase),
+        "kernel": kernel if full else short_names(kernel),
+        "ns": length,
+        "inferred": np.where(found.inferred, length, 0),
+    }
+    frame = pl.DataFrame([pl.Series(name, values) for name, values in columns.items()])
+    return frame if found.stack is None else frame.with_columns(stack=found.stack)
+
+
+def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
+    if by == "function":  # the same function, whichever of its lines
+        frame = frame.with_columns(pl.col("function").str.replace(r"\([\d?-]+\): ", ": "))
+    keys = list(_BY[by])
+    share = 100.0 * pl.col("total_ns") / window_ns if window_ns else pl.lit(None, dtype=pl.Float64)
+    table = (
+        frame.group_by(keys)
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("ns").sum().alias("total_ns"),
+            pl.col("inferred").sum().alias("inferred_ns"),
+        )
+        .with_columns(share.alias("share_pct"))
+        .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))], nulls_last=True)
+    )
+    return with_most(table, frame, keys, "module") if by == "site" else table
+
+
+def _total(span: Window, frame: pl.DataFrame, found: Callers) -> dict[str, Any]:
+    """How much of the GPU time is credited at all, and how much of it through the forward op."""
+    total = int(frame["ns"].sum())
+    framed = int(frame.filter(pl.col("function") != NO_FRAME)["ns"].sum())
+    return {
+        "rank": span.rank,
+        "index": span.index,
+        "n": frame.height,
+        "total_ns": total,
+        "credited_ns": framed,
+        "credited_pct": 100.0 * framed / total if total else None,
+        "by_forward_ns": int(frame.filter(pl.Series(found.credited))["ns"].sum()),
+        "inferred_ns": int(frame["inferred"].sum()),
+    }
+
+
+def _write(profile: Profile, frame: pl.DataFrame, file: Path) -> None:
+    """Collapsed stacks, heaviest first: frames, then the pass, the op and the kernel."""
+    clean = [pl.col(c).str.replace_all(r";|\s*\n\s*", ":") for c in ("op", "kernel")]
+    parts = [
+        "rank " + pl.col("rank").cast(pl.String),
+        pl.col("stack").fill_null(NO_FRAME),
+        "[" + pl.col("phase") + "]",
+        *clean,
+    ]
+    lines = (
+        frame.select(pl.concat_str(parts, separator=";", ignore_nulls=True).alias("stack"), "ns")
+        .group_by("stack")
+        .agg(pl.col("ns").sum())
+        .filter(pl.col("ns") > 0)
+        .sort(["ns", "stack"], descending=[True, False])
+    )
+    file = Path(file)
+    if file.exists() and any(Path(s.file).exists() and Path(s.file).samefile(file) for s in profile.sources):
+        raise BadInput(f"--stacks {file}: is one of the inputs", "choose another file")
+    whole.write(file, "".join(f"{stack} {ns}\n" for stack, ns in lines.iter_rows()).encode(), "--stacks {}")

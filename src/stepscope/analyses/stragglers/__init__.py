@@ -1,0 +1,241 @@
+"""Which rank makes the others wait, and why?
+
+`late_ns` is blame: at every communication the last to arrive is blamed for the time after the last but one; where it
+was itself held up by an earlier communication, the blame passes on to whoever was late there, and so on to the root.
+What a schedule makes ranks wait (a pipeline's next stage) is blame too, but nobody's fault: a rank has a `cause` only
+where others waited for it and it took longer than ranks that do the same work: compute, host (it launched late), data
+(late in getting input) or network (its links, not its arrival, are slow). Victims have none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from stepscope.analyses.stragglers.blame import Blame, blame, late_hosts
+from stepscope.analyses.stragglers.host import host_excess
+from stepscope.derive.comm.across import Across, Align, across
+from stepscope.derive.peers.compute import Compared, compare, longer, recorded_whole, same_work
+from stepscope.derive.peers.lateness import comparable, facts
+from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
+from stepscope.model.note import Note
+from stepscope.model.profile import Profile
+from stepscope.model.ranks import ranks_text, some_ranks
+from stepscope.model.result import Col, Result, rows
+from stepscope.model.statement import STATEMENT, several
+from stepscope.model.units import about
+
+ACROSS = True
+COLUMNS = (
+    Col("rank", "rank of the process"),
+    Col("late_ns", "time that others waited for it, after passing on what it was not the root of"),
+    Col("times_last", "communications at which it arrived last"),
+    Col("share_pct", "its share of the lateness of all ranks"),
+    Col("cause", "compute, host, data or network: where it takes longer than its peers; null for everyone else"),
+    Col("excess_ns", "how much longer it took than its peers, in the whole capture"),
+    Col("compute_more_ns", "of that, compute"),
+    Col("host_late_ns", "of that, without work because its host was late"),
+    Col("data_late_ns", "of the host's, getting input"),
+    Col("network_more_ns", "time of its transfers beyond that of similar groups, in the slowest group that it is in"),
+    Col("raw_ns", "blame before passing it on"),
+    Col("host", "host of the rank"),
+)
+#: An excess of data alone is input; a host that is slow everywhere is slow in getting input too.
+_ELSEWHERE = 0.1
+#: Share of the capture that others must have waited for a rank to have a cause.
+_WAITED = 0.005
+#: A rank with more of the lateness than this (per cent) is worth a word, also where nothing explains it.
+_MOST = 50.0
+
+
+def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
+    a = across(profile, align, facts)
+    who = blame(a)
+    totals, kernels, stretch = comparable(profile, a)
+    totals = totals.sort("rank")
+    span = max(totals["span_ns"].to_list())
+    groups = same_work(a.ranks, a)
+    whole = recorded_whole(dict(totals.select("rank", "communications").iter_rows()), groups)
+    compared = compare(kernels, groups, whole)
+    hosts = host_excess(totals, groups, whole, span)
+    links = slow_links(a, span)
+    table = _table(a, who, longer(compared, span), hosts, links, _WAITED * span)
+    notes = list(a.notes)
+    named = [r for r in table if r["cause"]]
+    worst = max(table, key=lambda r: r["late_ns"])
+    absent = any(n.code == "ranks-missing" for n in a.notes)
+    if absent and worst["cause"] is None:
+        notes.append(
+            Note(
+                "late-or-missing",
+                "not all ranks of the job are in the profile: who comes last among these may itself wait for one that "
+                "is not, and is not to blame for it",
+                severity="warning",
+                origin="import",
+            )
+        )
+    elif worst["cause"] is None and worst["share_pct"] > _MOST:
+        notes.append(
+            Note(
+                "late-without-cause",
+                f"rank {worst['rank']} has {worst['share_pct']:.0f} % of the lateness, but nothing recorded took "
+                "longer "
+                "there than on its peers: it came late from before the capture, or from work that was not recorded",
+                severity="warning",
+            )
+        )
+    elif not named:
+        notes.append(
+            Note(
+                "no-straggler",
+                "no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread",
+            )
+        )
+    if stretch:
+        notes.append(
+            Note(
+                "compared-where-all-recorded",
+                f"ranks were recorded for unlike times: compared over the {about(stretch)} that all of them recorded",
+                origin="recording",
+            )
+        )
+    if short := sorted(set(groups) - whole):
+        notes.append(
+            Note(
+                "ranks-recorded-less",
+                f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them",
+                severity="warning",
+                origin="recording",
+            )
+        )
+    if (unsure := lone_links(a)) is not None:
+        notes.append(unsure)
+    if lone := sum(c.alone for c in compared.values()):
+        notes.append(
+            Note(
+                "no-peer",
+                f"{lone} {'ranks have' if lone > 1 else 'rank has'} no peer that does the same work: compared by "
+                "the names of kernels",
+            )
+        )
+    summary: dict[str, Any] = {
+        "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
+        "slow_links": _link_rows(a, links),
+        "late_ns": int(who.late.sum()),
+        "residual_p95_ns": round(a.clocks.residual),
+        STATEMENT: _statement(table, named, len(a.ranks), absent),
+    }
+    return Result(rows(COLUMNS, table), summary=summary, notes=notes, ranked_by="")
+
+
+#: What a sentence says of a cause.
+_CAUSES = {
+    "compute": "it computes longer",
+    "host": "its host starves it",
+    "data": "it is late in getting input",
+    "network": "its links are slow",
+}
+
+
+def _statement(table: list[dict[str, Any]], named: list[dict[str, Any]], ranks: int, absent: bool) -> str:
+    """Who makes the others wait, and why; or that nobody does."""
+    late, last = sum(r["late_ns"] for r in table), sum(r["times_last"] for r in table)
+    if not late and not named:
+        return f"No rank makes another wait: {several(ranks, 'rank')}, on time at every communication."
+    if absent and not named:
+        return (
+            f"No rank of these {ranks} takes longer than ranks that do the same work; not all ranks of the job are in "
+            "the profile, and the one that is waited for may be missing."
+        )
+    chief = named[0] if named else max(table, key=lambda r: r["late_ns"])
+    if not named and chief["share_pct"] <= _MOST:
+        spread = f"the {about(late)} for which ranks are waited for are the schedule's, or evenly spread"
+        return f"No rank takes longer than ranks that do the same work; {spread}."
+    times = f"is last in {chief['times_last']:,} of {several(last, 'collective')} and "
+    waits = f"makes the others wait {about(chief['late_ns'])}" if chief["late_ns"] else "takes longer than its peers"
+    why = _CAUSES[chief["cause"]] if named else "nothing recorded says why"
+    more = f" ({about(chief['excess_ns'])} more than its peers)" if named and chief["excess_ns"] else ""
+    others = [r["rank"] for r in named[1:]]
+    beside = f"; {some_ranks(others)} {'has' if len(others) == 1 else 'have'} a cause too" if others else ""
+    return f"Rank {chief['rank']} {times * bool(chief['times_last'])}{waits}; {why}{more}{beside}."
+
+
+def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, Any]]:
+    """Slow links as the summary has them, worst first."""
+    label = {c: comm.label for c, comm in a.matched.communicators.items()}
+    return [
+        {
+            "group": label.get(link["link"], link["link"]),
+            "op": link["kind"],
+            "ranks": ranks_text(link["ranks"]),
+            "slower": link["slower"],
+            "excess_ns": link["over_ns"],
+        }
+        for link in (links.links.iter_rows(named=True) if links else ())
+    ]
+
+
+def _table(
+    a: Across, who: Blame, slow: dict[int, Compared], late: pl.DataFrame, links: SlowLinks | None, least: float
+) -> list[dict[str, Any]]:
+    total = int(who.late.sum())
+    place = {int(r): i for i, r in enumerate(who.ranks.tolist())}
+    hosts = dict(a.ranks.select("rank", "host").iter_rows())
+    network = _network(links)
+    shared = _shared_by_host(a, late)
+    together = late_hosts(a)
+    table = []
+    for row in late.iter_rows(named=True):
+        rank, i = row["rank"], place.get(row["rank"])
+        row["compute_ns"] = slow[rank].excess_ns if rank in slow else 0
+        waited = int(who.late[i]) if i is not None else 0
+        excess = row["compute_ns"] + max(row["host_ns"], row["data_ns"])
+        if min(excess, max(waited, together.get(hosts[rank], 0))) < least:  # nobody waited for it
+            row, excess = {**row, "compute_ns": 0, "host_ns": 0, "data_ns": 0}, 0
+        table.append(
+            {
+                "rank": rank,
+                "late_ns": waited,
+                "times_last": int(who.times[i]) if i is not None else 0,
+                "share_pct": 100.0 * waited / total if total else 0.0,
+                "cause": _cause(row, network.get(rank, 0), rank in shared),
+                "excess_ns": excess or network.get(rank, 0),
+                "compute_more_ns": row["compute_ns"],
+                "host_late_ns": row["host_ns"],
+                "data_late_ns": row["data_ns"],
+                "network_more_ns": network.get(rank, 0),
+                "raw_ns": int(who.raw[i]) if i is not None else 0,
+                "host": hosts[rank],
+            }
+        )
+    return sorted(table, key=lambda r: (r["cause"] is None, -r["excess_ns"], -r["late_ns"], r["rank"]))
+
+
+def _cause(row: dict[str, Any], network: int, shared: bool) -> str | None:
+    """The greatest excess; input only where that is all there is, and not the whole host's."""
+    late = max(row["host_ns"], row["data_ns"])
+    if max(row["compute_ns"], late) == 0:
+        return "network" if network else None
+    if row["compute_ns"] >= late:
+        return "compute"
+    only_data = row["data_ns"] > 0 and row["elsewhere_ns"] <= _ELSEWHERE * row["data_ns"]
+    return "data" if only_data and not (shared and not row["named"]) else "host"
+
+
+def _shared_by_host(a: Across, late: pl.DataFrame) -> set[int]:
+    """Ranks that are late together with all others of their host, which has several."""
+    beside = late.join(a.ranks.select("rank", "host"), on="rank").with_columns(
+        (pl.col("host_ns") > 0).all().over("host").alias("all"), pl.len().over("host").alias("n")
+    )
+    chosen = beside.filter(pl.col("all") & (pl.col("n") > 1))
+    return set(chosen["rank"].to_list())
+
+
+def _network(links: SlowLinks | None) -> dict[int, int]:
+    """By rank at fault, the excess of the worst slow link it is in."""
+    worst: dict[int, int] = {}
+    for ranks, over in links.links.select("ranks", "over_ns").iter_rows() if links else ():
+        for rank in set(ranks) & set(links.ranks if links else ()):
+            worst[rank] = max(worst.get(rank, 0), over)
+    return worst

@@ -1,0 +1,169 @@
+"""Why a step is longer than its like: what it holds that they do not (semantics §18).
+
+What is recorded comes first: a range around most of the excess, collections of garbage, files written, compilers, calls
+that allocate. Then what follows by rule: many copies to the host are a checkpoint, kernels of the forward pass alone an
+evaluation, kernels that run nowhere else are tried out. What nothing tells stays unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from stepscope.findings.run.inside import Inside
+from stepscope.model.range_names import COMPILING, GARBAGE, INPUT_RANGE, TORCH_OP
+
+Cause = Literal[
+    "checkpoint", "evaluation", "logging", "input", "gc", "allocator", "compile", "trial", "sync", "communication",
+    "slower kernels", "work", "host",
+]  # fmt: skip
+#: A cause must account for this share of the excess.
+_MOST = 0.5
+#: A checkpoint copies so many more tensors and bytes to the host than a usual step.
+_TENSORS, _CHECKPOINT_BYTES = 8, 4 << 20
+#: Of the usual step's compute, the share that an evaluation does not run: backward pass and optimizer.
+_NOT_RUN = 0.2
+#: Of the excess, the share of kernels that run in no other step: algorithms are tried, code is warmed up.
+_ONLY_HERE = 0.25
+#: What ranges around such things are called.
+_NAMES: tuple[tuple[Cause, str], ...] = (
+    ("gc", GARBAGE),
+    ("checkpoint", r"(?i)checkpoint|ckpt|sav(e|ing)|state_dict|serializ|snapshot|upload"),
+    ("evaluation", r"(?i)eval|valid|(^|[^a-z])test|sampl(e|ing)|generat|infer|predict|rollout|benchmark"),
+    ("compile", COMPILING),
+    ("input", INPUT_RANGE),
+    ("logging", r"(?i)(^|[^a-z])log|wandb|tensorboard|metric|print|progress|report"),
+)
+
+
+class Beyond(Struct, frozen=True):
+    """Why a stretch is longer than its like. `recorded`: the trace says so; else it is inferred by rule."""
+
+    cause: Cause
+    recorded: bool
+    #: time more than in the usual step, by part; it sums to the excess
+    extra: dict[str, int]
+    #: the range that takes most of it
+    range: str | None = None
+
+    @property
+    def excess_ns(self) -> int:
+        return sum(self.extra.values())
+
+
+def beyond(long: Inside, usual: Inside, elsewhere: frozenset[int], step: Inside | None = None) -> Beyond:
+    """Why `long` is longer than `usual`; kernels named `elsewhere` run in other steps, too.
+
+    What lies between steps is beside nothing; what it runs, beside a usual `step`.
+    """
+    parts = dict.fromkeys((*long.made_of, *usual.made_of))
+    extra = {what: long.made_of.get(what, 0) - usual.made_of.get(what, 0) for what in parts}
+    excess = sum(extra.values())
+    least = _MOST * excess
+    text = _range(long, usual, least)
+    if text is not None and (named := _named(text)) is not None:
+        return Beyond(named, True, extra, text)
+    cause, recorded = _recorded(long, usual, extra, least) or _inferred(long, usual, extra, least, elsewhere, step)
+    return Beyond(cause, recorded, extra, text)
+
+
+def _range(long: Inside, usual: Inside, least: float) -> str | None:
+    """The range that takes most of the excess, one that says what it is before others."""
+    more = {text: ns - usual.ranges.get(text, 0) for text, ns in long.ranges.items()}
+    enough = {text: ns for text, ns in more.items() if ns >= least and not _of_torch(text)}
+    return max(enough, key=lambda text: (_named(text) is not None, enough[text], text), default=None)
+
+
+def _of_torch(text: str) -> bool:
+    return bool(_matches(text, TORCH_OP))
+
+
+def _named(text: str) -> Cause | None:
+    return next((cause for cause, pattern in _NAMES if _matches(text, pattern)), None)
+
+
+def _matches(text: str, pattern: str) -> bool:
+    return bool(pl.Series([text]).str.contains(pattern)[0])
+
+
+def _recorded(long: Inside, usual: Inside, extra: dict[str, int], least: float) -> tuple[Cause, bool] | None:
+    if long.records("gc") - usual.records("gc") >= least:
+        return "gc", True
+    if long.writing - usual.writing >= least:
+        return "checkpoint", True
+    compiling = extra.get("compiling", 0) + extra.get("loading code", 0)
+    if max(compiling, long.records("compile") - usual.records("compile")) >= least:
+        return "compile", True
+    allocating = max(long.allocating - usual.allocating, extra.get("allocating memory", 0))
+    return ("allocator", True) if allocating >= least else None
+
+
+def _inferred(
+    long: Inside,
+    usual: Inside,
+    extra: dict[str, int],
+    least: float,
+    elsewhere: frozenset[int],
+    step: Inside | None,
+) -> tuple[Cause, bool]:
+    only_here = long.kernels.filter(~pl.col("name").is_in(list(elsewhere)))
+    if only_here.height >= _TENSORS and float(only_here["ns"].sum()) >= _ONLY_HERE * 2 * least:
+        return "trial", False
+    if extra.get("compute", 0) >= least:
+        return _more_compute(long, step or usual, step is not None), False
+    copies, size = (a - b for a, b in zip(long.to_host, usual.to_host, strict=True))
+    if copies >= _TENSORS and size >= _CHECKPOINT_BYTES:
+        return "checkpoint", False
+    if extra.get("communication", 0) >= least:
+        return "communication", True
+    if extra.get("waiting for the GPU", 0) >= least:
+        return "sync", True
+    if extra.get("other work of the host", 0) >= least and not _names_input(usual) and _ends_with_input(long):
+        return "input", False
+    return "host", False
+
+
+def _more_compute(long: Inside, usual: Inside, apart: bool) -> Cause:
+    """Forward passes without backward passes, the same kernels at a lower speed, or other work.
+
+    What runs `apart` from the step, between two of them, comes on top of it.
+    """
+    both = usual.kernels.join(long.kernels, on="name", how="full", suffix="_long", coalesce=True).fill_null(0)
+    if apart:
+        both = both.with_columns(pl.col("count_long") + pl.col("count"), pl.col("ns_long") + pl.col("ns"))
+    more = both.filter(pl.col("count_long") > pl.col("count"))
+    if not more.height:
+        return "slower kernels"
+    again = more.filter(pl.col("count") > 0)
+    longer = more.select((pl.col("ns_long") - pl.col("ns")).sum()).item()
+    repeated = again.select((pl.col("ns_long") - pl.col("ns")).sum()).item()
+    as_before = float(both.filter(pl.col("count_long") == pl.col("count"))["ns"].sum())
+    forward_alone = 2 * repeated >= longer and as_before >= _NOT_RUN * float(usual.kernels["ns"].sum())
+    return "evaluation" if forward_alone and (apart or not _more_backward(long, usual)) else "work"
+
+
+def _more_backward(long: Inside, usual: Inside) -> bool:
+    """Whether threads beside the main one, which run backward passes, launch more, too."""
+    if len(usual.launches) < 2:
+        return False
+    main = next(iter(usual.launches))
+    beside = [sum(n for tid, n in of.launches.items() if tid != main) for of in (usual, long)]
+    return beside[1] - beside[0] > 0.1 * (long.launches.get(main, 0) - usual.launches[main])
+
+
+def _names_input(usual: Inside) -> bool:
+    """Whether ranges say when the program gets its input: then the rest of its time is not that."""
+    return any(_matches(text, INPUT_RANGE) for text in usual.ranges)
+
+
+def _ends_with_input(long: Inside) -> bool:
+    """Whether the longest time without GPU work ends with a copy from the host."""
+    data, ops = long.data, np.sort(long.ops)
+    if len(ops) < 2:
+        return False
+    reach = np.maximum.accumulate(np.r_[int(long.gpu.start[0]), data.end[ops]])[:-1]
+    first = int(np.argmax(data.start[ops] - reach))
+    return bool(data.ops["copy_kind"][int(ops[first])] == "HtoD")

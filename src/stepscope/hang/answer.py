@@ -1,0 +1,167 @@
+"""The answer about a hang as a result: a row for each place where ranks stand; the verdict, the chain and the advice
+beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepscope.hang.ends import chain
+from stepscope.hang.places import Place, meeting_text, places, ranks_text, site
+from stepscope.hang.verdict import CLASSES, NOT_HUNG, Verdict, verdict
+from stepscope.hang.wording import advice, before, statement
+from stepscope.model.flight import NONE, Flight
+from stepscope.model.note import Note
+from stepscope.model.result import Col, Result, rows
+
+COLUMNS = (
+    Col("ranks", "ranks that stand there"),
+    Col("count", "how many"),
+    Col("role", "culprit, or waits"),
+    Col("state", "scheduled (enqueued), started (runs on the GPU), idle (no call under way), no dump"),
+    Col("call", "the call that they are in; of idle ranks, their last"),
+    Col("group", "purpose or name of the process group"),
+    Col("seq", "sequence number of the call in its group"),
+    Col("site", "the line of the job that made the call"),
+    Col("waits_ns", "how long before the dump the first of them made the call"),
+)
+#: Places that are listed; what is left out is counted.
+_MOST_STEPS = 12
+
+
+def hang(flight: Flight) -> Result:
+    """Which rank, which call, why."""
+    found = verdict(flight)
+    listed = places(flight, found)
+    dumped = max((d.dumped_ns for d in flight.dumps if d.dated == found.pace.dated), default=NONE)
+    table = [_row(place, dumped) for place in listed]
+    result = Result(rows(COLUMNS, table), notes=_notes(flight, found), command="hang")
+    result.ranks, result.world = len(flight.dumps), flight.world
+    result.summary = {
+        "verdict": found.kind,
+        "meaning": CLASSES[found.kind],
+        "culprits": found.ranks,
+        "sure": found.sure,
+        "also_possible": list(found.also),
+        "hung": found.kind not in NOT_HUNG,
+        "still_ns": found.pace.still_ns if found.pace.still_ns != NONE else None,
+        "call": _call(flight, found),
+        "culprit_call": _culprit_call(flight, found),
+        "frames": [_frames(place) for place in listed if place.frames][:_MOST_STEPS],
+        "chain": _chain(flight, found),
+        "before": before(flight, found),
+        "logs": [{"text": fact.text, "file": fact.path} for fact in found.facts][:_MOST_STEPS],
+        "missing_ranks": flight.missing,
+        "record_next_time": advice(flight, found),
+        "statement": statement(flight, found, listed),
+    }
+    return result
+
+
+def _row(place: Place, dumped: int) -> dict[str, Any]:
+    waits = dumped - place.since_ns if place.since_ns != NONE and dumped != NONE and place.state != "idle" else None
+    return {
+        "ranks": ranks_text(place.ranks),
+        "count": len(place.ranks),
+        "role": place.role,
+        "state": place.state,
+        "call": place.call or None,
+        "group": place.group or None,
+        "seq": place.seq if place.seq != NONE else None,
+        "site": place.site or None,
+        "waits_ns": waits if waits is None or waits >= 0 else None,
+    }
+
+
+def _frames(place: Place) -> dict[str, Any]:
+    frames = [f"{frame.file}:{frame.line} {frame.name}" for frame in place.frames]
+    return {"ranks": ranks_text(place.ranks), "role": place.role, "frames": frames}
+
+
+def _call(flight: Flight, found: Verdict) -> dict[str, Any] | None:
+    """The call that everybody waits in at last."""
+    if found.meeting is None or found.waits is None:
+        return None
+    came = found.waits.came.get(found.meeting, {})
+    usual = [row for rank, row in came.items() if rank not in found.ranks] or list(came.values())
+    if not usual:
+        return None
+    calls, row = flight.calls, usual[0]
+    group = flight.groups[found.meeting[0]]
+    return {
+        "call": flight.signatures[int(calls.signature[row])].text,
+        "group": group.name,
+        "purpose": group.purpose,
+        "seq": int(calls.seq[row]),
+        "members": list(group.members),
+        "in_it": sorted(came),
+        "site": site(flight.stacks[int(calls.stack[row])]) or None,
+    }
+
+
+def _culprit_call(flight: Flight, found: Verdict) -> dict[str, Any] | None:
+    """What the culprit did instead, where that is known."""
+    if found.deviation is None:
+        return None
+    calls, made, due = flight.calls, found.deviation.call, found.deviation.due
+    return {
+        "rank": found.deviation.rank,
+        "made": flight.signatures[int(calls.signature[made])].text,
+        "made_in": flight.groups[int(calls.group[made])].text,
+        "made_at": site(flight.stacks[int(calls.stack[made])]) or None,
+        "due": flight.signatures[int(calls.signature[due])].text,
+        "due_in": flight.groups[int(calls.group[due])].purpose,
+        "due_at": site(flight.stacks[int(calls.stack[due])]) or None,
+    }
+
+
+def _chain(flight: Flight, found: Verdict) -> list[dict[str, Any]]:
+    """The longest way from a rank that waits to where the waiting ends, a step each."""
+    who = found.waits
+    if who is None or found.kind in NOT_HUNG:
+        return []
+    ways = [chain(who, flight, rank) for rank in _starts(flight, found)]
+    best = max(ways, key=lambda way: (bool({s[2] for s in way} & set(found.ranks)), len(way)), default=[])
+    steps = []
+    for rank, meeting, other in best[:_MOST_STEPS]:
+        row = who.came[meeting][rank]
+        call = flight.signatures[int(flight.calls.signature[row])].text
+        where = meeting_text(flight, meeting, call)
+        steps.append({"rank": rank, "waits_in": where, "for_rank": other, "text": _step(rank, where, other)})
+    return steps
+
+
+def _starts(flight: Flight, found: Verdict) -> list[int]:
+    """A rank of each place is enough: those at one place wait for the same."""
+    seen: dict[tuple[int, ...], int] = {}
+    for rank, running in found.waits.running.items() if found.waits else ():
+        if running and rank not in found.ranks:
+            seen.setdefault(found.waits.meeting[running[0]], rank)  # type: ignore[union-attr]
+    return sorted(seen.values())[:256]
+
+
+def _step(rank: int, where: str, other: int | None) -> str:
+    return f"rank {rank} waits in {where}" + (
+        f" for rank {other}" if other is not None else ", where nobody is missing"
+    )
+
+
+def _notes(flight: Flight, found: Verdict) -> list[Note]:
+    notes = [
+        Note("dump-refused", f"left out: {why}", severity="loss", origin="import")
+        for _, why in flight.refused[:_MOST_STEPS]
+    ]
+    if flight.missing:
+        text = f"no dump of {len(flight.missing)} of {flight.world} ranks: {ranks_text(flight.missing)}"
+        notes.append(Note("dumps-missing", text, severity="warning", origin="recording", ranks=flight.missing[:64]))
+    if any(dump.overflowed for dump in flight.dumps):
+        text = "the recorder's ring overflowed: older calls are gone (a larger TORCH_FR_BUFFER_SIZE keeps more)"
+        notes.append(Note("ring-overflowed", text, origin="recording"))
+    if found.pace.state == "unknown":
+        text = "nothing says when the dumps were taken: that the job stands still is taken on trust"
+        notes.append(Note("dump-time-unknown", text, severity="warning"))
+    elif found.pace.dated == "file":
+        notes.append(Note("dump-time-of-file", "when the dumps were taken is taken from their files' last change"))
+    if not flight.timed and found.kind not in NOT_HUNG:
+        text = "recorded without timing: what the GPU has begun is not known (TORCH_NCCL_ENABLE_TIMING=1)"
+        notes.append(Note("no-timing", text, origin="recording"))
+    return notes

@@ -1,0 +1,124 @@
+"""Where the waiting ends: ranks that wait for nobody, meetings to which all have come, and rings of ranks that wait
+for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stepscope.hang.waits import Meeting, Waits, members_of
+from stepscope.model.flight import Flight
+
+
+class Ends(msgspec.Struct):
+    """What everybody waits for, directly or through others."""
+
+    #: ranks with a dump that have no call under way, although others wait for them: their host stopped
+    idle: list[int]
+    #: ranks whose GPU has begun nothing of what they enqueued
+    stuck: list[int]
+    #: ranks without a dump that others wait for
+    unseen: list[int]
+    #: meetings to which all members have come
+    full: list[Meeting]
+    #: rings of ranks, smallest first
+    rings: list[list[int]]
+    #: by end, when the first call that waits for it was made
+    since: dict[int | Meeting, int]
+    #: by meeting, when the first call of those that are in it was made
+    held_since: dict[Meeting, int]
+
+
+def ends(flight: Flight, waits: Waits) -> Ends:
+    """The ends of all chains."""
+    there = set(flight.ranks)
+    waited = {other for absent in waits.absent.values() for other in absent}
+    idle = sorted(rank for rank in waited & there if not waits.pending[rank])
+    stuck = sorted(rank for rank in waited & there if waits.pending[rank] and not waits.running[rank])
+    unseen = sorted(waited - there)
+    if unseen and not idle:  # those that wait for it may be among those without a dump
+        quiet = [rank for rank in there if not waits.pending[rank]]
+        idle = sorted(quiet) if len(quiet) * 4 <= len(there) else []
+    if unseen and not stuck:
+        still = [rank for rank in there if waits.pending[rank] and not waits.running[rank]]
+        stuck = sorted(still) if len(still) * 4 <= len(there) else []
+    full = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
+    found = Ends(idle, stuck, unseen, full, _rings(waits, set(unseen)), {}, {})
+    for meeting, absent in waits.absent.items():
+        rows = [row for rank, row in waits.came[meeting].items() if row in waits.running.get(rank, [])]
+        when = min((int(flight.calls.created_ns[row]) for row in rows), default=0)
+        found.held_since[meeting] = when
+        held: Sequence[int | Meeting] = absent or [meeting]
+        for end in held:
+            found.since[end] = min(found.since.get(end, when), when)
+    return found
+
+
+def chain(waits: Waits, flight: Flight, start: int) -> list[tuple[int, Meeting, int | None]]:
+    """From a rank to where its waiting ends: who waits, in which meeting, for whom; None where nobody is missing."""
+    steps: list[tuple[int, Meeting, int | None]] = []
+    rank, seen = start, set()
+    while rank not in seen and waits.running.get(rank):
+        seen.add(rank)
+        meetings = waits.in_(rank)
+        held = [(meeting, other) for meeting in meetings for other in waits.absent[meeting] if other != rank]
+        if not held:
+            steps.append((rank, meetings[0], None))
+            break
+        further = [one for one in held if waits.running.get(one[1])] or held
+        meeting, rank_next = further[0]
+        steps.append((rank, meeting, rank_next))
+        rank = rank_next
+    return steps
+
+
+def waiting_in(flight: Flight, waits: Waits, meeting: Meeting) -> list[int]:
+    """The members that are in a meeting."""
+    return [r for r in members_of(flight, meeting) if meeting in waits.in_(r)]
+
+
+def _rings(waits: Waits, unseen: set[int]) -> list[list[int]]:
+    """Ranks that wait for each other, from whom no way leads out but to ranks without a dump: whatever those do, the
+    ring stays. Strongly connected, by Tarjan's algorithm.
+
+    Ranks and meetings are both nodes, so that a meeting of thousands costs as many edges, not their product.
+    """
+    number: dict[int | Meeting, int] = {}
+    low: dict[int | Meeting, int] = {}
+    open_: list[int | Meeting] = []
+    inside: set[int | Meeting] = set()
+    rings: list[list[int | Meeting]] = []
+
+    def after(node: int | Meeting) -> Sequence[int | Meeting]:
+        return waits.absent.get(node, []) if isinstance(node, tuple) else waits.in_(node)
+
+    for root in waits.running:
+        work: list[tuple[int | Meeting, int]] = [(root, 0)] if root not in number else []
+        while work:
+            node, at = work.pop()
+            if at == 0:
+                number[node] = low[node] = len(number)
+                open_.append(node)
+                inside.add(node)
+            others = after(node)
+            for n in range(at, len(others)):
+                other = others[n]
+                if other not in number:
+                    work += [(node, n + 1), (other, 0)]
+                    break
+                if other in inside:
+                    low[node] = min(low[node], number[other])
+            else:
+                if low[node] == number[node]:
+                    first = open_.index(node)
+                    ring = open_[first:]
+                    del open_[first:]
+                    inside.difference_update(ring)
+                    if len(ring) > 1 and all(o in ring or o in unseen for m in ring for o in after(m)):
+                        rings.append(ring)
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+    ranks = [sorted(node for node in ring if isinstance(node, int)) for ring in rings]
+    return sorted(ranks, key=lambda ring: (len(ring), ring))
