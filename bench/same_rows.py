@@ -64,9 +64,7 @@ def answers(name: str, paths: list[Path], only: tuple[str, ...]) -> dict[str, st
     try:
         profile = api.open(*paths, cache=False)
     except StepscopeError as error:
-        return {
-            f"{name} · open": f"{type(error).__name__}: {error}".replace(str(ROOT), "").replace(str(ROOT.parent), "")
-        }
+        return {f"{name} · open": _refusal(error)}
     for question in only or (*questions.names(), "stats"):
         if question == "stats":
             for report in REPORTS:
@@ -92,12 +90,16 @@ def _answer(ask: Any) -> str:
         return f"bug: {type(error).__name__}: {error}"
     rows = result.rows if hasattr(result, "rows") else result
     text = rows.write_json() + json.dumps(getattr(result, "summary", {}), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(_anywhere(text).encode()).hexdigest()[:16]
 
 
 def _refusal(error: Exception) -> str:
-    """What was said, wherever the traces lie."""
-    return f"{type(error).__name__}: {error}".replace(str(ROOT), "").replace(str(ROOT.parent), "")
+    return _anywhere(f"{type(error).__name__}: {error}")
+
+
+def _anywhere(text: str) -> str:
+    """The same text wherever the tree and the traces lie: findings cite commands with the names of files."""
+    return text.replace(str(ROOT), "").replace(str(ROOT.parent), "")
 
 
 def main() -> int:
