@@ -84,9 +84,15 @@ def _edges(f: Facts) -> tuple[list[str], list[int]]:
 
 
 def median_step(spans: list[list[Span]]) -> int:
-    """The step of all ranks: the one of median length, over all of them; of several, the earliest."""
+    """The step of all ranks, over all of them: the one of median length; of several, the earliest.
+
+    Nothing came before the first step, so that it is not a sample: where it is the median, a later step of the nearest
+    length is. Of two steps, one alone would be left, of which nothing says whether it is usual: there it counts.
+    """
     lengths = [sum(of_rank[k].end - of_rank[k].start for of_rank in spans) for k in range(len(spans[0]))]
-    return lengths.index(sorted(lengths)[len(lengths) // 2])
+    median = sorted(lengths)[len(lengths) // 2]
+    samples = range(1, len(lengths)) if len(lengths) > 2 else range(len(lengths))
+    return min(samples, key=lambda k: abs(lengths[k] - median))
 
 
 def _named(f: Facts, text: re.Pattern[str]) -> list[int]:
