@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 from fake import call, make, op
 from stepscope import BadInput, CannotAnswer, api
+from stepscope.analyses.memory.comparing import beside
 from stepscope.cli.main import cli
 
 DATA = Path(__file__).parents[1] / "data" / "h200" / "memory"
@@ -114,6 +116,50 @@ def test_who_holds_what():
     held = {(r["part"], r["frame"].split("/")[-1]): r["bytes"] for r in result.rows.to_dicts()}
     tokens, ffn = 4 * 2048, 5632
     assert held["activations", "modeling_llama.py(175): forward"] == 12 * 3 * 2 * tokens * ffn  # gate, up, product
+
+
+def test_two_snapshots_beside_each_other():
+    """The same model with and without checkpoints: what each part holds is what each snapshot says alone."""
+    sides = [opened("qwen3_b8_ckpt"), opened("qwen3_b8_expandable")]
+    before, after = (column(side.memory(), "bytes") for side in sides)
+    result = sides[0].memory(to=sides[1])
+    assert column(result, "bytes") == before and column(result, "to_bytes") == after
+    changes = column(result, "change_bytes")
+    assert changes["activations"] == after["activations"] - before["activations"] > 4 << 30
+    assert sum(c for c in changes.values() if c is not None) == (
+        result.summary["to_peak"][0]["reserved_bytes"] - result.summary["peak"][0]["reserved_bytes"]
+    )
+    assert "activations +4.260 GiB" in result.summary["statement"]
+    lines = sides[0].memory(to=sides[1], by="frame").rows
+    assert lines["change_bytes"].sum() == sum(changes[p] for p in changes if p in set(lines["part"]))
+    assert lines["change_bytes"].abs().is_sorted(descending=True)
+    same = sides[0].memory(to=sides[0])
+    assert set(column(same, "change_bytes").values()) <= {0, None}
+    assert same.summary["statement"].startswith("The peak is the same")
+    with pytest.raises(BadInput, match="--to compares"):
+        sides[0].memory(to=sides[1], by="time")
+
+
+def test_a_line_that_moved_is_the_same_line():
+    table = {"rank": [0], "device": [0], "part": ["activations"], "bytes": [10]}
+    here = pl.DataFrame(table | {"frame": ["model.py(12): forward"]})
+    there = pl.DataFrame(table | {"frame": ["model.py(19): forward"], "bytes": [30]})
+    (row,) = beside(here, there, ["part", "frame"]).to_dicts()
+    assert (row["frame"], row["bytes"], row["to_bytes"], row["change_bytes"]) == ("model.py(12): forward", 10, 30, 20)
+
+
+def test_a_server_holds_keys_and_values():
+    """By hand: 32 layers of 8 heads, 128 wide, keys and values of 2 bytes; latent attention keeps 512 + 64."""
+    llama = api.analyse(None, "memory", model="llama-3.1-8b", sequence=4096, kv_tokens=131072)
+    parts = dict(llama.rows.select("part", "bytes").iter_rows())
+    assert parts["KV cache"] == 131072 * 32 * 2 * 8 * 128 * 2
+    assert parts["weights"] == 2 * 8_030_261_248 and not {"gradients", "optimizer states"} & set(parts)
+    halved = api.analyse(None, "memory", model="llama-3.1-8b", sequence=4096, kv_tokens=131072, tp=2)
+    assert dict(halved.rows.select("part", "bytes").iter_rows())["KV cache"] == parts["KV cache"] // 2
+    latent = api.analyse(None, "memory", model="deepseek-v3", sequence=4096, kv_tokens=1000)
+    assert dict(latent.rows.select("part", "bytes").iter_rows())["KV cache"] == 1000 * 61 * (512 + 64) * 2
+    with pytest.raises(BadInput, match="trains nothing"):
+        api.analyse(None, "memory", model="llama-3.1-8b", sequence=4096, kv_tokens=10, recompute=True)
 
 
 def test_over_time_the_peak_is_kept():

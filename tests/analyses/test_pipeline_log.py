@@ -131,6 +131,40 @@ def test_block_timers(tmp_path):
         ask(log(tmp_path, [0, 4, 8], "none.jsonl"), by="block")
 
 
+def _timers(path: Path, header: Line, **ms: list[float]) -> Path:
+    return write(path, [header, *({"block": block, "ms": each} for block, took in ms.items() for each in took)])
+
+
+def test_blocks_of_two_logs_are_compared(tmp_path, capsys):
+    small = _timers(tmp_path / "small.jsonl", {"resolution": "480p", "config": "bf16"}, dit=[30, 30], vae=[20, 20])
+    large = _timers(tmp_path / "large.jsonl", {"resolution": "720p", "config": "bf16"}, dit=[90], vae=[25], text=[5])
+    assert run(["pipeline", str(large), "--by", "block", "--against", str(small), "--no-cache"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Under resolution 720p, config bf16: dit 75 %, vae 21 %, text 4 % of 120 ms in timers" in text
+    assert "dit changed most: 90 ms per run, not 30 ms, 60 ms longer." in text
+    rows = {r["block"]: r for r in ask(large, by="block", against=str(small)).rows.to_dicts()}
+    assert rows["dit"]["change_ns"] == 60_000_000 and rows["dit"]["against_share_pct"] == pytest.approx(60)
+    assert rows["vae"]["change_ns"] == 5_000_000 and rows["text"]["against_mean_ns"] is None
+    gone = {r["block"]: r for r in ask(small, by="block", against=str(large)).rows.to_dicts()}["text"]
+    assert gone["n"] == 0 and gone["total_ns"] is None and gone["against_mean_ns"] == 5_000_000
+    with pytest.raises(CannotAnswer, match="log of --against"):
+        ask(large, by="block", against=str(log(tmp_path, [0, 4, 8], "chunks.jsonl")))
+
+
+def test_blocks_of_two_resolutions_in_one_log(tmp_path):
+    lines: list[Line | str] = [
+        {"block": "dit", "ms": 3, "resolution": "480p"},
+        {"block": "vae", "ms": 1, "resolution": "480p"},
+        {"block": "dit", "ms": 9, "resolution": "720p"},
+        {"block": "vae", "ms": 1, "resolution": "720p"},
+    ]
+    result = ask(write(tmp_path / "two.jsonl", lines), by="block")
+    shares = {(r["block"], r["under"]): r["share_pct"] for r in result.rows.to_dicts()}
+    assert shares[("dit", "resolution 480p")] == 75 and shares[("dit", "resolution 720p")] == 90
+    said = result.summary["statement"]
+    assert "nder resolution 480p: dit 75 %, vae 25 %" in said and "nder resolution 720p: dit 90 %, vae 10 %" in said
+
+
 def test_one_line_per_chunk_needs_no_rank(tmp_path):
     lines: list[Line | str] = [
         {"unit": "s"},

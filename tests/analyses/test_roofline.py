@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import stepscope
 from fake import make, op
 from stepscope import api
-from stepscope.cli.main import cli
+from stepscope.cli.main import cli, run
 from stepscope.render import render
 
 DATA = Path(__file__).parents[1] / "data/ncu"
@@ -68,6 +68,37 @@ def test_every_view_has_its_columns(by: str) -> None:
     rows = profile.roofline(by=by, top=0).rows
     assert rows.height > 7
     assert rows["kernel"].n_unique() == 7
+
+
+@pytest.mark.parametrize(("by", "section"), [("rule", "--apply-rules yes"), ("stall", "WarpStateStats")])
+def test_a_view_without_rows_is_refused_with_what_to_collect(by, section, tmp_path, capsys) -> None:
+    header, units, *kernels = (DATA / "raw.csv").read_text("utf-8").splitlines()
+    names = next(csv.reader([header]))
+    kept = [i for i, name in enumerate(names) if "issue_stalled" not in name and "pcsamp" not in name]
+    file = tmp_path / "poor.csv"
+    with file.open("w", newline="") as out:
+        csv.writer(out, quoting=csv.QUOTE_ALL).writerows(
+            [cells[i] for i in kept] for cells in csv.reader([header, units, *kernels])
+        )
+    assert run(["roofline", str(file), "--by", by, "--no-cache"]) == 3
+    said = capsys.readouterr().err
+    assert section in said and said.count("\n") == 1
+
+
+def test_occupancy_and_what_limits_it() -> None:
+    """By hand: a bias product holds 12 of 64 warps, since registers and shared memory allow one block each."""
+    rows = {row["kernel"]: row for row in stepscope.open(RAW).roofline(by="kernel").rows.to_dicts()}
+    with (DATA / "raw.csv").open() as file:
+        cells = list(csv.DictReader(file))[1:]
+    for row, cell in enumerate(cells):
+        limits = {n: float(cell[f"launch__occupancy_limit_{n}"] or 0) for n in ("registers", "shared_mem", "warps")}
+        assert rows[row]["theoretical_occupancy_pct"] == float(cell["sm__maximum_warps_per_active_cycle_pct"])
+        assert rows[row]["achieved_occupancy_pct"] <= rows[row]["theoretical_occupancy_pct"] + 1
+        limiter = rows[row]["occupancy_limiter"]
+        full = rows[row]["theoretical_occupancy_pct"] == 100
+        assert full == (limiter is None)
+        if not full and limits["registers"] == min(v for v in limits.values() if v > 0):
+            assert "registers" in limiter
 
 
 def test_only_some_kernels() -> None:

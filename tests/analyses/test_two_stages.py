@@ -170,6 +170,22 @@ def _order(pair: tuple[str, Any]) -> int:
     return columns.index(pair[0])
 
 
+@pytest.mark.parametrize("label", ["decode", "C_decode", "c:decode"])
+def test_decoding_is_recognized_whatever_is_before_it(label):
+    tables = launched_ahead(constant(2, 6, 1, n=6), "nvtx:pp:")
+    for row in tables["ranges"]:
+        row["name"] = row["name"].replace("stage0:decode", f"stage0:{label}").replace("stage0:A", "stage0:A_encoder")
+    rows = api.analyse(make(**tables), "pipeline").rows
+    assert rows["decode_ns"].to_list() == [US] * 6 and rows["stage0_ns"].to_list() == [3 * US] * 6
+
+
+def test_a_decoder_does_not_decode():
+    tables = launched_ahead(constant(2, 6, 1, n=6))
+    for row in tables["ranges"]:
+        row["name"] = row["name"].replace("stage0:decode", "stage0:decoder_init")
+    assert api.analyse(make(**tables), "pipeline").rows["decode_ns"].null_count() == 6
+
+
 def test_gpu_work_counts_and_not_the_host(tmp_path):
     """Ranges of 5 ns launch microseconds of work; `--host-time` says what they took themselves."""
     items = constant(2, 6, 1, n=6)

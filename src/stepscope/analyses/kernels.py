@@ -22,6 +22,9 @@ import polars as pl
 
 from stepscope.derive.kernel.bound import bounds_of
 from stepscope.derive.kernel.matching import joined
+from stepscope.derive.kernel.occupancy import COLUMNS as OCCUPANCY
+from stepscope.derive.kernel.occupancy import occupancies
+from stepscope.derive.kernel.roofline import roofline_of
 from stepscope.derive.kernel.said import match_notes, roof_ns_of
 from stepscope.derive.kernel.sampled import ACTIVITY, Activities, activities, activity_of
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
@@ -31,7 +34,7 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
-from stepscope.derive.work.callers import callers, with_callers
+from stepscope.derive.work.callers import callers, with_callers, with_most
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
@@ -77,6 +80,7 @@ COLUMNS = (
     Col("torch_op", "innermost torch op around the launches of most of it; null where ops were not recorded"),
     Col("module", "module of the program that most of it belongs to; null where neither ranges nor stacks tell"),
     Col("occupancy_pct", "occupancy as torch.profiler estimates it, mean by time; null for other profilers"),
+    *OCCUPANCY,
 )
 VARIANTS = {
     "by=family": (
@@ -88,6 +92,9 @@ VARIANTS = {
         *_SAMPLED,
     )
 }
+
+
+_OCCUPANCY = {c.name: pl.String if c.name == OCCUPANCY[2].name else pl.Float64 for c in OCCUPANCY}
 
 
 def kernels(
@@ -115,6 +122,7 @@ def kernels(
             table = _with_samples(_table(frame, by, span.gpu_ns), frame, by, data, ops, metrics)
             if by == "name":
                 table = with_callers(table, frame.hstack(callers(data, ops)), _keys(by))
+                table = with_most(table, frame, _keys(by), OCCUPANCY[2].name)
             frames.append(span.named(table.select(*_who(data), pl.all())))
             totals.append(_total(span, frame))
             if metrics is not None:
@@ -215,16 +223,20 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
 def _roofs(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
     """Of each op: the time at the roof of the measured kernel that it is, what bounds that, and whether it is one."""
     if not joined(profile):
-        return pl.DataFrame(
-            {"roof": [None] * len(ops), "by": [None] * len(ops), "known": [None] * len(ops)},
-            schema={"roof": pl.Float64, "by": pl.String, "known": pl.Boolean},
-        )
+        types = {"roof": pl.Float64, "by": pl.String, "known": pl.Boolean, **_OCCUPANCY}
+        return pl.DataFrame({name: [None] * len(ops) for name in types}, schema=types)
     roof, kernel = roof_ns_of(profile, data.rank, ops)
     by = pl.Series([bound.by for bound in profile.once(bounds_of)], dtype=pl.String).gather(np.maximum(kernel, 0))
     known = pl.Series(kernel != NONE)
-    return pl.DataFrame({"roof": pl.Series(roof).fill_nan(None), "by": by, "known": known}).with_columns(
-        by=pl.when("known").then("by")
-    )
+    table = pl.DataFrame({"roof": pl.Series(roof).fill_nan(None), "by": by, "known": known})
+    filled = occupancies(profile.once(roofline_of).kernels)[np.maximum(kernel, 0)]
+    return table.hstack(filled).with_columns(pl.when("known").then(pl.col("by", *_OCCUPANCY)))
+
+
+def _mean(column: str) -> pl.Expr:
+    """By time, over what was measured."""
+    ns, share = pl.col("ns").filter(pl.col(column).is_not_null()), pl.col(column).drop_nulls()
+    return pl.when(pl.col(column).is_not_null().any()).then((share * ns).sum() / ns.sum()).alias(column)
 
 
 def _measured() -> list[pl.Expr]:
@@ -241,6 +253,7 @@ def _measured() -> list[pl.Expr]:
         pl.when(pl.col("known").is_not_null().any())
         .then(100.0 * ns.filter(pl.col("known").fill_null(False)).sum() / ns.sum())
         .alias("measured_pct"),
+        *(_mean(c.name) for c in OCCUPANCY[:2]),
     ]
 
 

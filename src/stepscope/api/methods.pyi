@@ -250,6 +250,8 @@ class Methods:
         gpu: str | None = None,
         used: int | None = None,
         timeline: Profile | None = None,
+        to: Profile | None = None,
+        kv_tokens: int = 0,
         plot: bool = False,
         **options: Unpack[Common],
     ) -> Result:

@@ -150,7 +150,7 @@ def _completer(command: str, param: click.Parameter) -> Completer | None:
     shown = (param.metavar or "").strip("[]").split(".")[0].split(" ")[0]
     if shown in _FOLDERS:
         return _folders
-    if shown in _FILES or param.name in ("against", "timeline"):
+    if shown in _FILES or param.name in ("against", "timeline", "to"):
         return _files
     return None
 

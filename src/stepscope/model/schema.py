@@ -323,6 +323,7 @@ TIMERS = Table(
             "the timer waited for the GPU: a share of time, never a throughput",
             instead=False,
         ),
+        _id("under", "resolution and configuration that it was timed under, where the log says them", nullable=True),
     ),
     keys=("row",),
 )

@@ -19,7 +19,10 @@ _SHOWN = (
     *("kernel", "name", "n", "dur_ns", "bound", "precision", "tflops", "intensity"),
     *("dram_pct", "roof_pct", "access", "why"),
 )
-_OF_REPORT = ("roof_pct", "bound", "measured_pct", "torch_op", "module", "occupancy_pct")
+_OF_REPORT = (
+    *("roof_pct", "bound", "measured_pct", "torch_op", "module", "occupancy_pct"),
+    *("achieved_occupancy_pct", "theoretical_occupancy_pct", "occupancy_limiter"),
+)
 #: What `kernels` leaves out in a terminal where the torch op stands beside the name.
 _FOR_ROOM = ("variants", "mean_ns", "family")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -32,8 +35,10 @@ def narrowed(result: Result) -> Result:
     if result.command == "kernels":
         rows = result.rows
         empty = [c for c in _OF_REPORT if c in rows.columns and not rows[c].count()]
+        if "achieved_occupancy_pct" in rows.columns and "achieved_occupancy_pct" not in empty:
+            empty.append("occupancy_pct")  # the estimate of what is measured here
         told = "torch_op" in rows.columns and "torch_op" not in empty  # names need the room
-        return replace(result, rows=rows.drop([*empty, *(_FOR_ROOM if told else ())], strict=False))
+        return replace(result, rows=rows.drop({*empty, *(_FOR_ROOM if told else ())}, strict=False))
     if "roof_pct" not in result.rows.columns:
         return result
     kept = [name for name in _SHOWN if name in result.rows.columns]

@@ -7,7 +7,10 @@ torch.profiler trace with `profile_memory=True`; what was allocated before recor
 segments at the end. What cannot be told is `unknown`, and `why` says on what a row rests.
 
 `--model` estimates the ledger of a declared model instead, or beside the measured one, for planning: `memory --model
-qwen3-30b-a3b --sequence 4096 --dp 8 --ep 8 --zero 1`. `--by term` shows each term of it.
+qwen3-30b-a3b --sequence 4096 --dp 8 --ep 8 --zero 1`. `--by term` shows each term of it. With `--kv-tokens` it is that
+of a server: weights, the cache of keys and values of so many tokens, and a forward pass.
+
+`--to OTHER` sets another snapshot beside it, by part or by line (`--by frame`): what grew from this one to that.
 
 `--by frame` shows who holds what at the peak, `--by time` the parts over time, `--by stall` when the allocator went to
 CUDA (with `--timeline`, a trace of the same run: how long the GPU was idle for it, as `idle` counts it), `--by change`
@@ -20,6 +23,7 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 
+from stepscope.analyses.memory import comparing
 from stepscope.analyses.memory.changes import of_job
 from stepscope.analyses.memory.ledger import Ledger, ledgers
 from stepscope.analyses.memory.oom import oom_summary
@@ -70,6 +74,14 @@ COLUMNS = (
     Col("why", "what most of it rests on"),
 )
 VARIANTS = {
+    "to": (*_WHO, _PART, _BYTES, *comparing.COLUMNS, Col("why", "what most of it rests on")),
+    "to, by=frame": (
+        *_WHO,
+        _PART,
+        Col("frame", "line that allocated it; a line that moved is the same"),
+        _BYTES,
+        *comparing.COLUMNS,
+    ),
     "by=frame": (
         *_WHO,
         _PART,
@@ -145,21 +157,31 @@ def memory(
     gpu: Annotated[str | None, "the GPU, for its memory, where the trace does not name it: H100, MI300X"] = None,
     used: Annotated[int | None, "bytes in use on the device at the peak (nvidia-smi): what is outside PyTorch"] = None,
     timeline: Annotated[Profile | None, "a trace of the same run (nsys, torch.profiler), for --by stall"] = None,
+    to: Annotated[Profile | None, "another snapshot, to compare with: by part or by frame"] = None,
+    kv_tokens: Annotated[int, "of the estimate: tokens that a server's KV cache holds, of all sequences"] = 0,
     plot: Annotated[
         bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg draws it, too", Effect.DRAWS
     ] = False,
 ) -> Result:
     if plot and by != "time":
         raise BadInput("--plot draws the parts over time", "add --by time")
+    if to is not None and by not in ("part", "frame"):
+        raise BadInput(f"--to compares by part or by frame, not by {by}", "leave out --by, or give --by frame")
     job = None
     if model is not None:
         mesh = {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
-        job = _job(model, sequence, mbs, precision, optimizer, attention, recompute, zero, mesh)
+        job = _job(model, sequence, mbs, precision, optimizer, attention, recompute, zero, mesh, kv_tokens)
+    elif kv_tokens:
+        raise BadInput("--kv-tokens is of an estimate", "give --model")
     if profile is None:
         if job is None:
             raise BadInput("memory needs a profile, or a model to estimate", "name a snapshot, or give --model")
+        if to is not None:
+            raise BadInput("--to compares two snapshots", "name one before it")
         return _estimated(job, by, gpu)
     _need(profile)
+    if to is not None:
+        return _compared(profile, to, by)
     found = ledgers(profile)
     guessed = estimate(job) if job is not None else None
     columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
@@ -193,6 +215,25 @@ def memory(
     return Result(rows(columns, table), summary=summary, notes=notes, ranked_by=ranked)
 
 
+def _compared(profile: Profile, to: Profile, by: By) -> Result:
+    """Rows of both sides beside each other."""
+    _need(to)
+    here, there = ledgers(profile), ledgers(to)
+    sides = here, there
+    by_part = [pl.concat([part_rows(one, None, None) for one in side]) for side in sides]
+    by_frame = [pl.concat([frame_rows(one) for one in side]) for side in sides]
+    parts = comparing.beside(by_part[0], by_part[1], ["part"])
+    frames = comparing.beside(by_frame[0], by_frame[1], ["part", "frame"])
+    notes = [*notes_of(profile, here), *(note.of("--to") for note in notes_of(to, there))]
+    summary = {
+        "peak": [_peak(ledger) for ledger in here],
+        "to_peak": [_peak(ledger) for ledger in there],
+        STATEMENT: comparing.change_sentence(here, there, parts, frames),
+    }
+    table = rows(VARIANTS["to"], parts) if by == "part" else rows(VARIANTS["to, by=frame"], frames)
+    return Result(table, summary=summary, notes=notes, ranked_by=None if by == "part" else "change_bytes")
+
+
 def _need(profile: Profile) -> None:
     if profile.has("allocations") or profile.has("blocks"):
         return
@@ -213,6 +254,7 @@ def _job(
     recompute: bool,
     zero: int,
     mesh: dict[str, int],
+    kv_tokens: int,
 ) -> Job:
     if sequence is None:
         raise BadInput("--model needs the length of a sequence", "give --sequence N")
@@ -221,7 +263,14 @@ def _job(
             raise BadInput(f"--{flag} {value}: too small", "give 1 or more")
     if not 0 <= zero <= 3:
         raise BadInput(f"--zero {zero}: there is no such stage", "give 0, 1, 2 or 3")
-    return Job(declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, attention == "flash", **mesh)
+    if kv_tokens < 0:
+        raise BadInput(f"--kv-tokens {kv_tokens}: negative", "give the tokens that the cache holds")
+    if kv_tokens and (zero or recompute):
+        raise BadInput("--kv-tokens is of a server, which trains nothing", "leave out --zero and --recompute")
+    return Job(
+        declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, attention == "flash", **mesh,
+        kv_tokens=kv_tokens,
+    )  # fmt: skip
 
 
 def _peak(ledger: Ledger) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Change:
 def of_job(job: Job) -> list[Change]:
     """Estimates of the same job, each with one thing changed."""
     base = estimate(job).size
+    if job.kv_tokens:
+        return _of_server(job, base)
     ranks = job.dp if job.dp > 1 else RANKS
     m = job.model
     variants: list[tuple[str, Job, str]] = [
@@ -51,6 +53,24 @@ def of_job(job: Job) -> list[Change]:
             variants.append((f"{axis} = {larger}", replace(job, **{axis: larger}), what))
     if job.optimizer == "adamw":
         variants.append(("fused AdamW", replace(job, optimizer="adamw-fused"), "no copy beside the states in the step"))
+    return _estimated(variants, base)
+
+
+def _of_server(job: Job, base: int) -> list[Change]:
+    """What a server can change: fewer tokens in its cache, or more ranks."""
+    variants = [
+        ("half the tokens held", replace(job, kv_tokens=job.kv_tokens // 2), "fewer sequences at a time, or shorter"),
+        *(
+            (f"{axis} = {2 * getattr(job, axis)}", replace(job, **{axis: 2 * getattr(job, axis)}), what)
+            for axis, what in _AXES.items()
+            if axis != "ep" or job.model.experts
+        ),
+    ]
+    return _estimated(variants, base)
+
+
+def _estimated(variants: list[tuple[str, Job, str]], base: int) -> list[Change]:
+    """The peak of each, where it is a mesh."""
     found = []
     for name, changed, how in variants:
         try:

@@ -38,7 +38,7 @@ _GROUPS = {
     ),
     "what cannot be told": (("unknown",), "record from the start of the program to tell what limits scaling"),
 }
-_TOKENS = ("activations", "temporary")
+_TOKENS = ("activations", "temporary", "KV cache")
 
 
 def ledger_sentence(
@@ -76,7 +76,8 @@ def estimate_sentence(found: Estimate, room: tuple[str, int] | None) -> str:
 def _limit(parts: dict[str, int], total: int) -> str:
     sums = {name: sum(parts.get(p, 0) or 0 for p in members) for name, (members, _) in _GROUPS.items()}
     name = max(sums, key=lambda group: sums[group])
-    return f"{name} take {percent(sums[name], total)}, so {_GROUPS[name][1]}"
+    verb = "takes" if name.startswith(("what", "comm", "the KV")) else "take"
+    return f"{name} {verb} {percent(sums[name], total)}, so {_GROUPS[name][1]}"
 
 
 def _more(parts: dict[str, int], total: int, room: tuple[str, int] | None) -> str | None:
@@ -110,11 +111,12 @@ def stall_sentence(table: pl.DataFrame, idle: int | None) -> str:
 def estimate_notes(found: Estimate) -> list[Note]:
     """What an estimate takes for granted."""
     job, notes = found.job, []
-    text = "the estimate is of transformers' own modules in PyTorch's eager mode, with flash attention and a fp32 loss"
+    text = "the estimate is of transformers' own modules in PyTorch's eager mode, with flash attention"
+    text += ", and a KV cache in 16 bits" if job.kv_tokens else " and a fp32 loss"
     notes.append(Note("estimate-assumes", text))
     if job.model.experts:
         notes.append(Note("experts-even", "experts are taken as evenly loaded, without a capacity or padding"))
-    if job.model.kv_rank:
+    if job.model.kv_rank and not job.kv_tokens:
         text = "latent attention is taken as if its keys and values were expanded, and nothing else were kept"
         notes.append(Note("latent-attention", text, severity="warning"))
     if job.dp * job.cp * job.ep * job.tp * job.pp > 1:

@@ -5,7 +5,8 @@ ranges `pp:stage0:*` and `pp:stage1:*`: one row per chunk, `--by k`. Ranges that
 work, unless `--host-time` is given. A period near max(stage0, stage1) is overlapped, and the longer stage gates it; one
 near their sum is serialized. The run's `overlap_score` is the median after `--warmup`, and `--gate 0.30` fails below
 that. `--against LOG` is another run, for example with other queue depths. `--by block`: the share of each block timer
-of the log; where timers synchronize, they say where time goes and nothing about throughput.
+of the log, by resolution and configuration, beside those of `--against`; where timers synchronize, they say where time
+goes and nothing about throughput.
 
 A pipeline of micro-batches, from a profile with setup labels (`pp=R/S`) and labelled chunks: `--by rank`: the bubble,
 which is the time of the step with neither compute nor communication other than the pipeline's, beside the ideal of the
@@ -15,7 +16,8 @@ micro-batch. `--by stage`: like-for-like chunks of all stages, which should take
 A log is one JSON object per line: `{"k": 7, "rank": 0, "tA0_ms": 81.2, "tA1_ms": 83.0, "tEmit_ms": 90.1}` with any of
 tA0, tA1, tSend, tRecv, tDecode, tEmit (rank 0) and tB0, tB1 (mesh leader); the unit is the suffix (ns, us, ms, s) or
 `"unit"`; `"tokens"` says how many a chunk has, `"queue_depth_in"` and `"queue_depth_out"` (or `"queue_depth"`) how deep
-the queues are; block timers are `{"block": "attention", "ms": 1.2, "synchronized": true}`.
+the queues are; block timers are `{"block": "attention", "ms": 1.2, "synchronized": true}`, with `"resolution"` and
+`"config"` where there are several.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Annotated, Any, Literal
 import polars as pl
 
 from stepscope.analyses.pipeline import overlap_score
-from stepscope.analyses.pipeline.block_timers import BLOCKS, blocks
+from stepscope.analyses.pipeline.block_timers import BLOCKS, COMPARED, blocks, blocks_statement
 from stepscope.analyses.pipeline.two_stages import COLUMNS as TWO_STAGE_COLUMNS
 from stepscope.analyses.pipeline.two_stages import has_two_stages, two_stages
 from stepscope.derive.accounting.named_window import about_window
@@ -39,9 +41,8 @@ from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
-from stepscope.model.range_names import short_range
 from stepscope.model.result import Col, Result, rows
-from stepscope.model.statement import STATEMENT, percent, time_of
+from stepscope.model.statement import STATEMENT, time_of
 from stepscope.model.units import about
 
 _WHO = (
@@ -57,6 +58,7 @@ ACROSS = True
 COLUMNS = TWO_STAGE_COLUMNS
 VARIANTS = {
     "by=block": BLOCKS,
+    "by=block, against": COMPARED,
     "by=rank": (
         *_WHO,
         Col("step_ns", "GPU time from the first op of the step to the end of its last"),
@@ -116,7 +118,7 @@ def pipeline(
     if by is None:
         by = "k" if has_two_stages(profile) else "block" if timed else "rank"
     if by == "block":
-        return _blocks(profile)
+        return _blocks(profile, against)
     if by == "k":
         return _two_stages(profile, warmup, gate, against, timed, host_time)
     if gate is not None or against is not None:
@@ -164,15 +166,14 @@ def _two_stages(
     return result
 
 
-def _blocks(profile: Profile) -> Result:
-    if not profile.has("timers"):
-        raise CannotAnswer("no block timers", 'log lines such as {"block": "attention", "ms": 1.2}')
-    table = blocks(profile)
+def _blocks(profile: Profile, against: Profile | None) -> Result:
+    for side in (profile, *([against] if against is not None else [])):
+        if not side.has("timers"):
+            where = " in the log of --against" if side is against else ""
+            raise CannotAnswer(f"no block timers{where}", 'log lines such as {"block": "attention", "ms": 1.2}')
+    table = blocks(profile, against)
     total = {"total_ns": int(table["total_ns"].sum()), "attribution_only": bool(table["synchronized"].any())}
-    top = table.row(0, named=True)
-    took = f"{about(top['total_ns'])}, {percent(top['total_ns'], total['total_ns'])} of the time in timers"
-    said = f"Block {short_range(top['block'])} takes most: {took}."
-    return Result(table, summary={**total, STATEMENT: said}, notes=_block_notes(table))
+    return Result(table, summary={**total, STATEMENT: blocks_statement(table)}, notes=_block_notes(table))
 
 
 def _block_notes(table: pl.DataFrame) -> list[Note]:

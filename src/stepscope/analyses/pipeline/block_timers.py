@@ -5,32 +5,100 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.model.profile import Profile
+from stepscope.model.range_names import short_range
 from stepscope.model.result import Col
+from stepscope.model.statement import percent
+from stepscope.model.units import about
 
 BLOCKS = (
     Col("block", "what was timed"),
     Col("n", "how often"),
     Col("total_ns", "time in it"),
     Col("mean_ns", "per run"),
-    Col("share_pct", "share of all blocks' time"),
+    Col("share_pct", "share of all blocks' time, under the same resolution and configuration"),
     Col("synchronized", "the timers waited for the GPU"),
     Col("use", "what the figure is good for"),
+    Col("under", "resolution and configuration, where the log says them"),
+)
+COMPARED = (
+    *BLOCKS,
+    Col("against_mean_ns", "the same per run in the log of --against"),
+    Col("change_ns", "this log's mean less that one's"),
+    Col("against_share_pct", "share of all blocks' time in the log of --against"),
 )
 ATTRIBUTION, TIMING = "attribution only", "host time"
 
 
-def blocks(profile: Profile) -> pl.DataFrame:
-    """`BLOCKS`: the share of each block, longest first."""
+def blocks(profile: Profile, against: Profile | None = None) -> pl.DataFrame:
+    """`BLOCKS`: the share of each block, longest first; those that only the other log has come last."""
+    table = _shares(profile)
+    beside = (
+        _shares(against).rename({"mean_ns": "against_mean_ns", "share_pct": "against_share_pct"})
+        if against
+        else (table.clear().rename({"mean_ns": "against_mean_ns", "share_pct": "against_share_pct"}))
+    )
+    both = table.join(_paired(table, beside), on=["block", "under"], how="full", coalesce=True, nulls_equal=True)
+    both = both.with_columns(
+        pl.col("n").fill_null(0),
+        (pl.col("mean_ns") - pl.col("against_mean_ns")).alias("change_ns"),
+        pl.coalesce("synchronized", "other_synchronized").alias("synchronized"),
+        pl.coalesce("use", "other_use").alias("use"),
+    )
+    both = both.sort(["total_ns", "block", "under"], descending=[True, False, False], nulls_last=True)
+    return both.select([c.name for c in (BLOCKS if against is None else COMPARED)])
+
+
+def _paired(table: pl.DataFrame, beside: pl.DataFrame) -> pl.DataFrame:
+    """The other log's columns. Where each log has one configuration, these are what the comparison is about."""
+    if table["under"].n_unique() == 1 and beside["under"].n_unique() == 1:
+        beside = beside.with_columns(pl.lit(table["under"][0], pl.String).alias("under"))
+    return beside.select(
+        "block",
+        "under",
+        "against_mean_ns",
+        "against_share_pct",
+        pl.col("synchronized").alias("other_synchronized"),
+        pl.col("use").alias("other_use"),
+    )
+
+
+def _shares(profile: Profile) -> pl.DataFrame:
     table = profile.table("timers")
-    table = table.with_columns(profile.names.gather(table["name"]).alias("block"))
-    shares = table.group_by("block").agg(
+    table = table.with_columns(
+        profile.names.gather(table["name"]).alias("block"), profile.names.gather(table["under"]).alias("under")
+    )
+    shares = table.group_by("block", "under").agg(
         pl.len().cast(pl.Int64).alias("n"),
         pl.col("dur_ns").sum().alias("total_ns"),
         pl.col("dur_ns").mean().round().cast(pl.Int64).alias("mean_ns"),
         pl.col("synchronized").any(),
     )
-    shares = shares.with_columns(
-        (100.0 * pl.col("total_ns") / pl.col("total_ns").sum()).alias("share_pct"),
+    return shares.with_columns(
+        (100.0 * pl.col("total_ns") / pl.col("total_ns").sum().over("under")).alias("share_pct"),
         pl.when("synchronized").then(pl.lit(ATTRIBUTION)).otherwise(pl.lit(TIMING)).alias("use"),
     )
-    return shares.sort(["total_ns", "block"], descending=[True, False]).select([c.name for c in BLOCKS])
+
+
+def blocks_statement(table: pl.DataFrame) -> str:
+    """Every block with its share, by resolution and configuration; then what changed most."""
+    own = table.filter(pl.col("n") > 0)
+    parts = []
+    for (under,), rows in own.group_by("under", maintain_order=True):
+        total = int(rows["total_ns"].sum())
+        shares = (f"{short_range(block)} {percent(ns, total)}" for block, ns in rows.select("block", "total_ns").rows())
+        head = f"under {under}: " if under is not None else ""
+        parts.append(f"{head}{', '.join(shares)} of {about(total)} in timers")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}{_changed(own)}."
+
+
+def _changed(own: pl.DataFrame) -> str:
+    if "change_ns" not in own.columns:
+        return ""
+    paired = own.drop_nulls("change_ns").sort(pl.col("change_ns").abs(), descending=True, maintain_order=True)
+    if not paired.height or not paired["change_ns"][0]:
+        return ""
+    row = paired.row(0, named=True)
+    way = "longer" if row["change_ns"] > 0 else "shorter"
+    took = f"{about(row['mean_ns'])} per run, not {about(row['against_mean_ns'])}"
+    return f"; {short_range(row['block'])} changed most: {took}, {about(abs(row['change_ns']))} {way}"

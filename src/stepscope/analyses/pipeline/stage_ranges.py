@@ -16,8 +16,9 @@ from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
 
 _STAGE = r"^(?:nvtx:)?pp:stage([01])\b"
-_EMIT = r"^(?:nvtx:)?pp:(?:stage0:)?emit\b"
-_DECODE = r"^(?:nvtx:)?pp:stage0:.*\bdecode\b"
+_EMIT = r"^(?:nvtx:)?pp:(?:stage0:)?(?:[A-Z]_)?emit\b"
+#: As a word of its own: `decode k=3`, `C_decode`, `C_decode_7`; not `decoder`.
+_DECODE = r"^(?:nvtx:)?pp:stage0:(?:.*[^a-zA-Z])?decode(?:[^a-zA-Z]|$)"
 _TOKENS = r"\btokens=(\d+)"
 
 #: One row per range of a stage, or mark of emitting.

@@ -25,6 +25,8 @@ from stepscope.derive.kernel.access import access, pattern_of
 from stepscope.derive.kernel.bound import Bound, bounds_of
 from stepscope.derive.kernel.matching import joined, matches_of, variants_of
 from stepscope.derive.kernel.measured import ratio
+from stepscope.derive.kernel.occupancy import COLUMNS as OCCUPANCY
+from stepscope.derive.kernel.occupancy import occupancies
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
 from stepscope.derive.kernel.said import origin_of, roof_notes, statement, summed_up
 from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level
@@ -74,6 +76,7 @@ COLUMNS = (
         "matched",
         "how: by kind (name, grid, block), order, range or length; ambiguous; absent; null without a timeline",
     ),
+    *OCCUPANCY,
 )
 VARIANTS = {
     "by=kernel": COLUMNS,
@@ -116,6 +119,14 @@ VARIANTS = {
 #: Files without a timeline are what it is about.
 TIMELESS = True
 _MOST_REASONS = 20
+#: What a view shows, and the sections of ncu that have it.
+_COLLECTS = {
+    "stall": ("stall reasons", "--section WarpStateStats --section SourceCounters"),
+    "rule": ("rules", "--section SpeedOfLight --apply-rules yes, with --page details for a CSV"),
+    "level": ("bytes of DRAM, L2 or L1", "--section MemoryWorkloadAnalysis_Tables"),
+    "precision": ("counts of operations", "--section SpeedOfLight_HierarchicalTensorRooflineChart"),
+}
+_MEASURED = "`stepscope capture ncu --for everything`"
 #: What 64 bits hold: a count that is larger is none.
 _MOST_WHOLE = 2.0**62
 
@@ -143,6 +154,11 @@ def roofline(
         table, ranked = _by_stall(found, chosen), "share_pct"
     else:
         table, ranked = _by_rule(profile, found, chosen), "speedup_pct"
+    if not table and by in _COLLECTS:
+        what, sections = _COLLECTS[by]
+        raise CannotAnswer(
+            f"the report has no {what} of these kernels", f"collect them: `ncu {sections}`, or {_MEASURED}"
+        )
     summary[STATEMENT] = statement(found, judged, chosen)
     columns = VARIANTS.get(f"by={by}", COLUMNS)
     return Result(rows(columns, table), summary=summary, notes=roof_notes(found, chosen), ranked_by=ranked)
@@ -170,7 +186,7 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
     rate, intensity = ratio(operations, seconds), ratio(operations, moved["dram"])
     waits, patterns = stalls(kernels), access(kernels)
     shares = {level: _share(found, level) for level in LEVELS}
-    in_timeline = _in_timeline(profile)
+    in_timeline, filled = _in_timeline(profile), occupancies(kernels)
     table = []
     for row in chosen:
         about_it = kernels.frame.row(row, named=True)
@@ -204,6 +220,7 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
                 "block": _shape(about_it, "block"),
                 "file": Path(profile.sources[about_it["source"]].file).name,
                 **in_timeline.get(row, {"ops": None, "matched": None}),
+                **filled.row(row, named=True),
             }
         )
     return table

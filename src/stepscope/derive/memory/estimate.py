@@ -38,6 +38,8 @@ class Job:
     ep: int = 1
     #: micro-batches whose activations the first stage holds; 0: as many as there are stages
     in_flight: int = 0
+    #: tokens that the KV cache of a server holds; 0: the job trains
+    kv_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -108,6 +110,8 @@ def _stage(job: Job, stage: int) -> Estimate:
     if last and m.vocabulary:
         builder.loss(x)
     segments.append(list(builder.ops))
+    if job.kv_tokens:
+        return Estimate(job, stage, count.all, _served(job, count, layers, segments), parameters(m))
     stood = Tape(_standing(job, count, layers))
     if not segments[0]:
         stood.add(ACTIVATION, replace(_x(shape), label="input of the stage"), "the forward pass", max(1, in_flight))
@@ -122,6 +126,33 @@ def _stage(job: Job, stage: int) -> Estimate:
     after = _after(job, count, layers)
     peak = max(stood.peak, after, key=lambda p: p.size)
     return Estimate(job, stage, count.all, peak, parameters(m))
+
+
+def _served(job: Job, count: _Counts, layers: int, segments: list[list[Op]]) -> Peak:
+    """A server's forward pass: weights, the cache, and what a layer needs at once; logits of a token a sequence."""
+    m = job.model
+    size = FULL if job.precision == "autocast" else HALF
+    if m.kv_rank:  # latent attention keeps what keys and values are projected from, on every rank
+        each, formula = m.kv_rank + m.rope_width, "layers × tokens × (latent + rope) × bytes"
+    else:
+        each = (m.kv_heads or m.heads) * (m.head + m.value) // job.tp
+        formula = "layers × tokens × (k + v) × bytes"
+    tape = Tape(
+        {
+            ("weights", "weights", f"{size} P", size * count.all): 1,
+            ("KV cache", "keys and values", formula, layers * (job.kv_tokens // job.cp) * each * HALF): 1,
+            ("temporary", "workspace of cuBLAS", "32 MiB a thread", WORKSPACE): 1,
+        }
+    )
+    for number, ops in enumerate(segments[:-1]):
+        if ops:
+            forward(tape, ops, (), "the forward pass", keep=False)
+            if number:
+                tape.drop(ACTIVATION, ops[-1].tensor)  # the next layer's input is counted once
+    if segments[-1]:
+        logits = FULL * job.mbs * math.ceil(m.vocabulary / job.tp)
+        tape.add(TEMPORARY, Tensor("logits of the last tokens", "4 V a sequence", logits), "the forward pass")
+    return tape.peak
 
 
 def _step(tape: Tape, segments: list[list[Op]], names: list[str], recompute: bool, x: Tensor) -> None:

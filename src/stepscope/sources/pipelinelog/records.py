@@ -4,12 +4,14 @@
     {"k": 7, "rank": 0, "tA0": 81.2, "tA1": 83.0, "tSend": 83.1}       any of the fields, in any number of lines
     {"k": 7, "rank": 4, "role": "leader", "tB0_us": 83150, "tB1_us": 85920}
     {"block": "attention", "ms": 1.25, "synchronized": true, "k": 7}   a block timer: ns, us, ms or s
+    {"block": "mlp", "ms": 3, "resolution": "720p", "config": "bf16"}  and what it was timed under
 
 The times of a chunk `k` are tA0, tA1, tSend, tRecv, tDecode, tEmit of one process and tB0, tB1 of one process. Their
 unit is the suffix (`_ns`, `_us`, `_ms`, `_s`), else `unit` of the line or of an earlier line without `k`; there is no
 default. The process is `rank`; without it `role` (`leader` for the second stage's); without either, the times of the
 first stage are rank 0's, and those of the second stage the leader's. `tokens` are those of the chunk, or of every chunk
-below a line without `k`; `queue_depth` is that of both queues. Other fields are ignored.
+below a line without `k`; `queue_depth` is that of both queues; `resolution` and `config` are those of a timer, or of
+every timer below a line without `k`. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _UNITS = "ns, us, ms or s"
 #: The field that says how deep a queue is → which queues.
 _DEPTHS = {"queue_depth": ("in", "out"), "queue_depth_in": ("in",), "queue_depth_out": ("out",)}
 #: Fields that hold for the lines below, where a line is of no chunk.
-_DEFAULTS = ("unit", "rank", "role", "tokens")
+_DEFAULTS = ("unit", "rank", "role", "tokens", "resolution", "config", "configuration")
+#: What a block was timed under.
+_UNDER = ("resolution", "config", "configuration")
 _FIELDS = {
     f"{name}{suffix}": (name, suffix[1:]) for name in (*FIRST, *SECOND) for suffix in ("", "_ns", "_us", "_ms", "_s")
 }
@@ -52,6 +56,7 @@ class Timer:
     k: int | None
     dur_ns: int
     synchronized: bool
+    under: str | None = None
 
 
 @dataclass
@@ -155,7 +160,8 @@ def _timer(record: dict[str, Any], k: int | None, process: Process, where: str) 
     ns = _ns(record[units[0]], units[0], units[0], where)
     if ns < 0:
         raise BadInput(f"{where}: block {_shown(record['block'])} took {ns} ns", "a duration is not negative")
-    return Timer(process, plain_text(record["block"]), k, ns, bool(record.get("synchronized", False)))
+    under = ", ".join(f"{key} {plain_text(record[key])}" for key in _UNDER if record.get(key) is not None)
+    return Timer(process, plain_text(record["block"]), k, ns, bool(record.get("synchronized", False)), under or None)
 
 
 def _ns(value: Any, unit: object, key: str, where: str) -> int:

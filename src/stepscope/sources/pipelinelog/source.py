@@ -109,7 +109,7 @@ class PipelineLog:
         procs = {who: i for i, who in enumerate(self._ranks)}
         rows = [
             {"proc": procs[t.process], "row": i, "name": t.block, "k": t.k, "dur_ns": t.dur_ns}
-            | {"synchronized": t.synchronized}
+            | {"synchronized": t.synchronized, "under": t.under}
             for i, t in enumerate(log.timers)
         ]
         return _table(rows, "timers")
@@ -126,7 +126,8 @@ def _ranks(log: Log) -> dict[Process, int]:
 
 def _table(rows: list[dict[str, Any]], table: str) -> tuple[pl.DataFrame, pl.Series]:
     names: dict[str, int] = {}
-    coded = [{**row, "name": names.setdefault(row["name"], len(names))} for row in rows]
+    ids = [key for key in ("name", "under") if rows and key in rows[0]]
+    coded = [row | {key: names.setdefault(row[key], len(names)) for key in ids if row[key] is not None} for row in rows]
     texts = pl.Series("name", list(names), dtype=pl.String)
     if not coded:
         return empty(table), texts
