@@ -99,7 +99,7 @@ def _refusal(error: Exception) -> str:
 
 def _anywhere(text: str) -> str:
     """The same text wherever the tree and the traces lie: findings cite commands with the names of files."""
-    return text.replace(str(ROOT), "").replace(str(ROOT.parent), "")
+    return text.replace(str(ROOT), "").replace(str(SHARED), "/shared")
 
 
 def main() -> int:

@@ -11,7 +11,8 @@ import pytest
 
 from marks import slow_unless
 from stepscope import api
-from stepscope.derive.pipelines.schedules import Shape, ideal, pieces
+from stepscope.analyses.pipeline.inference import pieces
+from stepscope.derive.pipelines.schedules import Shape, ideal
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.label_rules import default
 from stepscope.simulate.job.scenario import Scenario

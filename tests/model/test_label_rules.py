@@ -12,7 +12,7 @@ import pytest
 
 from fake import Row, call, comm, make, nvtx, op
 from stepscope import api
-from stepscope.derive.pipelines.schedules import pieces
+from stepscope.analyses.pipeline.inference import pieces
 from stepscope.errors import BadInput
 from stepscope.model.label_rules import LabelRules, default, load, names
 from stepscope.model.profile import Profile

@@ -9,11 +9,11 @@ import polars as pl
 from msgspec.structs import replace
 
 from stepscope.analyses.stragglers.blame import Blame, blame, late_hosts
+from stepscope.analyses.stragglers.facts import CHAIN
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.calls import GROUPS, SIDES
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.derive.comm.matching import match
-from stepscope.derive.peers.lateness import CHAIN
 
 #: Per communication: its ranks with their arrivals; all leave 10 after the last of them.
 Arrivals = dict[int, int]

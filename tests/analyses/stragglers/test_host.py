@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from stepscope.analyses.stragglers.facts import OWN
 from stepscope.analyses.stragglers.host import host_excess
-from stepscope.derive.peers.lateness import OWN
 
 SPAN = 1_000_000
 STAGES = {0: "0", 1: "0", 2: "1", 3: "1"}

@@ -16,9 +16,10 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.collectives.ceiling import Ceiling, read_ceiling
+from stepscope.analyses.collectives.chosen import imbalance, inside
 from stepscope.derive.accounting.named_window import unit_of
 from stepscope.derive.comm.across import Across, Align, across
-from stepscope.derive.comm.table import imbalance, inside, table_of
+from stepscope.derive.comm.table import table_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
 from stepscope.model.effect import Effect

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from stepscope.derive.accounting.owners import computing
 from stepscope.derive.accounting.partition import Partition, partition
-from stepscope.derive.flops.utilization import work_of
+from stepscope.derive.flops.measured import work_of
 from stepscope.derive.flops.window import Bound, of_window
 from stepscope.derive.host.idle_causes import CAUSES, idle_causes
 from stepscope.derive.rank.data import RankData

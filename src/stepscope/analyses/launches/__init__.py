@@ -18,8 +18,9 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.launches.bound import MIXED, verdict
+from stepscope.analyses.launches.depth import Depth, blocked, depth_of
 from stepscope.derive.accounting.named_window import sized_window
-from stepscope.derive.host.launch_queue import LIMIT, Depth, Entries, blocked, depth_of, entries, limit_of
+from stepscope.derive.host.launch_queue import LIMIT, Entries, entries, limit_of
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_launch, graph_notes
 from stepscope.derive.rank.needs import need_launches

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+from stepscope.analyses.mfu.declared import TRAINING
 from stepscope.analyses.mfu.tables import by_part, by_stage, by_term
+from stepscope.analyses.mfu.utilization import Asked, Declared, Utilization, utilizations
 from stepscope.analyses.mfu.wording import attends, notes_of
 from stepscope.derive.accounting.named_window import sized_window
-from stepscope.derive.flops.declared import TRAINING
-from stepscope.derive.flops.utilization import Asked, Declared, Utilization, utilizations
 from stepscope.derive.flops.window import Convention
+from stepscope.derive.kernel.matched import match_notes
 from stepscope.derive.kernel.matching import joined
-from stepscope.derive.kernel.said import match_notes
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stepscope.derive.flops.utilization import Utilization
+from stepscope.analyses.mfu.utilization import Utilization
 from stepscope.derive.flops.work import BACKWARD, FORWARD
 from stepscope.derive.rank.data import COMPUTE, NO_STAGE
 from stepscope.intervals import union

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from stepscope.analyses.mfu.utilization import Utilization
 from stepscope.derive.flops.count import ATTENTION
-from stepscope.derive.flops.utilization import Utilization
 from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD, MEASURED, OPTIMIZER
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note

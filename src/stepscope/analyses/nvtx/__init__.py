@@ -24,8 +24,7 @@ from msgspec.structs import replace
 from stepscope.analyses.nvtx.flame import write_flame
 from stepscope.analyses.nvtx.libraries import library_figures
 from stepscope.derive.accounting.forest import Forest, Gpu, forest, launched
-from stepscope.derive.accounting.places import Places
-from stepscope.derive.accounting.tree import NO_RANGE
+from stepscope.derive.accounting.places import NO_RANGE, Places
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.libraries import library_calls

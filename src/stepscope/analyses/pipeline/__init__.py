@@ -28,12 +28,13 @@ import polars as pl
 
 from stepscope.analyses.pipeline import overlap_score
 from stepscope.analyses.pipeline.block_timers import BLOCKS, COMPARED, blocks, blocks_statement
+from stepscope.analyses.pipeline.chunks import CHUNKS, Work
+from stepscope.analyses.pipeline.chunks import works as works_of
+from stepscope.analyses.pipeline.inference import infer
 from stepscope.analyses.pipeline.two_stages import COLUMNS as TWO_STAGE_COLUMNS
 from stepscope.analyses.pipeline.two_stages import has_two_stages, two_stages
 from stepscope.derive.accounting.named_window import about_window
-from stepscope.derive.pipelines.chunks import CHUNKS, Work
-from stepscope.derive.pipelines.chunks import works as works_of
-from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal, infer
+from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal
 from stepscope.derive.rank.needs import no_gpu_activity
 from stepscope.derive.windows.choosing import settled
 from stepscope.derive.windows.spec import WindowSpec

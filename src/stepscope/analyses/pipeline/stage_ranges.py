@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.purpose import purpose_of
-from stepscope.derive.pipelines.chunks import PIPELINE
+from stepscope.derive.pipelines.schedules import PIPELINE
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile

@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.roofline.stalls import MEANING, stalls
+from stepscope.analyses.roofline.wording import origin_of, roof_notes, statement, summed_up
 from stepscope.derive.kernel.access import access, pattern_of
 from stepscope.derive.kernel.bound import Bound, bounds_of
 from stepscope.derive.kernel.matching import joined, matches_of, variants_of
@@ -28,7 +29,6 @@ from stepscope.derive.kernel.measured import ratio
 from stepscope.derive.kernel.occupancy import COLUMNS as OCCUPANCY
 from stepscope.derive.kernel.occupancy import occupancies
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
-from stepscope.derive.kernel.said import origin_of, roof_notes, statement, summed_up
 from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer

@@ -14,10 +14,10 @@ from typing import Any
 import polars as pl
 
 from stepscope.analyses.stragglers.blame import Blame, blame, late_hosts
+from stepscope.analyses.stragglers.facts import comparable, facts
 from stepscope.analyses.stragglers.host import host_excess
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.peers.compute import Compared, compare, longer, recorded_whole, same_work
-from stepscope.derive.peers.lateness import comparable, facts
 from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile

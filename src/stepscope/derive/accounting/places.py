@@ -14,6 +14,8 @@ from msgspec import Struct
 from stepscope.intervals.arrays import I64, NONE
 
 SEPARATOR = " > "
+#: What is called that was launched outside any range.
+NO_RANGE = "(no range)"
 #: Characters of a path; of a longer one, the outermost and the innermost ranges stay, half of it each.
 MOST = 4096
 #: Characters of all paths together, as far as `LEAST` each allows.

@@ -1,1 +1,1 @@
-"""FLOPs: of torch ops by their shapes, of declared models, of kernels that a profiler counted (semantics §16)."""
+"""FLOPs: of torch ops by their shapes, and of kernels that a profiler counted (semantics §16)."""

@@ -1,4 +1,7 @@
-"""FLOPs that Nsight Compute counted, for kernels of a timeline that no shape tells: run, whether asked for or not."""
+"""The work of a rank: by shapes and, where they do not tell, by what Nsight Compute counted.
+
+What was counted was run, whether asked for or not.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from stepscope.derive.flops.work import Work, from_kernels
+from stepscope.derive.flops.work import Work, from_kernels, from_shapes
 from stepscope.derive.kernel.matching import joined, matches_of
 from stepscope.derive.kernel.roofline import roofline_of
 from stepscope.derive.rank.data import RankData
@@ -39,3 +42,12 @@ def with_measured(profile: Profile, data: RankData, work: Work) -> Work:
     )
     of_kernel = np.where(found.of_kernel != NONE, found.of_kernel + work.ops.height, work.of_kernel)
     return replace(work, ops=pl.concat([work.ops, found.ops]), of_kernel=of_kernel)
+
+
+def work_of(data: RankData) -> Work:
+    """The work of a rank: by shapes, and measured where they do not tell."""
+    return data.once(_work)
+
+
+def _work(data: RankData) -> Work:
+    return with_measured(data.profile, data, from_shapes(data.profile, data))

@@ -12,8 +12,7 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals import Spans, covered, distinct, intersect, union
-from stepscope.intervals.arrays import I64, NONE, Mask, numbered
+from stepscope.intervals.arrays import I64, NONE, numbered
 
 #: Pending launches of a stream, the one being launched included, at which its call waits for one to start: measured on
 #: an H200 (decision 0016). Real traces agree: on an A100 (a100_lm2.7b_nvtx) 1,700 launches return just after the start
@@ -30,24 +29,6 @@ class Entries(Struct, frozen=True):
     returned: I64
     started: I64
     op: I64  # the first to start
-
-
-class Depth(Struct, frozen=True):
-    """Pending launches between `edges[i]` and `edges[i+1]`."""
-
-    edges: I64
-    depth: I64
-
-    def between(self, lo: int, hi: int) -> tuple[I64, I64]:
-        """Lengths and depths of the steps, cut at [lo, hi)."""
-        start, end = np.maximum(self.edges[:-1], lo), np.minimum(self.edges[1:], hi)
-        keep = start < end
-        return (end - start)[keep], self.depth[keep]
-
-    def at_least(self, limit: int) -> Spans:
-        """Where the depth reaches `limit`."""
-        rows = self.depth >= limit
-        return union(self.edges[:-1][rows], self.edges[1:][rows])
 
 
 def entries(data: RankData) -> Entries:
@@ -103,21 +84,3 @@ def _held_up(data: RankData) -> tuple[I64, I64]:
     order = np.lexsort((room, call))  # a graph launches on several streams: the last that has room lets it go
     final = np.r_[call[order][1:] != call[order][:-1], True] if len(order) else np.empty(0, bool)
     return call[order][final], op[order][final]
-
-
-def depth_of(launched: Entries, chosen: Mask) -> Depth:
-    """Pending launches over time, of the `chosen` entries."""
-    chosen = chosen & (launched.started > launched.called)
-    edges = distinct(launched.called[chosen], launched.started[chosen])
-    change = np.zeros(len(edges), np.int64)
-    np.add.at(change, np.searchsorted(edges, launched.called[chosen]), 1)
-    np.add.at(change, np.searchsorted(edges, launched.started[chosen]), -1)
-    return Depth(edges, np.cumsum(change)[:-1] if len(edges) else change)
-
-
-def blocked(launched: Entries, chosen: Mask, full: Spans, busy: Spans) -> int:
-    """Time in launch calls while the queue was full and the GPU at work: waiting for room, not for anything else."""
-    full = intersect(full, busy)
-    if len(full) == 0:
-        return 0
-    return int(covered(launched.called[chosen], launched.returned[chosen], full).sum())

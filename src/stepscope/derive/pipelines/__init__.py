@@ -1,4 +1,4 @@
-"""Pipeline parallelism: chunks on each rank, the schedule their order shows, its ideal bubble.
+"""Pipeline parallelism: schedules and the bubble that each leaves by itself.
 
 For `pipeline` and the findings on bubbles.
 """

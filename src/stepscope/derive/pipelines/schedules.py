@@ -1,4 +1,4 @@
-"""Pipeline schedules: the chunks that ranges name, the schedule that their order shows, and its ideal bubble.
+"""Pipeline schedules and their ideal bubble.
 
 Ideal share of the step that a schedule itself leaves idle, with p stages, m micro-batches, v virtual stages per rank,
 and the compute times F, B (input gradient) and W (weight gradient) of a chunk:
@@ -10,46 +10,13 @@ and the compute times F, B (input gradient) and W (weight gradient) of a chunk:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Literal
 
-import polars as pl
 from msgspec import Struct
 
-from stepscope.errors import BadInput
-
+#: The purpose of communication between stages.
+PIPELINE = "pp_p2p"
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipev"]
-
-
-class Piece(Struct, frozen=True):
-    """What a range says it does: `f`, `b` or `w` of a micro-batch, in one of the rank's virtual stages."""
-
-    kind: str
-    mb: int | None
-    part: int | None
-
-
-def pieces(text: str, patterns: Sequence[str]) -> tuple[Piece, ...]:
-    """The work that a range's text names, by the first pattern that knows it; an overlapped chunk names two pieces."""
-    for pattern in patterns:
-        if found := [match.groupdict() for match in re.finditer(pattern, text)]:
-            return tuple(Piece(_kind(f["kind"]), _number(f.get("mb")), _number(f.get("part"))) for f in found)
-    return ()
-
-
-def _kind(word: str) -> str:
-    """`f`, `b` or `w`; torch's I is the gradient of the input."""
-    letter = word[:1].lower()
-    if letter not in ("f", "b", "i", "w"):
-        raise BadInput(
-            f"--labels: micro_batch: {word!r} is no kind of work", "let (?P<kind>…) match forward, backward or weight"
-        )
-    return "b" if letter == "i" else letter
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text else None
 
 
 class Shape(Struct, frozen=True):
@@ -60,45 +27,6 @@ class Shape(Struct, frozen=True):
     micro_batches: int | None
     virtual: int
     said: tuple[str, ...]
-
-
-def infer(
-    chunks: pl.DataFrame, stages: int | None, schedule: str | None, micro_batches: int | None, given_stages: int | None
-) -> Shape:
-    """The shape from `chunks` (see `pipelines.chunks`) of all ranks; what is given by hand counts."""
-    said = []
-    one = chunks.filter((pl.col("rank") == chunks["rank"].min()) & (pl.col("step") == 0)) if chunks.height else chunks
-    forward = one.filter(pl.col("kind").str.contains("f"))
-    if micro_batches is None and forward.height and forward["mb"].null_count() < forward.height:
-        micro_batches = int(forward["mb"].n_unique())
-        said.append(f"{micro_batches} micro-batches from labels")
-    virtual = int(forward["part"].n_unique()) if forward.height else 1
-    if schedule is None and chunks.height:
-        schedule = _order(chunks, virtual)
-        if schedule is not None:
-            said.append(f"schedule {schedule} from labels and their order")
-    if given_stages is None and stages is not None:
-        said.append(f"{stages} stages from setup labels")
-    return Shape(schedule, given_stages or stages, micro_batches, virtual, tuple(said))
-
-
-def _order(chunks: pl.DataFrame, virtual: int) -> str | None:
-    kinds = set(chunks["kind"].unique().to_list())
-    if "fb" in kinds:
-        return "dualpipev"
-    if "f" not in kinds or not {"b", "bw"} & kinds:
-        return None
-    if "w" in kinds:
-        return "zero-bubble"
-    if virtual > 1:
-        return "interleaved"
-    # The last stage has nothing to warm up: under 1F1B its second chunk is a backward pass already.
-    last = chunks.filter((pl.col("stage") == pl.col("stage").max()) & (pl.col("step") == 0))
-    last = (last if last.height else chunks).filter(pl.col("rank") == pl.col("rank").max()).sort("start_ns")
-    n = last.filter(pl.col("kind") == "f").height
-    if n < 2:
-        return None
-    return "gpipe" if last["kind"].head(n).to_list() == ["f"] * n else "1f1b"
 
 
 def ideal(shape: Shape, times: dict[str, float]) -> float | None:

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.derive.flops.measured import work_of
 from stepscope.derive.flops.precision import peak
-from stepscope.derive.flops.utilization import work_of
 from stepscope.derive.flops.work import BACKWARD, FORWARD, MEASURED, Work
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.work.roles import PRECISION, Kernels, kernels

@@ -13,9 +13,9 @@ import polars as pl
 
 from stepscope.derive.kernel.access import access, pattern_of
 from stepscope.derive.kernel.bound import bounds_of
+from stepscope.derive.kernel.matched import roof_ns_of
 from stepscope.derive.kernel.matching import joined
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
-from stepscope.derive.kernel.said import roof_ns_of
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case

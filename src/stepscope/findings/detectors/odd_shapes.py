@@ -6,7 +6,7 @@ the rate of one whose sizes fit (`evidence/unaligned.py`).
 
 from __future__ import annotations
 
-from stepscope.derive.flops.utilization import work_of
+from stepscope.derive.flops.measured import work_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes

@@ -14,8 +14,7 @@ import numpy as np
 
 from stepscope.analyses.pipeline import pipeline
 from stepscope.derive.comm.purpose import purpose_of
-from stepscope.derive.pipelines.chunks import PIPELINE
-from stepscope.derive.pipelines.schedules import Shape, ideal
+from stepscope.derive.pipelines.schedules import PIPELINE, Shape, ideal
 from stepscope.derive.rank.data import COMM
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case

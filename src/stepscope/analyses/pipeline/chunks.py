@@ -15,8 +15,9 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.analyses.pipeline.inference import pieces
 from stepscope.derive.comm.purpose import purpose_of
-from stepscope.derive.pipelines.schedules import pieces
+from stepscope.derive.pipelines.schedules import PIPELINE
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.cut_off import notes_on_cut
@@ -27,7 +28,6 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
 
-PIPELINE = "pp_p2p"
 PHASES = ("before", "warm-up", "steady", "drain", "after")
 
 #: One row per chunk, in order of the host.

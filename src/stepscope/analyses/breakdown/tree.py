@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.derive.accounting.owners import owners
 from stepscope.derive.accounting.partition import Partition
-from stepscope.derive.accounting.places import Places, by_depth, places_of
+from stepscope.derive.accounting.places import NO_RANGE, Places, by_depth, places_of
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64, NONE
@@ -34,7 +34,6 @@ TREE_COLUMNS = (
 )
 
 _PARTS = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
-NO_RANGE = "(no range)"
 
 
 def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) -> list[dict[str, Any]]:

@@ -20,13 +20,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.kernels.activities import Activities, activities, activity_of
 from stepscope.derive.kernel.bound import bounds_of
+from stepscope.derive.kernel.matched import match_notes, roof_ns_of
 from stepscope.derive.kernel.matching import joined
 from stepscope.derive.kernel.occupancy import COLUMNS as OCCUPANCY
 from stepscope.derive.kernel.occupancy import occupancies
 from stepscope.derive.kernel.roofline import roofline_of
-from stepscope.derive.kernel.said import match_notes, roof_ns_of
-from stepscope.derive.kernel.sampled import ACTIVITY, Activities, activities, activity_of
+from stepscope.derive.kernel.sampled import ACTIVITY
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stepscope.derive.flops.declared import TRAINING, Part, of_token
-from stepscope.derive.flops.measured import with_measured
+from stepscope.analyses.mfu.declared import TRAINING, Part, of_token
+from stepscope.derive.flops.measured import work_of
 from stepscope.derive.flops.window import Bound, Convention, WindowWork, of_window
-from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD, Work, from_shapes
+from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.errors import BadInput, CannotAnswer
@@ -154,15 +154,6 @@ def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utiliz
     for each in found:
         _refuse_impossible(each)
     return found
-
-
-def work_of(data: RankData) -> Work:
-    """The work of a rank: by shapes, and measured where they do not tell."""
-    return data.once(_work)
-
-
-def _work(data: RankData) -> Work:
-    return with_measured(data.profile, data, from_shapes(data.profile, data))
 
 
 def _bound(profile: Profile, data: RankData, asked: Asked) -> Bound:

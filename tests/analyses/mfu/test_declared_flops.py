@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.derive.flops.declared import TRAINING, of_token
+from stepscope.analyses.mfu.declared import TRAINING, of_token
 from stepscope.model.declared import load, matrices
 
 #: Llama-3-8B, GPT-3 175B, and Qwen3-30B-A3B with its experts.

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from stepscope.analyses.breakdown.tree import TREE_COLUMNS, tree_rows
 from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.accounting.partition import Partition, partition
-from stepscope.derive.accounting.tree import TREE_COLUMNS, tree_rows
 from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import bare_notes, need_ops
