@@ -14,6 +14,7 @@ import pytest
 
 import stepscope
 from stepscope import questions
+from stepscope.cli.group import own_commands
 from stepscope.findings.registry import DETECTORS
 from test_layering import LAYERS, ROOMS
 
@@ -25,6 +26,10 @@ RECIPES: dict[str, tuple[tuple[str, str], dict[str, list[tuple[str, str]]]]] = {
     "analysis": (
         ("src/stepscope/analyses/busiest.py", "tests/analyses/test_busiest.py"),
         {"questions.py": [('        "analyses.breakdown",\n', '        "analyses.busiest",\n')]},
+    ),
+    "command": (
+        ("src/stepscope/cli/commands/hosts.py", "tests/cli/test_hosts.py"),
+        {"cli/group.py": [('"simulate", "demo"),\n', '"hosts", ')]},
     ),
     "detector": (
         ("src/stepscope/findings/detectors/memsets.py", "tests/findings/test_memsets.py"),
@@ -101,4 +106,5 @@ def test_every_detector_is_described() -> None:
 
 
 def test_the_recipe_s_names_are_free() -> None:
-    assert "busiest" not in questions.names() and "memsets" not in DETECTORS, "the page's example has become real"
+    taken = {*questions.names(), *own_commands(), *DETECTORS}
+    assert not {"busiest", "hosts", "memsets"} & taken, "the page's example has become real"

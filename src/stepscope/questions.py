@@ -23,9 +23,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
-from stepscope.model.effect import Effect
+from stepscope.model.option import Option, keyword_options
 
 if TYPE_CHECKING:  # `stepscope --help` reads the registry, and must not import Polars
     from stepscope.model.profile import Profile
@@ -75,17 +75,6 @@ _MODULES = {m.rsplit(".", 1)[1].replace("_", "-"): m for group in GROUPS.values(
 
 
 @dataclass(frozen=True)
-class Option:
-    """One keyword-only parameter of an analysis."""
-
-    name: str
-    type: Any
-    default: Any
-    help: str
-    effect: Effect | None = None
-
-
-@dataclass(frozen=True)
 class Analysis:
     """A command: its function, columns and options."""
 
@@ -129,7 +118,7 @@ def get(name: str) -> Analysis:
         doc=doc,
         columns=tuple(module.COLUMNS),
         variants=_variants(module),
-        options=tuple(_options(function)),
+        options=tuple(keyword_options(function)),
         windowed="window" in inspect.signature(function).parameters,
         needs_profile=type(None) not in get_args(get_type_hints(function)["profile"]),
         across=getattr(module, "ACROSS", False),
@@ -154,17 +143,3 @@ def need_timeline(profile: Profile, asked: str) -> None:
 
 def _variants(module: ModuleType) -> dict[str, tuple[Col, ...]]:
     return {k: tuple(v) for k, v in getattr(module, "VARIANTS", {}).items()}
-
-
-def _options(function: Callable[..., Result]) -> list[Option]:
-    hints = get_type_hints(function, include_extras=True)
-    options = []
-    for p in inspect.signature(function).parameters.values():
-        if p.kind is not inspect.Parameter.KEYWORD_ONLY:
-            continue
-        hint, text, effect = hints[p.name], "", None
-        if get_origin(hint) is Annotated:
-            hint, text, *more = get_args(hint)
-            effect = next((m for m in more if isinstance(m, Effect)), None)
-        options.append(Option(p.name, hint, p.default, str(text), effect))
-    return options

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import click
 import pytest
 
-from stepscope.cli.analysis import option_of
-from stepscope.questions import Option
+from stepscope.api.options import Window
+from stepscope.cli.declare import command_of, option_of
+from stepscope.model.option import Option, OptionsOf, Shell
+from stepscope.simulate.job.scenario import Scenario
 
 
 def parse(hint: Any, default: Any, *arguments: str) -> Any:
@@ -48,3 +50,54 @@ def test_what_has_no_default_is_required():
 def test_other_values_are_refused():
     with pytest.raises(click.BadParameter):
         parse(Literal["stage", "op"], "stage", "--some-thing", "layer")
+
+
+class Weather(NamedTuple):
+    """Options that commands share."""
+
+    wind: Annotated[int, "Knots."] = 3
+    rain: Annotated[bool, "Whether it rains."] = False
+
+
+handed: dict[str, Any] = {}
+
+
+def sail(
+    boat: Annotated[tuple[str, ...], "", Shell(metavar="BOAT...")],
+    *,
+    to: Annotated[str, "Where to.", Shell(flags=("-t", "--to"), metavar="PORT")],
+    crew: Annotated[int, "Hands.", Shell(between=(1, 9))] = 2,
+    weather: Weather,
+    window: Window,
+    job: Annotated[dict[str, Any], OptionsOf(Scenario)],
+    seen: Annotated[str, "", Shell(hidden=True, acts=lambda value: handed.update(seen=value))] = "no",
+) -> None:
+    handed.update(boat=boat, to=to, crew=crew, weather=weather, window=window, job=job)
+
+
+def sailed(*words: str) -> dict[str, Any]:
+    handed.clear()
+    command_of(sail).main(list(words), standalone_mode=False)
+    return handed
+
+
+def test_a_function_is_a_command():
+    given = sailed("gull", "tern", "-t", "Oslo", "--wind", "7", "--step", "--pp", "4", "--seen", "yes")
+    assert (given["boat"], given["to"], given["crew"]) == (("gull", "tern"), "Oslo", 2)
+    assert given["weather"] == Weather(7, False)
+    assert given["window"] == {"step": True}, "keywords are those that say something"
+    assert given["job"]["pp"] == 4 and given["job"]["ep"] == Scenario().ep and "faults" not in given["job"]
+    assert given["seen"] == "yes"
+
+
+@pytest.mark.parametrize("words", [["-t", "Oslo"], ["gull"], ["gull", "-t", "Oslo", "--crew", "10"]])
+def test_what_a_signature_does_not_allow_is_refused(words):
+    with pytest.raises(click.UsageError):
+        sailed(*words)
+
+
+def test_help_is_what_the_annotations_say():
+    text = command_of(sail).get_help(click.Context(command_of(sail), info_name="sail"))
+    assert text.startswith("Usage: sail [OPTIONS] BOAT...") and "From an annotation to an option." in text
+    assert "-t, --to PORT" in text and "The step, from the end of the one before it to" in text
+    assert "--seen" not in text

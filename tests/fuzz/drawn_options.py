@@ -8,6 +8,7 @@ from typing import Any
 
 from stepscope import api, questions
 from stepscope.api.options import choices, takes_path, takes_profile
+from stepscope.model.option import Option
 from stepscope.model.profile import Profile
 
 PATTERNS = ("step", "forward|backward", ".*", "nothing like this", "^$", r"\d+", "gemm", "nccl")
@@ -80,7 +81,7 @@ def window(r: random.Random, profile: Profile) -> dict[str, Any]:
     return chosen
 
 
-def of_option(r: random.Random, option: questions.Option) -> Any:
+def of_option(r: random.Random, option: Option) -> Any:
     """A value for an option, by its type."""
     if option.type is bool:
         return r.random() < 0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from stepscope import api
 from stepscope.agent.failures import Refused, call
 from stepscope.api import nsys
 from stepscope.errors import meant_of
+from stepscope.model.command_line import command_line, joined
 from stepscope.model.result import Result
 
 #: What `stepscope_run` takes in place of an analysis; each needs the option `name`.
@@ -55,8 +55,7 @@ def answered(profile: api.Profile, kind: str, name: str, arguments: dict[str, An
         raise Refused("unknown_option", f"{kind} {name}: {error}", None, call("list", what="reports")) from None
 
 
-def command_line(kind: str, paths: Sequence[str], name: str, arguments: dict[str, Any]) -> str:
+def line_of(kind: str, paths: Sequence[str], name: str, arguments: dict[str, Any]) -> str:
     """What prints the same on a terminal."""
-    given = [f"--{k.replace('_', '-')}={v}" for k, v in arguments.items()]
-    words = ["recipe", name, *paths, *given] if kind == "recipe" else [kind, *paths, "-r", name, *given]
-    return shlex.join(["stepscope", *words])
+    words = [kind, name, *paths] if kind == "recipe" else [kind, *paths, "-r", name]
+    return command_line(*words, *joined(arguments))

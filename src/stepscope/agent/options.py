@@ -14,30 +14,16 @@ from pydantic import TypeAdapter, ValidationError
 from stepscope import questions
 from stepscope.agent.failures import Refused, call
 from stepscope.agent.roots import Roots
-from stepscope.api.options import choices, keywords, takes_profile
+from stepscope.api.options import WINDOW_KEYWORDS, choices, keywords, shared, takes_profile
 from stepscope.errors import meant, meant_of
+from stepscope.model.command_line import command_line, flags
 from stepscope.model.effect import Effect
-from stepscope.questions import Analysis, Option
+from stepscope.model.option import Option
+from stepscope.questions import Analysis
 from stepscope.sql.catalogue import catalogue
 
-#: What every analysis has (the first ones only if it looks at a window): type and meaning. Pages are the tools' own.
-COMMON: dict[str, tuple[Any, str]] = {
-    "step": (bool, "the step, from the end of the one before it to its own end"),
-    "chunk": (bool, "the median overlapped chunk, where the trainer marks chunks"),
-    "anchor": (str, "a regular expression: ranges that make a window instead"),
-    "index": (int | str, "which step, chunk or instance of the anchor: a number, `median` or `all`"),
-    "match": (bool, "the same chunk on every rank, not each rank's own median"),
-    "period": (bool, "of an anchor: to the next instance's first op"),
-    "whole": (bool, "the whole capture, whatever ranges there are"),
-    "start": (
-        int | str,
-        "GPU time, with `end`: `1.5ms` from the capture's beginning; numbers are of the trace's clock",
-    ),
-    "end": (int | str, "end of that window"),
-    "rank": (int | str, "only these ranks: `0,3-5`"),
-    "top": (int, "the rows that matter most, so many; 0 for all"),
-    "sort": (str, "rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`"),
-}
+#: What every analysis has (the first ones only if it looks at a window). Pages are the tools' own.
+_SHARED = (*WINDOW_KEYWORDS, "rank", "top", "sort")
 #: Commands that agents ask for, which are not analyses; and what answers the same here.
 _COMMANDS = {
     "stats": "reports as `nsys stats` has them; ask `kernels`, `launches`, `nvtx` or `collectives` for like figures",
@@ -68,14 +54,20 @@ def analysis_of(name: str) -> Analysis:
 
 def common_schemas() -> dict[str, dict[str, Any]]:
     """What all analyses, or all that look at a window, have in common."""
-    return {name: {**_plain_schema(hint), "description": text} for name, (hint, text) in COMMON.items()}
+    return {name: {**_plain_schema(option.json), "description": option.help} for name, option in common().items()}
+
+
+def common() -> dict[str, Option]:
+    """The options themselves, by name."""
+    every = shared()
+    return {name: every[name] for name in _SHARED}
 
 
 def offered(analysis: Analysis) -> dict[str, dict[str, Any]]:
     """By name, the JSON schema of every option that agents have: none that writes, or draws in a terminal."""
     schemas = {o.name: _schema(o) for o in analysis.options if _harmless(o)}
-    common = common_schemas()
-    return schemas | {name: common[name] for name in keywords(analysis) if name in common}
+    shared = common_schemas()
+    return schemas | {name: shared[name] for name in keywords(analysis) if name in shared}
 
 
 def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str, Any]:
@@ -91,7 +83,7 @@ def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str
         if value is None:
             continue
         option = own.get(name)
-        kind: Any = COMMON[name][0] if option is None else str if takes_profile(option.type) else option.type
+        kind: Any = common()[name].json if option is None else str if takes_profile(option.type) else option.type
         if isinstance(value, str) and get_origin(kind) is tuple:
             value = [value]
         try:
@@ -120,21 +112,10 @@ def question_of(name: str, given: Any, roots: Roots) -> tuple[Analysis, dict[str
     return analysis, checked(analysis, given.get("options", {}), roots)
 
 
-def command_line(analysis: Analysis, paths: Sequence[str], options: dict[str, Any]) -> str:
+def line_of(analysis: Analysis, paths: Sequence[str], options: dict[str, Any]) -> str:
     """What prints the same on a terminal."""
-    own = {o.name: o for o in analysis.options}
-    words = ["stepscope", analysis.name, *paths]
-    for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        if value is False:
-            words += [f"--no-{flag[2:]}"] if name in own and own[name].default is True else []
-        elif value is True:
-            words.append(flag)
-        else:
-            for one in value if isinstance(value, list | tuple) else [value]:
-                absolute = name in ("start", "end") and isinstance(one, int)  # a number is on the trace's clock
-                words += [flag, f"@{one}" if absolute else str(one)]
-    return shlex.join(words)
+    on = [o.name for o in analysis.options if o.default is True]
+    return command_line(analysis.name, *paths, *flags(options, on=on))
 
 
 def call_of(line: str, profile: str | list[str]) -> dict[str, Any]:
@@ -146,7 +127,7 @@ def call_of(line: str, profile: str | list[str]) -> dict[str, Any]:
     at = next((n for n, word in enumerate(words) if word.startswith("--")), len(words))
     while at < len(words):
         key = words[at].removeprefix("--").replace("-", "_")
-        hint = own[key].type if key in own else COMMON[key][0]
+        hint = own[key].type if key in own else common()[key].json
         if hint is bool:
             options[key] = True
             at += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -15,10 +14,11 @@ from stepscope.agent.answers import Asked, Detail, answer
 from stepscope.agent.asking import Desk, Paths, full_name, gated, short, told
 from stepscope.agent.failures import Refused, call
 from stepscope.agent.kept import first_of, key_of
-from stepscope.agent.options import analysis_of, checked, command_line, common_schemas, question_of
+from stepscope.agent.options import analysis_of, checked, common_schemas, line_of, question_of
 from stepscope.agent.overview import overview
 from stepscope.agent.shapes import Answer, Description, Listing, Overview
 from stepscope.findings.finding import for_profile
+from stepscope.model.command_line import command_line, flags
 from stepscope.model.note import Note
 from stepscope.model.result import Result
 from stepscope.questions import Analysis
@@ -124,7 +124,7 @@ class Tools:
                 with self._desk.profiles.asked(profile) as opened:
                     result, gate = gated(lambda: api.analyse(opened, question.name, **values))
             paths = self._desk.opened(profile)
-            asked = Asked(full_name("run"), arguments, key, result, command_line(question, paths, values), gate)
+            asked = Asked(full_name("run"), arguments, key, result, line_of(question, paths, values), gate)
             if "command" in result.rows.columns:
                 asked.cited = result.rows["command"].to_list()
                 asked.result = for_profile(result, paths)
@@ -149,7 +149,7 @@ class Tools:
         def work(key: str) -> Asked:
             with self._desk.profiles.asked(profile) as opened:
                 result = nsys.answered(opened, kind, name, given)
-            line = nsys.command_line(kind, self._desk.opened(profile), name, given)
+            line = nsys.line_of(kind, self._desk.opened(profile), name, given)
             return Asked(full_name("run"), arguments, key, result, line)
 
         return self._desk.ask("run", arguments, [profile], work, detail, limit, cursor)
@@ -184,10 +184,8 @@ class Tools:
         def work(key: str) -> Asked:
             sides = [[*map(str, self._desk.roots.paths(side))] for side in (base, new)]
             result = api.compare(sides[0], sides[1], top=0, **chosen, **self._desk.profiles.opening)
-            words = [word for k, v in chosen.items() for word in (f"--{k}", *([] if v is True else [str(v)]))]
-            line = shlex.join(
-                ["stepscope", "compare", *self._desk.typed(base), "--to", *self._desk.opened(new), *words]
-            )
+            sides_named = [*self._desk.typed(base), "--to", *self._desk.opened(new)]
+            line = command_line("compare", *sides_named, *flags(chosen))
             return Asked(full_name("diff"), arguments, key, result, line)
 
         return self._desk.ask("diff", arguments, [base, new], work, detail, limit, cursor)
@@ -203,7 +201,7 @@ class Tools:
 
         def work(key: str) -> Asked:
             result = api.hang([*map(str, self._desk.roots.paths(dumps))])
-            line = shlex.join(["stepscope", "hang", *self._desk.typed(dumps)])
+            line = command_line("hang", *self._desk.typed(dumps))
             return Asked(full_name("hang"), arguments, key, result, line)
 
         return self._desk.ask("hang", arguments, [dumps], work, detail, limit, cursor)
@@ -227,10 +225,10 @@ class Tools:
                 result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS, answers=known)
             result.notes = [_first_rows() if note.code == "first-rows" else note for note in result.notes]
             paths = self._desk.opened(profile)
-            words = [] if rank is None else ["--rank", str(rank)]
-            line = shlex.join(["stepscope", "sql", *paths, *words, query])
+            words = [] if rank is None else flags({"rank": rank})
+            line = command_line("sql", *paths, *words, query)
             if asked_too:  # no one command does that
-                lines = [f"{command_line(q, paths, v)} (as table {name})" for name, (q, v) in asked_too.items()]
+                lines = [f"{line_of(q, paths, v)} (as table {name})" for name, (q, v) in asked_too.items()]
                 line = "; ".join([*lines, f"then {query}"])
             return Asked(full_name("sql"), arguments, key, result, line)
 

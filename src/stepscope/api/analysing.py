@@ -23,6 +23,7 @@ from stepscope.files import forks
 from stepscope.findings.finding import for_profile
 from stepscope.model import profile as model
 from stepscope.model.note import Note, folded, foremost
+from stepscope.model.option import Option
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Result
 from stepscope.model.showing import Showing
@@ -82,7 +83,7 @@ def analyse(
         return _of_any_capture(profile, ask)
 
 
-def _understood(option: questions.Option, value: Any) -> Any:
+def _understood(option: Option, value: Any) -> Any:
     """A value as the analysis takes it: users name profiles and files by texts."""
     if takes_profile(option.type) and isinstance(value, str | Path):
         from stepscope.api.opening import open as opened

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypedDict, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_origin
 
 from stepscope import questions
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
+from stepscope.model.option import Json, Option, Shell, shared_options
 from stepscope.model.profile import Profile
 from stepscope.model.times import Moment, moment
 from stepscope.model.units import duration, instant
@@ -24,30 +26,55 @@ Time = int | str
 class Window(TypedDict, total=False):
     """Keywords that choose the window of a windowed analysis."""
 
-    step: bool
-    chunk: bool
-    anchor: str | None
-    index: int | Literal["median", "all"]
-    match: bool
-    period: bool
-    whole: bool
-    start: Time | None
-    end: Time | None
+    step: Annotated[bool, "the step, from the end of the one before it to its own end"]
+    chunk: Annotated[bool, "the median overlapped chunk, where the trainer marks chunks"]
+    anchor: Annotated[
+        str | None,
+        "a regular expression: ranges that make a window instead",
+        Shell(metavar="REGEX", help="Ranges that make a window instead."),
+    ]
+    index: Annotated[
+        int | Literal["median", "all"],
+        "which step, chunk or instance of the anchor: a number, `median` or `all`",
+        Json(int | str),
+        Shell(metavar="N|median|all", default="median", help="Which step, chunk or instance of the anchor."),
+    ]
+    match: Annotated[bool, "the same chunk on every rank, not each rank's own median"]
+    period: Annotated[bool, "of an anchor: to the next instance's first op"]
+    whole: Annotated[bool, "the whole capture, whatever ranges there are"]
+    start: Annotated[
+        Time | None,
+        "GPU time, with `end`: `1.5ms` from the capture's beginning; numbers are of the trace's clock",
+        Shell(metavar="TIME", help="GPU time from the capture's beginning on: 1.5ms."),
+    ]
+    end: Annotated[Time | None, "end of that window", Shell(metavar="TIME")]
 
 
 class Rows(TypedDict, total=False):
     """Keywords that choose rows of the answer, and their order."""
 
-    sort: str | None
-    top: int | None
-    limit: int | None
-    offset: int
+    sort: Annotated[str | None, "rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`", Shell(metavar="COLUMNS")]
+    top: Annotated[
+        int | None,
+        "the rows that matter most, so many; 0 for all",
+        Shell(
+            metavar="N",
+            help="The N rows that matter most, or come first with --sort; 0 for all. Default: 10 of a long list in a "
+            "table or Markdown, else all.",
+        ),
+    ]
+    limit: Annotated[int | None, "a page: N rows in their order, 0 for all", Shell(metavar="N")]
+    offset: Annotated[int, "from which row on; the first is 0", Shell(metavar="N", default=0)]
 
 
-class Common(Rows, total=False):
+class Ranked(TypedDict, total=False):
+    """The keyword that chooses ranks."""
+
+    rank: Annotated[Ranks | None, "only these ranks: `0,3-5`", Json(int | str), Shell(metavar="RANKS")]
+
+
+class Common(Rows, Ranked, total=False):
     """Keywords that every analysis has."""
-
-    rank: Ranks | None
 
 
 class Windowed(Common, Window, total=False):
@@ -58,6 +85,12 @@ WINDOW_KEYWORDS = tuple(Window.__annotations__)
 ROW_KEYWORDS = tuple(Rows.__annotations__)
 #: Keywords that every analysis has; no analysis may use them for options of its own.
 RESERVED = (*WINDOW_KEYWORDS, "rank", *ROW_KEYWORDS)
+
+
+@cache
+def shared() -> dict[str, Option]:
+    """By name, the options that all analyses have, or all that look at a window."""
+    return {o.name: o for o in shared_options(Windowed)}
 
 
 def keywords(analysis: questions.Analysis) -> tuple[str, ...]:
@@ -163,7 +196,7 @@ def takes_path(hint: Any) -> bool:
     return Path in (get_args(hint) or (hint,))
 
 
-def check(option: questions.Option, value: Any) -> None:
+def check(option: Option, value: Any) -> None:
     """Refuse a value that an option cannot have."""
     allowed = choices(option.type)
     if allowed is not None and value not in allowed and value != option.default:

@@ -1,21 +1,8 @@
-"""`--memory`: the budget that a command keeps to."""
+"""`report --memory`, which is the budget or names snapshots."""
 
 from __future__ import annotations
 
-import click
-
 from stepscope.files import budget
-
-
-def memory_option() -> click.Option:
-    """Of every command that opens profiles. The budget is of the process: no command has to hand it on."""
-    return click.Option(
-        ["--memory"],
-        metavar="SIZE",
-        callback=lambda _context, _option, size: budget.keep(size),
-        expose_value=False,
-        help="Memory to keep to, as in 1GiB: what does not fit goes to temporary files. Default: 75% of what there is.",
-    )
 
 
 def snapshots_of(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
 from stepscope.cli import progress
-from stepscope.cli.memory import memory_option
+from stepscope.cli.shared import Memory, NoCache, Nsys, RankNumbers
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.files import whole
+from stepscope.model.option import Shell
 from stepscope.model.visible import visible
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     from stepscope.nsys.reports.formats import Format
     from stepscope.nsys.reports.spec import Args, Report
 
+#: Profiles that may be left out where only help is asked for.
+Profiles = Annotated[tuple[str, ...], "", Shell(metavar="PROFILE...", required=False)]
+_ASKED = "NAME[:ARG…][,NAME…]"
+Reports = Annotated[
+    tuple[str, ...], "What to show; --help-reports lists them.", Shell(flags=("-r", "--report"), metavar=_ASKED)
+]
+Rules = Annotated[
+    tuple[str, ...], "What to show; --help-rules lists them.", Shell(flags=("-r", "--rule"), metavar=_ASKED)
+]
 #: Formats that stand under a title on a terminal.
 _TITLED = ("column", "table")
 
@@ -38,59 +48,41 @@ class Order:
     to: str
 
 
-def options(kind: str) -> list[click.Parameter]:
-    """Options of `nsys stats` (kind `report`) and `nsys analyze` (kind `rule`)."""
-    repeated: dict[str, Any] = {"multiple": True}
-    compatible: dict[str, Any] = {"is_flag": False, "flag_value": "true", "hidden": True, "expose_value": False}
-    return [
-        click.Argument(["profile"], nargs=-1, metavar="PROFILE..."),
-        click.Option(
-            [f"-{kind[0]}", f"--{kind}", "asked"],
-            **repeated,
-            metavar="NAME[:ARG…][,NAME…]",
-            help=f"What to show; --help-{kind}s lists them.",
-        ),
-        click.Option(
-            ["-f", "--format", "formats"],
-            **repeated,
-            metavar="FORMAT[:ARG…][,…]",
-            help="column, table, csv, tsv, json or md; one for all, or one each.",
-        ),
-        click.Option(
-            ["-o", "--output", "outputs"],
-            **repeated,
-            metavar="-|.|BASE|@COMMAND[,…]",
-            help="Standard output, files BASE_NAME.SUFFIX (. for the profile's own name), a command.",
-        ),
-        click.Option(["--timeunit"], metavar="UNIT", help="nsec, usec, msec or seconds."),
-        click.Option(["--filter-time"], metavar="[START]/[END]", help="Only what overlaps this time, as in 1s/1500ms."),
-        click.Option(
-            ["--filter-nvtx"],
-            metavar="NAME[@DOMAIN][/INDEX]",
-            help="Only what overlaps this NVTX range, of its process or thread.",
-        ),
-        click.Option(
-            ["--force-overwrite"],
-            is_flag=False,
-            flag_value="true",
-            default="false",
-            metavar="",
-            help="Overwrite existing files.",
-        ),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing about what is skipped."),
-        click.Option(
-            [f"--help-{kind}s", "help_wanted"],
-            is_flag=False,
-            flag_value="",
-            metavar="[NAME|ALL]",
-            help=f"List the {kind}s, or explain one.",
-        ),
-        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        memory_option(),
-        click.Option(["--force-export"], **compatible),
-    ]
+class Showing(NamedTuple):
+    """In which form reports are shown, of which time, and where."""
+
+    formats: Annotated[
+        tuple[str, ...],
+        "column, table, csv, tsv, json or md; one for all, or one each.",
+        Shell(flags=("-f", "--format"), metavar="FORMAT[:ARG…][,…]"),
+    ] = ()
+    outputs: Annotated[
+        tuple[str, ...],
+        "Standard output, files BASE_NAME.SUFFIX (. for the profile's own name), a command.",
+        Shell(flags=("-o", "--output"), metavar="-|.|BASE|@COMMAND[,…]"),
+    ] = ()
+    timeunit: Annotated[str | None, "nsec, usec, msec or seconds.", Shell(metavar="UNIT")] = None
+    filter_time: Annotated[
+        str | None, "Only what overlaps this time, as in 1s/1500ms.", Shell(metavar="[START]/[END]")
+    ] = None
+    filter_nvtx: Annotated[
+        str | None,
+        "Only what overlaps this NVTX range, of its process or thread.",
+        Shell(metavar="NAME[@DOMAIN][/INDEX]"),
+    ] = None
+    force_overwrite: Annotated[str, "Overwrite existing files.", Shell(metavar="", bare="true")] = "false"
+    quiet: Annotated[bool, "Say nothing about what is skipped.", Shell(flags=("-q", "--quiet"))] = False
+
+
+class Reading(NamedTuple):
+    """Which ranks are read, and how."""
+
+    rank: RankNumbers = None
+    no_cache: NoCache = False
+    nsys: Nsys = None
+    memory: Memory = None
+    #: an option of nsys that changes nothing here
+    force_export: Annotated[str | None, "", Shell(bare="true", hidden=True)] = None
 
 
 def split(texts: Sequence[str]) -> list[str]:
@@ -98,17 +90,17 @@ def split(texts: Sequence[str]) -> list[str]:
     return [part for text in texts for part in text.split(",") if part]
 
 
-def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], given: dict[str, Any]) -> list[Order]:
+def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], showing: Showing) -> list[Order]:
     """Reports with their formats and outputs: the last format and output serve all that follow."""
     from stepscope.nsys.reports.formats import parse_format
     from stepscope.nsys.reports.part import parse_span
 
-    formats, outputs = split(given["formats"]), split(given["outputs"]) or ["-"]
+    formats, outputs = split(showing.formats), split(showing.outputs) or ["-"]
     times: dict[str, int | str | None] = {}
-    if given["filter_time"]:
-        times["start"], times["end"] = parse_span(given["filter_time"])
-    if given["filter_nvtx"]:  # as in nsys, it takes precedence
-        times = {"start": None, "end": None, "nvtx": given["filter_nvtx"]}
+    if showing.filter_time:
+        times["start"], times["end"] = parse_span(showing.filter_time)
+    if showing.filter_nvtx:  # as in nsys, it takes precedence
+        times = {"start": None, "end": None, "nvtx": showing.filter_nvtx}
     made = []
     for i, text in enumerate(asked):
         report, args = find(text)
@@ -116,11 +108,17 @@ def orders(asked: list[str], find: Callable[[str], tuple[Report, Args]], given: 
         to = outputs[min(i, len(outputs) - 1)]
         name = formats[min(i, len(formats) - 1)] if formats else "."
         name = ("column" if to == "-" else "csv") if name == "." else name
-        made.append(Order(text, report, args, parse_format(name, given["timeunit"]), to))
+        made.append(Order(text, report, args, parse_format(name, showing.timeunit), to))
     return made
 
 
-def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: Callable[[Order, Answer], str]) -> None:
+def run(
+    paths: Sequence[str],
+    asked: list[Order],
+    showing: Showing,
+    reading: Reading,
+    as_text: Callable[[Order, Answer], str],
+) -> None:
     """Make every report. What a profile cannot answer is skipped with a line on stderr; nothing at all is a failure."""
     from stepscope import api, questions
     from stepscope.model.note import LEFT_OUT
@@ -130,10 +128,10 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
         raise click.UsageError("Missing argument 'PROFILE...'.")
     refused: list[CannotAnswer] = []
     with progress.shown():
-        profile = api.open(*paths, cache=not given["no_cache"], nsys=given["nsys"])
+        profile = api.open(*paths, cache=not reading.no_cache, nsys=reading.nsys)
         questions.need_timeline(profile, "nsys stats")
-        if given["rank"]:
-            profile = profile.view(api.parse_ranks(given["rank"]))  # type: ignore[assignment]
+        if reading.rank:
+            profile = profile.view(api.parse_ranks(reading.rank))  # type: ignore[assignment]
         asker = Asker(profile)
         for order in asked:
             try:
@@ -141,23 +139,23 @@ def run(paths: Sequence[str], asked: list[Order], given: dict[str, Any], said: C
             except CannotAnswer as error:
                 refused.append(CannotAnswer(f"{order.text}: {error.message}", error.hint))
                 continue
-            text = said(order, answer)
-            _deliver(order, text, profile.paths[0], given["force_overwrite"] == "true")
+            text = as_text(order, answer)
+            _deliver(order, text, profile.paths[0], showing.force_overwrite == "true")
             if not text:
-                _say(given, f"{order.text}: nothing to show")
+                _say(showing, f"{order.text}: nothing to show")
             for note in answer.notes:
-                _say(given, f"{order.text}: {note}")
+                _say(showing, f"{order.text}: {note}")
     if refused and len(refused) == len(asked):
         raise refused[0]
     for note in profile.notes:
         if note.code in LEFT_OUT:  # rows that nsys counts; what it says of ranks and warnings is not of these reports
-            _say(given, note)
+            _say(showing, note)
     for reason in refused:
-        _say(given, f"skipped {reason}")
+        _say(showing, f"skipped {reason}")
 
 
-def _say(given: dict[str, Any], text: str) -> None:
-    if not given["quiet"]:
+def _say(showing: Showing, text: str) -> None:
+    if not showing.quiet:
         print("stepscope:", visible(text), file=sys.stderr)
 
 

@@ -8,6 +8,7 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.windows.steps import marks_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
+from stepscope.model.command_line import command_line
 from stepscope.model.heading import numbers
 from stepscope.model.ranks import ranks_text
 
@@ -37,7 +38,7 @@ def cited(case: Case, finding: Finding) -> str:
         options += ["--align", case.align]
     if name not in NO_WINDOW:
         options += _window(case, name, index) if finding.index is None else _step(case, name, finding.index)
-    return shlex.join(["stepscope", name, "PROFILE", *options])
+    return command_line(name, "PROFILE", *options)
 
 
 def _step(case: Case, name: str, index: int) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from stepscope import questions
+from stepscope.model.command_line import command_line, flags
 from stepscope.model.result import Result
 
 
@@ -32,17 +32,8 @@ class Asker:
     def command(self, name: str, *words: str, **options: Any) -> str:
         """The command line that prints the same."""
         chosen = {**options, **self._window(name), **({"rank": self.rank} if self.rank else {})}
-        return shlex.join(["stepscope", name, *self.paths, *self.rules, *words, *_flags(chosen)])
+        return command_line(name, *self.paths, *self.rules, *words, *flags(chosen))
 
     def _window(self, name: str) -> dict[str, Any]:
         windowed = name == "report" or questions.get(name).windowed
         return dict(self.window) if windowed else {}
-
-
-def _flags(options: dict[str, Any]) -> list[str]:
-    out: list[str] = []
-    for key, value in options.items():
-        flag = "--" + key.replace("_", "-")
-        absolute = key in ("start", "end") and isinstance(value, int)  # as in Python, on the trace's clock
-        out += [flag] if value is True else [flag, f"@{value}" if absolute else str(value)]
-    return out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import stepscope
 from stepscope import progress
 from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import Mask
+from stepscope.model.command_line import command_line, flags
 from stepscope.report.scale import placed
 from stepscope.report.sections import findings as concluded
 from stepscope.report.sections import steps
@@ -63,15 +63,10 @@ class Answers:
 
     def scene(self) -> dict[str, Any]:
         first, *beside = [scene.asker.paths for scene in self._scenes]
-        words = [
-            "stepscope",
-            "serve",
-            *first,
-            *(word for paths in beside for path in paths for word in ("--beside", path)),
-        ]
+        others = [path for paths in beside for path in paths]
         return {
             "version": stepscope.__version__,
-            "command": shlex.join(words),
+            "command": command_line("serve", *first, *flags({"beside": others})),
             "profiles": [scene.data for scene in self._scenes],
         }
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import polars as pl
 
+from stepscope.model.command_line import command_line
 from stepscope.web.scene import Scene
 
 #: Rows that a page shows, seconds that a query may take, and letters that it may have (the guard takes 8 KiB).
@@ -25,7 +25,7 @@ def answered(scene: Scene, query: str) -> dict[str, Any]:
         "rows": [[_exact(value) for value in row] for row in rows.iter_rows()],
         "places": _places(scene, rows),
         "notes": [str(note) for note in result.notes],
-        "command": shlex.join(["stepscope", "sql", *scene.asker.paths, *scene.asker.rules, query]),
+        "command": command_line("sql", *scene.asker.paths, *scene.asker.rules, query),
     }
 
 

@@ -174,10 +174,10 @@ def test_help_lists_and_explains(ask):
 
 
 def test_options_of_recipes_are_options_of_the_command():
-    from stepscope.cli.commands.recipe import _OWN
+    from stepscope.cli.commands.recipe import Arguments
 
     declared = {a.name for r in recipes.recipes().values() for a in r.all_args}
-    assert declared == {name for name, _, _ in _OWN}
+    assert declared == set(Arguments.__annotations__)
 
 
 def test_torch_traces_say_what_they_lack(ask, shared):

@@ -1,21 +1,25 @@
-"""`capture doctor`."""
+"""What is missing before a capture can start, on every node of the allocation.
+
+With a COMMAND, its Python is asked whether it imports what the capture needs. Inside a SLURM allocation the checks run
+on each of its nodes, by srun. Exit status 1 where something is missing.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
-
-from stepscope.capture import doctor, slurm, wants
+from stepscope.capture import doctor, slurm
 from stepscope.capture.size import parse_size
 from stepscope.capture.spec import Spec
-from stepscope.cli.commands._capture_options import backends, run_options, with_option
+from stepscope.capture.wants import parse as parse_wants
+from stepscope.cli.commands._capture_options import Launch, Wants, backends
+from stepscope.cli.declare import command_of
 from stepscope.cli.output import Target
+from stepscope.cli.shared import AnyFormat, MaxSize, Words
 from stepscope.errors import GateFailed
 from stepscope.model.note import Note
 from stepscope.model.result import Col, Result, rows
-from stepscope.render import FORMATS
 
 COLUMNS = (
     Col("node", "host that was looked at"),
@@ -26,33 +30,42 @@ COLUMNS = (
     Col("fix", "what to do"),
 )
 
-DESCRIPTION = """What is missing before a capture can start, on every node of the allocation.
 
-With a COMMAND, its Python is asked whether it imports what the capture needs. Inside a SLURM allocation the checks run
-on each of its nodes, by srun. Exit status 1 where something is missing."""
-
-
-def _doctor(command: tuple[str, ...], **given: Any) -> None:
-    here = given.pop("here")
-    target = Target.of(None, given.pop("format"))
+def _doctor(
+    command: Words,
+    *,
+    launch: Launch,
+    wants: Wants = (),
+    gpus: Annotated[int | None, "GPUs that each node must have."] = None,
+    max_size: MaxSize = "200MB",
+    here: Annotated[bool, "Only this node, also inside an allocation."] = False,
+    format: AnyFormat = None,
+) -> None:
+    target = Target.of(None, format)
     spec = Spec(
-        command or ("true",), Path(given["output"] or "stepscope-capture"), backends(given["backend"]),
-        trigger=given["trigger"],
-        nproc=given["nproc"], nsys=given["nsys"], port=given["port"], inputs=tuple(given["inputs"]),
-        max_size=parse_size(given["max_size"]), share_gpu=given["share_gpu"],
-        wants=wants.parse(given["wants"]),
-    )  # fmt: skip
+        command or ("true",),
+        Path(launch.output or "stepscope-capture"),
+        backends(launch.backend),
+        trigger=launch.trigger,
+        nproc=launch.nproc,
+        nsys=launch.nsys,
+        port=launch.port,
+        inputs=launch.inputs,
+        max_size=parse_size(max_size),
+        share_gpu=launch.share_gpu,
+        wants=parse_wants(wants),
+    )
     job = None if here else slurm.allocation()
     notes = []
     if job is None:
-        found = [c.row() for c in doctor.examine(spec, given["gpus"], _python(command))]
+        table = [c.row() for c in doctor.examine(spec, gpus, _python(command))]
     else:
         left = "no limit" if job.left_s is None else f"{job.left_s / 60:.0f} min left"
         notes.append(Note("slurm-allocation", f"SLURM job {job.job}: {job.nodes} nodes, {left}"))
-        found = [c.row() for c in doctor.examine_nodes(spec, job, given["gpus"])]
-    missing = [f for f in found if f["status"] == "missing"]
-    result = Result(rows(COLUMNS, found), notes=notes, command="capture doctor")
-    result.summary = {"missing": len(missing), "nodes": len({f["node"] for f in found})}
+        table = [c.row() for c in doctor.examine_nodes(spec, job, gpus)]
+    missing = [row for row in table if row["status"] == "missing"]
+    result = Result(rows(COLUMNS, table), notes=notes, command="capture doctor")
+    result.summary = {"missing": len(missing), "nodes": len({row["node"] for row in table})}
     target.write(result)
     if missing:
         first = missing[0]
@@ -64,18 +77,4 @@ def _python(command: tuple[str, ...]) -> str | None:
     return next((word for word in command if Path(word).name.startswith("python")), None)
 
 
-command = click.Command(
-    "doctor",
-    callback=_doctor,
-    help=DESCRIPTION,
-    params=[
-        click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND..."),
-        *run_options(),
-        with_option(),
-        click.Option(["--gpus"], type=int, help="GPUs that each node must have."),
-        click.Option(["--max-size"], default="200MB", metavar="SIZE", help="Budget of one file."),
-        click.Option(["--here"], is_flag=True, help="Only this node, also inside an allocation."),
-        click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
-    ],
-    context_settings={"show_default": True},
-)
+command = command_of(_doctor)

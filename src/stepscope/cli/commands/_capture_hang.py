@@ -1,4 +1,12 @@
-"""`capture hang`."""
+"""Make a job dumpable without edits, and collect dumps and stacks of all its ranks while it hangs.
+
+Before the job: `eval "$(stepscope capture hang --env -o DIR)"` sets what PyTorch's flight recorder needs: a ring of
+calls, dumps when the watchdog times out, a pipe per rank to ask for one, timing. DIR must be seen by all nodes.
+
+While it hangs: `stepscope capture hang -o DIR` asks every rank for its dump, takes stacks with py-spy where it is
+installed, what `ncclras` and dmesg say, and notes when. Inside a SLURM allocation it does so on every node (srun
+--overlap). Nothing is ended. Then: `stepscope hang DIR`.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +14,26 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import click
 
 from stepscope.capture import hang, slurm
+from stepscope.cli.declare import command_of
 from stepscope.errors import BadInput, CannotAnswer
-
-DESCRIPTION = """Make a job dumpable without edits, and collect dumps and stacks of all its ranks while it hangs.
-
-Before the job: `eval "$(stepscope capture hang --env -o DIR)"` sets what PyTorch's flight recorder needs: a ring of
-calls, dumps when the watchdog times out, a pipe per rank to ask for one, timing. DIR must be seen by all nodes.
-
-While it hangs: `stepscope capture hang -o DIR` asks every rank for its dump, takes stacks with py-spy where it is
-installed, what `ncclras` and dmesg say, and notes when. Inside a SLURM allocation it does so on every node (srun
---overlap). Nothing is ended. Then: `stepscope hang DIR`."""
+from stepscope.model.option import Shell
 
 
-def _hang(output: str, env: bool, here: bool, wait: float, buffer: int, timing: bool, stacks: bool) -> None:
+def _hang(
+    *,
+    output: Annotated[str, "Folder of the dumps, seen by all nodes.", Shell(flags=("-o", "--output"), metavar="DIR")],
+    env: Annotated[bool, "Print what to set before the job starts, and collect nothing."] = False,
+    here: Annotated[bool, "Only this node, also inside an allocation."] = False,
+    wait: Annotated[float, "How long ranks have to answer.", Shell(metavar="SECONDS")] = 60.0,
+    buffer: Annotated[int, "Calls that each rank keeps (with --env)."] = 20_000,
+    timing: Annotated[bool, "Tell calls that run from enqueued ones (with --env)."] = True,
+    stacks: Annotated[bool, "Take stacks of Python with py-spy."] = True,
+) -> None:
     folder = Path(output)
     if buffer < 1 or not 0 < wait <= 3600:
         raise BadInput("--buffer and --wait must be above 0", "give other numbers")
@@ -57,20 +68,4 @@ def _on_nodes(folder: Path, job: slurm.Allocation, wait: float, stacks: bool) ->
         raise BadInput(f"srun ended with {status}", "see what the nodes said above")
 
 
-command = click.Command(
-    "hang",
-    callback=_hang,
-    help=DESCRIPTION,
-    params=[
-        click.Option(["-o", "--output"], required=True, metavar="DIR", help="Folder of the dumps, seen by all nodes."),
-        click.Option(["--env"], is_flag=True, help="Print what to set before the job starts, and collect nothing."),
-        click.Option(["--here"], is_flag=True, help="Only this node, also inside an allocation."),
-        click.Option(["--wait"], type=float, default=60.0, metavar="SECONDS", help="How long ranks have to answer."),
-        click.Option(["--buffer"], type=int, default=20_000, help="Calls that each rank keeps (with --env)."),
-        click.Option(
-            ["--timing/--no-timing"], default=True, help="Tell calls that run from enqueued ones (with --env)."
-        ),
-        click.Option(["--stacks/--no-stacks"], default=True, help="Take stacks of Python with py-spy."),
-    ],
-    context_settings={"show_default": True},
-)
+command = command_of(_hang)

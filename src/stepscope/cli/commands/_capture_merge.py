@@ -1,23 +1,29 @@
-"""`capture merge`."""
+"""One folder of what the nodes and profilers of a job left in several.
+
+Reports of every node, traces of every rank, logs, and one manifest of them all. Files are linked where the disk is the
+same, so that it takes no space. Every command takes the folder. Of nsys and torch.profiler, each has a folder within
+it, as `capture run --backend both` leaves them.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from stepscope.cli.analysis import profile_argument
+from stepscope.cli.declare import command_of
+from stepscope.cli.shared import Profiles
+from stepscope.model.option import Shell
 from stepscope.model.statement import several
 from stepscope.model.units import size
 
-DESCRIPTION = """One folder of what the nodes and profilers of a job left in several.
 
-Reports of every node, traces of every rank, logs, and one manifest of them all. Files are linked where the disk is the
-same, so that it takes no space. Every command takes the folder. Of nsys and torch.profiler, each has a folder within
-it, as `capture run --backend both` leaves them."""
-
-
-def _merge(profile: tuple[str, ...], output: str) -> None:
+def _merge(
+    profile: Profiles,
+    *,
+    output: Annotated[str, "The folder to make.", Shell(flags=("-o", "--output"), metavar="DIR")],
+) -> None:
     from stepscope import api
     from stepscope.capture.gather import gather
     from stepscope.capture.spec import BACKEND_OF
@@ -33,12 +39,4 @@ def _merge(profile: tuple[str, ...], output: str) -> None:
     click.echo(f"{ranks} in {several(sum(map(len, made.values())), 'file')}; next: stepscope diagnose {output}")
 
 
-command = click.Command(
-    "merge",
-    callback=_merge,
-    help=DESCRIPTION,
-    params=[
-        profile_argument(),
-        click.Option(["-o", "--output"], required=True, metavar="DIR", help="The folder to make."),
-    ],
-)
+command = command_of(_merge)

@@ -3,60 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import click
+from typing import Annotated, Literal, NamedTuple
 
 from stepscope.capture import size
-from stepscope.capture.plan import Plan, Request, plan
+from stepscope.capture.plan import STEPS, WARMUP, Plan, Request, plan
 from stepscope.capture.schedule import SCHEDULES
 from stepscope.capture.spec import TRIGGERS
+from stepscope.cli.shared import MaxSize
 from stepscope.model import declared
 from stepscope.model.capturing import WANTS
-
-_PLAN = ("pp", "ep", "cp", "tp", "dp", "world", "seq", "mbs", "layers", "schedule", "gpus_per_node", "gpus", "nodes",
-         "micro_batches", "warmup", "steps")  # fmt: skip
+from stepscope.model.option import Shell
 
 
-def plan_options() -> list[click.Parameter]:
-    """The mesh, the model and the machine."""
-    axes = {"pp": "Pipeline stages.", "ep": "Expert-parallel ranks.", "cp": "Context-parallel ranks.",
-            "tp": "Tensor-parallel ranks."}  # fmt: skip
-    return [
-        *(click.Option([f"--{axis}"], type=int, default=1, help=text) for axis, text in axes.items()),
-        click.Option(["--dp"], type=int, help="Data-parallel replicas; as few as possible by default."),
-        click.Option(["--world"], type=int, help="Ranks in total; by default as many as the axes need."),
-        click.Option(
-            ["--model"],
-            metavar="NAME|FILE",
-            help="Shape of a model: a preset (llama-3.1-8b; a name that is not known lists all), a TOML file, or "
-            "layers=32,width=4096,…",
-        ),
-        click.Option(["--layers"], type=int, help="Layers; by default the model's."),
-        click.Option(["--seq"], type=int, default=4096, help="Sequence length."),
-        click.Option(["--mbs"], type=int, default=1, help="Size of a micro-batch."),
-        click.Option(["--schedule"], type=click.Choice(SCHEDULES), default="dualpipev", help="Pipeline schedule."),
-        click.Option(["--micro-batches"], type=int, help="By default as few as reach the steady state."),
-        click.Option(["--gpus-per-node"], type=int, default=8, help="GPUs of a node."),
-        click.Option(["--gpus"], type=int, help="GPUs available."),
-        click.Option(["--nodes"], type=int, help="Nodes available."),
-        *step_options(),
-    ]
+class Mesh(NamedTuple):
+    """The mesh, the model and the machine of a capture, and how many steps it has."""
 
+    pp: Annotated[int, "Pipeline stages."] = 1
+    ep: Annotated[int, "Expert-parallel ranks."] = 1
+    cp: Annotated[int, "Context-parallel ranks."] = 1
+    tp: Annotated[int, "Tensor-parallel ranks."] = 1
+    dp: Annotated[int | None, "Data-parallel replicas; as few as possible by default."] = None
+    world: Annotated[int | None, "Ranks in total; by default as many as the axes need."] = None
+    model: Annotated[
+        str | None,
+        "Shape of a model: a preset (llama-3.1-8b; a name that is not known lists all), a TOML file, or "
+        "layers=32,width=4096,…",
+        Shell(metavar="NAME|FILE"),
+    ] = None
+    layers: Annotated[int | None, "Layers; by default the model's."] = None
+    seq: Annotated[int, "Sequence length."] = 4096
+    mbs: Annotated[int, "Size of a micro-batch."] = 1
+    schedule: Annotated[str, "Pipeline schedule.", Shell(one_of=tuple(SCHEDULES))] = "dualpipev"
+    micro_batches: Annotated[int | None, "By default as few as reach the steady state."] = None
+    gpus_per_node: Annotated[int, "GPUs of a node."] = 8
+    gpus: Annotated[int | None, "GPUs available."] = None
+    nodes: Annotated[int | None, "Nodes available."] = None
+    warmup: Annotated[int, "Steps before the profiled ones."] = WARMUP
+    steps: Annotated[int, "Steps to profile."] = STEPS
+    max_size: MaxSize = "200MB"
 
-def step_options() -> list[click.Parameter]:
-    return [
-        click.Option(["--warmup"], type=int, default=5, help="Steps before the profiled ones."),
-        click.Option(["--steps"], type=int, default=1, help="Steps to profile."),
-        click.Option(["--max-size"], default="200MB", metavar="SIZE", help="Budget of one file."),
-    ]
-
-
-def planned(given: dict[str, Any], backend: str) -> Plan:
-    """The plan that the options ask for."""
-    model = declared.load(given["model"]) if given.get("model") else None
-    fields = {k: given[k] for k in _PLAN if k in given}
-    return plan(Request(model=model, backend=backend, max_size=size.parse_size(given["max_size"]), **fields))
+    def plan(self, backend: str) -> Plan:
+        """The plan that the options ask for."""
+        model = declared.load(self.model) if self.model else None
+        asked = self._asdict() | {"model": model, "max_size": size.parse_size(self.max_size)}
+        return plan(Request(backend=backend, **asked))
 
 
 def backends(text: str) -> tuple[str, ...]:
@@ -64,36 +54,31 @@ def backends(text: str) -> tuple[str, ...]:
     return ("nsys", "torch") if text == "both" else (text,)
 
 
-def with_option() -> click.Option:
-    help_ = f"What to record beyond the usual: {', '.join(WANTS)}."
-    return click.Option(["--with", "wants"], multiple=True, metavar="WHAT,...", help=help_)
+Wants = Annotated[
+    tuple[str, ...],
+    f"What to record beyond the usual: {', '.join(WANTS)}.",
+    Shell(flags=("--with",), metavar="WHAT,..."),
+]
 
 
-def run_options() -> list[click.Parameter]:
+class Launch(NamedTuple):
     """How to launch, for `run` and `doctor`."""
-    return [
-        click.Option(["--backend"], type=click.Choice(["nsys", "torch", "both"]), default="nsys", help="Profiler."),
-        click.Option(["--nsys"], default="nsys", metavar="PATH", help="The nsys to use."),
-        click.Option(
-            ["--trigger"],
-            metavar=TRIGGERS,
-            default="cuda",
-            help="What starts nsys: steps (nvtx: where there is no GPU); without torch a range, a time, or the start.",
-        ),
-        click.Option(
-            ["--nproc"], type=int, default=0, help="Start the command with torchrun, with so many ranks per node."
-        ),
-        click.Option(["--share-gpu"], is_flag=True, help="Ranks may share a GPU."),
-        click.Option(
-            ["--port"], type=click.IntRange(0, 65535), default=29500, metavar="N", help="Rendezvous port, with --nproc."
-        ),
-        click.Option(
-            ["--input", "inputs"],
-            multiple=True,
-            type=click.Path(path_type=Path),
-            help="A file that the command reads; may be repeated.",
-        ),
-        click.Option(
-            ["-o", "--output"], metavar="DIR", help="Folder for the capture; by default stepscope-capture-TIME."
-        ),
-    ]
+
+    backend: Annotated[Literal["nsys", "torch", "both"], "Profiler."] = "nsys"
+    nsys: Annotated[str, "The nsys to use.", Shell(metavar="PATH")] = "nsys"
+    trigger: Annotated[
+        str,
+        "What starts nsys: steps (nvtx: where there is no GPU); without torch a range, a time, or the start.",
+        Shell(metavar=TRIGGERS),
+    ] = "cuda"
+    nproc: Annotated[int, "Start the command with torchrun, with so many ranks per node."] = 0
+    share_gpu: Annotated[bool, "Ranks may share a GPU."] = False
+    port: Annotated[int, "Rendezvous port, with --nproc.", Shell(metavar="N", between=(0, 65535))] = 29500
+    inputs: Annotated[
+        tuple[Path, ...], "A file that the command reads; may be repeated.", Shell(flags=("--input",))
+    ] = ()
+    output: Annotated[
+        str | None,
+        "Folder for the capture; by default stepscope-capture-TIME.",
+        Shell(flags=("-o", "--output"), metavar="DIR"),
+    ] = None

@@ -1,30 +1,27 @@
-"""`capture verify`."""
+"""Is a capture any good: all ranks, exactly the profiled steps, steady, nothing lost?
+
+Exit status 1 with the list of what to fix where a check failed. What the capture was meant to be comes from the
+manifest that `capture run` puts beside it, and from the options.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-import click
+from typing import Annotated, Any
 
 from stepscope import api, questions
 from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
 from stepscope.capture.spec import BACKEND_OF
 from stepscope.cli import progress
-from stepscope.cli.analysis import labels_option, profile_argument
-from stepscope.cli.memory import memory_option
+from stepscope.cli.declare import command_of
 from stepscope.cli.output import Target
+from stepscope.cli.shared import AnyFormat, Labels, MaxSize, Memory, NoCache, Nsys, Profiles
 from stepscope.errors import BadInput, GateFailed
+from stepscope.model.option import Shell
 from stepscope.model.result import Result
-from stepscope.render import FORMATS
 from stepscope.verify import expected_of, together, verify
-
-DESCRIPTION = """Is a capture any good: all ranks, exactly the profiled steps, steady, nothing lost?
-
-Exit status 1 with the list of what to fix where a check failed. What the capture was meant to be comes from the
-manifest that `capture run` puts beside it, and from the options."""
 
 
 def check(
@@ -64,39 +61,33 @@ def _unprofiled(folder: Path) -> list[float]:
     return found
 
 
-def _verify(profile: tuple[str, ...], **given: Any) -> None:
-    target = Target.of(given.pop("output"), given.pop("format"))
-    cache = not given.pop("no_cache")
+def _verify(
+    profile: Profiles,
+    *,
+    ranks: Annotated[int | None, "Ranks that there should be; by default the manifest's."] = None,
+    steps: Annotated[int | None, "Steps that there should be; by default the manifest's."] = None,
+    max_size: MaxSize = "200MB",
+    against: Annotated[Path | None, "An unprofiled run to compare steps with.", Shell(metavar="DIR")] = None,
+    nsys: Nsys = None,
+    no_cache: NoCache = False,
+    labels: Labels = None,
+    memory: Memory = None,
+    format: AnyFormat = None,
+    output: Annotated[
+        str | None, "File to write the answer to.", Shell(flags=("-o", "--output"), metavar="FILE")
+    ] = None,
+) -> None:
+    target = Target.of(output, format)
     with progress.shown():
         try:
-            result = check(list(profile), cache=cache, **given)
+            result = check(
+                list(profile), nsys=nsys, max_size=max_size, against=against, cache=not no_cache, labels=labels,
+                ranks=ranks, steps=steps,
+            )  # fmt: skip
         except GateFailed as failed:
             target.write(failed.result)
             raise
     target.write(result)
 
 
-command = click.Command(
-    "verify",
-    callback=_verify,
-    help=DESCRIPTION,
-    params=[
-        profile_argument(),
-        click.Option(["--ranks"], type=int, help="Ranks that there should be; by default the manifest's."),
-        click.Option(["--steps"], type=int, help="Steps that there should be; by default the manifest's."),
-        click.Option(["--max-size"], default="200MB", metavar="SIZE", help="Budget of one file."),
-        click.Option(
-            ["--against"],
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="An unprofiled run to compare steps with.",
-        ),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        labels_option(),
-        memory_option(),
-        click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
-        click.Option(["-o", "--output"], metavar="FILE", help="File to write the answer to."),
-    ],
-    context_settings={"show_default": True},
-)
+command = command_of(_verify)

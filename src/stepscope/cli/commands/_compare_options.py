@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import click
 
-from stepscope.cli.analysis import reading_options
 from stepscope.cli.output import Target
+from stepscope.cli.shared import RankNumbers, Reading, Workers
 from stepscope.errors import BadInput
-from stepscope.render import FORMATS
+from stepscope.model.option import Shell
 
-BASE = click.Argument(["base"], nargs=-1, metavar="BASE... --to NEW...")
+Base = Annotated[tuple[str, ...], "", Shell(metavar="BASE... --to NEW...", required=False)]
+To = Annotated[tuple[str, ...], "The other side: all that follows, up to an option.", Shell(metavar="NEW...")]
 
 
 class ToTheEnd(click.Command):
@@ -65,43 +66,23 @@ def spare(inputs: Iterable[str], *targets: Target | None) -> None:
             target.spare(files)
 
 
-def step_options() -> list[click.Option]:
-    return [
-        click.Option(
-            ["--anchor"], metavar="REGEX", help="Ranges that are steps, instead of those that are recognized."
-        ),
-        click.Option(
-            ["--step"], is_flag=True, help="Steps, from the end of the one before to their own end (default)."
-        ),
-        click.Option(["--chunk"], is_flag=True, help="The overlapped chunks of a pipeline, one by one."),
-        click.Option(["--whole"], is_flag=True, help="The whole capture as one step."),
-        click.Option(["--warmup"], type=int, default=0, metavar="N", help="Leave out so many steps at the beginning."),
-        click.Option(
-            ["--runs"],
-            type=click.Choice(["auto", "one", "folder", "file"]),
-            default="auto",
-            help="How the files of a side make runs; auto: by the ranks that they hold.",
-        ),
-        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
-    ]
+class Steps(NamedTuple):
+    """Which steps are compared, and of which ranks."""
+
+    anchor: Annotated[
+        str | None, "Ranges that are steps, instead of those that are recognized.", Shell(metavar="REGEX")
+    ] = None
+    step: Annotated[bool, "Steps, from the end of the one before to their own end (default)."] = False
+    chunk: Annotated[bool, "The overlapped chunks of a pipeline, one by one."] = False
+    whole: Annotated[bool, "The whole capture as one step."] = False
+    warmup: Annotated[int, "Leave out so many steps at the beginning.", Shell(metavar="N")] = 0
+    runs: Annotated[
+        Literal["auto", "one", "folder", "file"],
+        "How the files of a side make runs; auto: by the ranks that they hold.",
+    ] = "auto"
+    rank: RankNumbers = None
 
 
-def opening_options() -> list[click.Option]:
-    return [
-        click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
-        click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
-        *reading_options(),
-    ]
-
-
-def target_options() -> list[click.Option]:
-    return [
-        click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
-    ]
-
-
-def opening(given: dict[str, Any]) -> dict[str, Any]:
-    """The options that say how paths are opened and steps chosen, out of all that were given."""
-    given["cache"] = not given.pop("no_cache")
-    return given
+def chosen(steps: Steps, workers: Workers, reading: Reading) -> dict[str, Any]:
+    """The keywords that say how paths are opened and steps chosen."""
+    return {**steps._asdict(), **workers._asdict(), **reading.keywords}

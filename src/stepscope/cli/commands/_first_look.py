@@ -1,27 +1,24 @@
-"""A profile and no command: a short diagnosis, and what else one may ask."""
+"""A short diagnosis of a profile, and what else one may ask."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
-
-import click
 
 from stepscope.cli import output, progress
-from stepscope.cli.analysis import profile_argument, reading_options
+from stepscope.cli.declare import command_of
+from stepscope.cli.shared import Profiles, Reading
 
 #: What to ask first, by what has to be recorded for it.
 _FIRST = (("ops", "diagnose"), ("measured", "roofline"), ("blocks", "memory"))
 
 
-def _look(profile: tuple[str, ...], **given: Any) -> None:
+def _look(profile: Profiles, *, reading: Reading) -> None:
     from stepscope import api
     from stepscope.render.findings import first_findings_text
 
-    opening = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
     target = output.Target.of(None, None)
     with progress.shown():
-        opened = api.open(*profile, cache=not given["no_cache"], **opening)
+        opened = reading.open(profile)
         question = next((q for table, q in _FIRST if opened.has(table)), "diagnose")
         result = api.analyse(opened, question)
     if question == "diagnose":
@@ -57,9 +54,4 @@ def _more(question: str, several: bool, words: str) -> str:
     return "\n".join(["", "Ask more:", *lines, "`stepscope --help` lists every question.", ""])
 
 
-command = click.Command(
-    "",
-    callback=_look,
-    params=[profile_argument(), *reading_options()],
-    help="A short diagnosis of a profile, and what else one may ask.",
-)
+command = command_of(_look, "")

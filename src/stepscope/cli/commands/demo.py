@@ -5,15 +5,17 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from stepscope import api, questions
 from stepscope.cli import output, progress
 from stepscope.cli.commands.simulate import describe
+from stepscope.cli.declare import command_of
 from stepscope.files import temporary
 from stepscope.files.whole import working_folder
+from stepscope.model.option import Shell
 from stepscope.model.units import about
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.store.disk import default_dir
@@ -63,7 +65,10 @@ STEPS = (
 )
 
 
-def _demo(keep: str | None) -> None:
+def _demo(
+    *,
+    keep: Annotated[str | None, "Leave the simulated traces and a report there.", Shell(metavar="DIR")] = None,
+) -> None:
     with working_folder(temporary.place(default_dir()), "stepscope-demo-") as folder:
         traces, shown = (folder / "traces", "DIR") if keep is None else (Path(keep), keep)
         _mended(*_tour(traces, shown), folder / "mended", shown)
@@ -124,9 +129,4 @@ def _page(folder: Path) -> None:
     click.echo(f"\n{page} shows all of it, with a timeline: open it in a browser.")
 
 
-command = click.Command(
-    "demo",
-    callback=_demo,
-    help="A tour on a simulated 8-rank job with two planted faults: what each command says about it.",
-    params=[click.Option(["--keep"], metavar="DIR", help="Leave the simulated traces and a report there.")],
-)
+command = command_of(_demo)

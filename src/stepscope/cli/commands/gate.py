@@ -1,32 +1,4 @@
-"""Is this run within limits of a baseline? For CI: exit 1 where not, with Markdown and JUnit to show."""
-
-from __future__ import annotations
-
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from stepscope.cli import output, progress
-from stepscope.cli.commands._compare_options import (
-    ToTheEnd,
-    opening,
-    opening_options,
-    sides_of,
-    spare,
-    step_options,
-    target_options,
-)
-from stepscope.errors import BadInput, GateFailed
-
-if TYPE_CHECKING:
-    from stepscope.compare.gate import Limit
-    from stepscope.model.result import Result
-
-_UNKNOWN = "what change it can tell is not known: that takes more than one step, or chunks of more than one run"
-
-DESCRIPTION = """Is this run within limits of a baseline? For CI: exit 1 where not, with Markdown and JUnit to show.
+"""Is this run within limits of a baseline? For CI: exit 1 where not, with Markdown and JUnit to show.
 
 `gate PROFILE --save NAME` keeps PROFILE as a baseline, in .stepscope/baselines/NAME.json, which is to be committed;
 `gate PROFILE --baseline NAME` compares PROFILE with it; `gate BASE --to NEW` compares two profiles.
@@ -34,33 +6,80 @@ DESCRIPTION = """Is this run within limits of a baseline? For CI: exit 1 where n
 A limit is growth that is allowed, in percent of the base's step: `--limit step=2` (the default), `--limit
 comm_exposed=1`, `--limit stage:stage2_f=0.5`, `--limit family:gemm=1`; of the pace, in percent of itself: `--limit
 mean=2`, `--limit p99=5`; or a TOML file with a table [limits]. What cannot be decided (too few steps, too much noise,
-another job) fails too, unless --allow-inconclusive."""
+another job) fails too, unless --allow-inconclusive.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+
+from stepscope.cli import progress
+from stepscope.cli.commands._compare_options import (
+    Steps,
+    To,
+    ToTheEnd,
+    chosen,
+    sides_of,
+    spare,
+)
+from stepscope.cli.declare import command_of
+from stepscope.cli.output import Target, writable
+from stepscope.cli.shared import Output, Reading, Workers
+from stepscope.errors import BadInput, GateFailed
+from stepscope.model.option import Shell
+
+if TYPE_CHECKING:
+    from stepscope.compare.gate import Limit
+    from stepscope.model.result import Result
+
+_UNKNOWN = "what change it can tell is not known: that takes more than one step, or chunks of more than one run"
 
 
-def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
+def _gate(
+    base: Annotated[tuple[str, ...], "", Shell(metavar="PROFILE... [--to NEW...]", required=False)],
+    *,
+    to: To = (),
+    baseline: Annotated[str | None, "The base, as it was saved.", Shell(metavar="NAME|FILE")] = None,
+    save: Annotated[str | None, "Save PROFILE as a baseline, and compare nothing.", Shell(metavar="NAME|FILE")] = None,
+    limit: Annotated[
+        tuple[str, ...], "Growth allowed; may be repeated. Default: step=2.", Shell(metavar="WHAT=PERCENT")
+    ] = (),
+    limits: Annotated[Path | None, "Limits in a TOML file.", Shell(metavar="FILE")] = None,
+    allow_inconclusive: Annotated[bool, "What cannot be decided does not fail."] = False,
+    markdown: Annotated[Path | None, "A summary for a pull request.", Shell(metavar="FILE")] = None,
+    github: Annotated[
+        bool, "In GitHub Actions: a summary on the job's page, and an annotation per check that did not pass."
+    ] = False,
+    junit: Annotated[Path | None, "The checks as JUnit XML.", Shell(metavar="FILE")] = None,
+    steps: Steps,
+    workers: Workers,
+    reading: Reading,
+    output: Output,
+) -> None:
     from stepscope import api
     from stepscope.compare.baseline import path_of
     from stepscope.compare.gate import parse_limits
 
-    target = output.Target.of(given.pop("output"), given.pop("format"))
-    saved, name = given.pop("save"), given.pop("baseline")
-    markdown, junit = (None if f is None else output.Target("md", output.writable(f)) for f in _files(given))
-    files = [t.file.absolute() for t in (target, markdown, junit) if t is not None and t.file is not None]
+    target = output.target
+    pull, checks = (None if file is None else Target("md", writable(file)) for file in (markdown, junit))
+    files = [t.file.absolute() for t in (target, pull, checks) if t is not None and t.file is not None]
     if twice := [file for n, file in enumerate(files) if file in files[:n]]:
         raise BadInput(f"{twice[0]}: given for two outputs", "give each a file of its own")
-    allow, github = given.pop("allow_inconclusive"), given.pop("github")
-    limits = {"limits": given.pop("limit"), "limits_file": given.pop("limits")}
-    parsed = parse_limits(limits["limits_file"], limits["limits"])  # before anything is read
-    given = opening(given)
-    if saved is not None:
-        _save(base, to, name, saved, parsed, given)
+    parsed = parse_limits(limits, limit)  # before anything is read
+    how = chosen(steps, workers, reading)
+    if save is not None:
+        _save(base, to, baseline, save, parsed, how)
         return
-    if name is not None:
+    if baseline is not None:
         if to:
             raise BadInput("--baseline and --to are both a side to compare with", "give one of them")
         if not base:
             raise BadInput("no profile to check", "name it: gate PROFILE --baseline NAME")
-        first, second = str(path_of(name)), list(base)
+        first, second = str(path_of(baseline)), list(base)
         _there(Path(first))
     elif not to:
         raise BadInput(
@@ -69,29 +88,31 @@ def _gate(base: tuple[str, ...], to: tuple[str, ...], **given: Any) -> None:
     else:
         first, second = sides_of(base, to)  # type: ignore[assignment]
     for side in ([first] if isinstance(first, str) else first, second):
-        spare(side, target, markdown, junit)
+        spare(side, target, pull, checks)
 
     def deliver(result: Result) -> None:
         from stepscope.render.gate import to_junit, to_markdown
 
         target.write(result)
-        if markdown is not None:
-            markdown.deliver(to_markdown(result))
-        if junit is not None:
-            junit.deliver(to_junit(result, allow_inconclusive=allow))
+        if pull is not None:
+            pull.deliver(to_markdown(result))
+        if checks is not None:
+            checks.deliver(to_junit(result, allow_inconclusive=allow_inconclusive))
         if github:
             _to_github(result, target)
 
     with progress.shown():
         try:
-            result = api.gate(first, second, **limits, allow_inconclusive=allow, **given)
+            result = api.gate(
+                first, second, limits=limit, limits_file=limits, allow_inconclusive=allow_inconclusive, **how
+            )
         except GateFailed as failed:
             deliver(failed.result)
             raise
     deliver(result)
 
 
-def _to_github(result: Result, target: output.Target) -> None:
+def _to_github(result: Result, target: Target) -> None:
     """The summary on the page of the job, and what did not pass beside the change."""
     from stepscope.render.gate import to_annotations, to_markdown
 
@@ -110,10 +131,6 @@ def _to_github(result: Result, target: output.Target) -> None:
         click.echo(line, err=target.file is None and target.format != "table")
 
 
-def _files(given: dict[str, Any]) -> tuple[Path | None, Path | None]:
-    return given.pop("markdown"), given.pop("junit")
-
-
 def _there(path: Path) -> None:
     """A baseline that is missing or of a newer version is said before any profile is read."""
     from stepscope.compare.baseline import load
@@ -127,7 +144,7 @@ def _save(
     name: str | None,
     saved: str,
     limits: list[Limit],
-    given: dict[str, Any],
+    how: dict[str, Any],
 ) -> None:
     from stepscope import api
     from stepscope.compare.baseline import load, path_of
@@ -137,9 +154,9 @@ def _save(
         raise BadInput("--save keeps one profile, and compares nothing", "leave out --to and --baseline")
     if not base:
         raise BadInput("no profile to save", "name it: gate PROFILE --save NAME")
-    spare(base, output.Target("json", path_of(saved)))
+    spare(base, Target("json", path_of(saved)))
     with progress.shown():
-        path = api.save_baseline(list(base), saved, **given)
+        path = api.save_baseline(list(base), saved, **how)
     click.echo(f"saved {path} ({path.stat().st_size} bytes)")
     kept, _ = load(path)
     found = resolution(kept)
@@ -149,34 +166,4 @@ def _save(
         click.echo(f"note: {unseen}", err=True)
 
 
-command = ToTheEnd(
-    "gate",
-    callback=_gate,
-    help=DESCRIPTION,
-    params=[
-        click.Argument(["base"], nargs=-1, metavar="PROFILE... [--to NEW...]"),
-        click.Option(
-            ["--to"], multiple=True, metavar="NEW...", help="The other side: all that follows, up to an option."
-        ),
-        click.Option(["--baseline"], metavar="NAME|FILE", help="The base, as it was saved."),
-        click.Option(["--save"], metavar="NAME|FILE", help="Save PROFILE as a baseline, and compare nothing."),
-        click.Option(
-            ["--limit"], multiple=True, metavar="WHAT=PERCENT", help="Growth allowed; may be repeated. Default: step=2."
-        ),
-        click.Option(["--limits"], type=click.Path(path_type=Path), metavar="FILE", help="Limits in a TOML file."),
-        click.Option(["--allow-inconclusive"], is_flag=True, help="What cannot be decided does not fail."),
-        click.Option(
-            ["--markdown"], type=click.Path(path_type=Path), metavar="FILE", help="A summary for a pull request."
-        ),
-        click.Option(
-            ["--github"],
-            is_flag=True,
-            help="In GitHub Actions: a summary on the job's page, and an annotation per check that did not pass.",
-        ),
-        click.Option(["--junit"], type=click.Path(path_type=Path), metavar="FILE", help="The checks as JUnit XML."),
-        *step_options(),
-        *opening_options(),
-        *target_options(),
-    ],
-    context_settings={"show_default": True},
-)
+command = command_of(_gate, cls=ToTheEnd)

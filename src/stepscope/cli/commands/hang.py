@@ -1,16 +1,4 @@
-"""Why does this job hang: which rank, which call? From dumps of PyTorch's flight recorder."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-import click
-
-from stepscope.cli import output, progress
-from stepscope.errors import GateFailed
-from stepscope.render import FORMATS, Format
-
-DESCRIPTION = """Why does this job hang: which rank, which call? From dumps of PyTorch's flight recorder.
+"""Why does this job hang: which rank, which call? From dumps of PyTorch's flight recorder.
 
 DUMPS are files, folders or globs: pickles or JSON of one job, named by their rank (nccl_trace_rank_3). Beside them,
 each optional: stacks of `py-spy dump --json` (stacks_rank_3.json), the job's log, `ncclras` output, dmesg. Pickles
@@ -18,10 +6,32 @@ are read without running anything. The answer names the kind of hang, the fewest
 sure that is, both sides of the call with its line of Python, and the chain of who waits for whom.
 
 Exit status 0 where it was answered, 1 with --fail-on hung where the job hangs, 3 where the dumps do not suffice.
-`capture hang` collects dumps of a job that hangs right now; docs/hang.md is a guide."""
+`capture hang` collects dumps of a job that hangs right now; docs/hang.md is a guide.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import click
+
+from stepscope.cli import output, progress
+from stepscope.cli.declare import command_of
+from stepscope.cli.shared import AnyFormat
+from stepscope.errors import GateFailed
+from stepscope.model.option import Shell
 
 
-def _hang(dumps: tuple[str, ...], output_file: str | None, format: Format | None, fail_on: str | None) -> None:
+def _hang(
+    dumps: Annotated[tuple[str, ...], "", Shell(metavar="DUMPS...")],
+    *,
+    output_file: Annotated[
+        str | None, "Write there; .html is a page with a picture.", Shell(flags=("-o", "--output"), metavar="FILE")
+    ] = None,
+    format: AnyFormat = None,
+    fail_on: Annotated[Literal["hung"] | None, "Exit 1 where the job hangs."] = None,
+) -> None:
     from stepscope.api import hanging
 
     page = output_file is not None and Path(output_file).suffix.lower() == ".html" and format is None
@@ -40,17 +50,4 @@ def _hang(dumps: tuple[str, ...], output_file: str | None, format: Format | None
         raise GateFailed(result.summary["statement"], None, result)
 
 
-command = click.Command(
-    "hang",
-    callback=_hang,
-    help=DESCRIPTION,
-    params=[
-        click.Argument(["dumps"], nargs=-1, required=True, metavar="DUMPS..."),
-        click.Option(
-            ["-o", "--output", "output_file"], metavar="FILE", help="Write there; .html is a page with a picture."
-        ),
-        click.Option(["--format"], type=click.Choice(FORMATS), help="Format of the answer."),
-        click.Option(["--fail-on"], type=click.Choice(["hung"]), help="Exit 1 where the job hangs."),
-    ],
-    context_settings={"show_default": True},
-)
+command = command_of(_hang)

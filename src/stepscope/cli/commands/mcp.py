@@ -1,31 +1,46 @@
-"""A server for agents: the same questions as tools of the Model Context Protocol (MCP)."""
-
-from __future__ import annotations
-
-import sys
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from stepscope.cli.analysis import labels_option
-from stepscope.cli.memory import memory_option
-from stepscope.errors import BadInput, extra
-
-if TYPE_CHECKING:
-    from stepscope.agent.server import Server
-
-_HOST = "127.0.0.1"
-DESCRIPTION = """A server for agents: the same questions as tools of the Model Context Protocol (MCP).
+"""A server for agents: the same questions as tools of the Model Context Protocol (MCP).
 
 An agent starts it, and talks to it over standard input and output, once it is told to: `claude mcp add stepscope --
 stepscope mcp --root traces`. With --http it waits for agents at an address of this machine instead, and lets in who
 sends the token that it prints. Its tools are stepscope_open, _list, _describe, _run (every analysis), _diff, _hang and
 _sql. They read files below the folders given with --root and nothing else, and write nothing but stepscope's cache.
 docs/agents.md has the settings of other agents, and what each tool answers. It needs the extra `agent` (pip install
-'stepscope[agent]')."""
+'stepscope[agent]').
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from stepscope.cli.declare import command_of
+from stepscope.cli.shared import Labels, Memory, Nsys, Taxonomy
+from stepscope.errors import BadInput, extra
+from stepscope.model.option import Shell
+
+if TYPE_CHECKING:
+    from stepscope.agent.server import Server
+
+_HOST = "127.0.0.1"
 
 
-def _serve(root: tuple[str, ...], http: bool, host: str, port: int, **opening: Any) -> None:
+def _mcp(
+    *,
+    root: Annotated[
+        tuple[str, ...],
+        "Files below it may be read; may be repeated. Default: the current folder.",
+        Shell(metavar="FOLDER"),
+    ] = (),
+    http: Annotated[bool, "Wait for agents over HTTP; prints an address and a token."] = False,
+    host: Annotated[str, "Where to listen, with --http: this machine alone.", Shell(metavar="ADDRESS")] = _HOST,
+    port: Annotated[int, "With --http; 0 is any port that is free.", Shell(metavar="N", between=(0, 65535))] = 0,
+    nsys: Nsys = None,
+    taxonomy: Taxonomy = None,
+    labels: Labels = None,
+    memory: Memory = None,
+) -> None:
     try:
         from stepscope.agent.server import server
     except ModuleNotFoundError as error:
@@ -38,7 +53,7 @@ def _serve(root: tuple[str, ...], http: bool, host: str, port: int, **opening: A
 
     if not http and (host != _HOST or port):
         raise BadInput("--host and --port are of a server over HTTP", "give --http, too")
-    made = server(Roots(root), **opening, jobs=None)
+    made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=None)
     settle()
     if http:
         _over_http(made, host, port)
@@ -74,31 +89,4 @@ def _announce(address: str, token: str) -> None:
     click.echo("give both to the agent (docs/agents.md); Ctrl-C stops the server", err=True)
 
 
-command = click.Command(
-    "mcp",
-    callback=_serve,
-    help=DESCRIPTION,
-    params=[
-        click.Option(
-            ["--root"],
-            multiple=True,
-            metavar="FOLDER",
-            help="Files below it may be read; may be repeated. Default: the current folder.",
-        ),
-        click.Option(["--http"], is_flag=True, help="Wait for agents over HTTP; prints an address and a token."),
-        click.Option(
-            ["--host"], default=_HOST, metavar="ADDRESS", help="Where to listen, with --http: this machine alone."
-        ),
-        click.Option(
-            ["--port"],
-            type=click.IntRange(0, 65535),
-            default=0,
-            metavar="N",
-            help="With --http; 0 is any port that is free.",
-        ),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
-        labels_option(),
-        memory_option(),
-    ],
-)
+command = command_of(_mcp)

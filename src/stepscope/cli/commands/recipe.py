@@ -1,80 +1,123 @@
-"""The recipes of `nsys recipe`: summaries, heat maps and pace over many ranks, with data files and a page."""
+"""The recipes of `nsys recipe`: summaries, heat maps and pace over many ranks, with data files and a page.
+
+NAME is a recipe; --help-recipes lists them. Without -o the table over all ranks is printed. With -o every table is
+written as Parquet and CSV, with a page that shows the picture and needs no network.
+"""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import click
 
-from stepscope.cli import output, progress
-from stepscope.cli.memory import memory_option
+from stepscope.cli import progress
+from stepscope.cli.declare import command_of
+from stepscope.cli.output import Target
+from stepscope.cli.shared import Cluster, Jobs, Memory, NoCache, Nsys, RankNumbers, Taxonomy
 from stepscope.errors import BadInput
 from stepscope.files.whole import building_set
-from stepscope.render import FORMATS
+from stepscope.model.command_line import command_line, joined
+from stepscope.model.option import Shell
+from stepscope.render import FORMATS, Format
 
 if TYPE_CHECKING:
     from stepscope.api import Profile
     from stepscope.model.result import Result
     from stepscope.nsys.recipes import Outcome, Recipe
 
-#: Options that only some recipes take; each recipe says which.
-_OWN: tuple[tuple[str, type, str], ...] = (
-    ("name", str, "Kernel, or text of the range (pace, hist)."),
-    ("bins", int, "How many bins (maps, hist)."),
-    ("cumulative", bool, "Add up what runs side by side (maps)."),
-    ("base", bool, "Kernels without templates and parameters."),
-    ("mangled", bool, "Kernels by their mangled names."),
-    ("metric", str, "Regular expression for names of metrics."),
-    ("gap", str, "Shortest gap, in milliseconds, or 800us (gpu_gaps)."),
-    ("threshold", int, "Show use below this percentage (gpu_time_util)."),
-    ("chunks", int, "How many pieces of time (gpu_time_util)."),
-    ("rows", int, "Most rows per file (gpu_gaps, gpu_time_util)."),
-    ("depth", int, "How deep the tree is shown (nvtx_cpu_topdown)."),
-    ("fold", bool, "Write # for numbers in names (nvtx_cpu_topdown)."),
-    ("recipe", str, "Which recipe to make of two profiles (diff)."),
-    ("tolerance", int, "Differences smaller than this are 0 (diff)."),
-    ("drop", bool, "Leave out rows without a difference (diff)."),
-    ("start", str, "Leave out what ended before this time (ns, or 1ms)."),
-    ("end", str, "Leave out what started after this time (ns, or 1ms)."),
-)
+
+class Arguments(TypedDict, total=False):
+    """Options that only some recipes take; each recipe says which."""
+
+    name: Annotated[str | None, "Kernel, or text of the range (pace, hist)."]
+    bins: Annotated[int | None, "How many bins (maps, hist)."]
+    cumulative: Annotated[bool, "Add up what runs side by side (maps)."]
+    base: Annotated[bool, "Kernels without templates and parameters."]
+    mangled: Annotated[bool, "Kernels by their mangled names."]
+    metric: Annotated[str | None, "Regular expression for names of metrics."]
+    gap: Annotated[str | None, "Shortest gap, in milliseconds, or 800us (gpu_gaps)."]
+    threshold: Annotated[int | None, "Show use below this percentage (gpu_time_util)."]
+    chunks: Annotated[int | None, "How many pieces of time (gpu_time_util)."]
+    rows: Annotated[int | None, "Most rows per file (gpu_gaps, gpu_time_util)."]
+    depth: Annotated[int | None, "How deep the tree is shown (nvtx_cpu_topdown)."]
+    fold: Annotated[bool, "Write # for numbers in names (nvtx_cpu_topdown)."]
+    recipe: Annotated[str | None, "Which recipe to make of two profiles (diff)."]
+    tolerance: Annotated[int | None, "Differences smaller than this are 0 (diff)."]
+    drop: Annotated[bool, "Leave out rows without a difference (diff)."]
+    start: Annotated[str | None, "Leave out what ended before this time (ns, or 1ms)."]
+    end: Annotated[str | None, "Leave out what started after this time (ns, or 1ms)."]
 
 
-def _recipe(asked: str | None, profile: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
+class Reading(NamedTuple):
+    """Which ranks are read, by whom, and by which rules."""
+
+    rank: RankNumbers = None
+    jobs: Jobs = None
+    cluster: Cluster = None
+    no_cache: NoCache = False
+    nsys: Nsys = None
+    memory: Memory = None
+    taxonomy: Taxonomy = None
+
+
+def _recipe(
+    asked: Annotated[str | None, "", Shell(metavar="NAME", required=False)],
+    profile: Annotated[tuple[str, ...], "", Shell(metavar="PROFILE...", required=False)],
+    *,
+    help_wanted: Annotated[
+        str | None,
+        "List the recipes, or explain one.",
+        Shell(flags=("--help-recipes",), metavar="[NAME|ALL]", bare=""),
+    ] = None,
+    output: Annotated[
+        str | None,
+        "Write data files and a page there; without DIR, to a new folder NAME-1, NAME-2, …",
+        Shell(flags=("-o", "--output"), metavar="[DIR]", bare=""),
+    ] = None,
+    force: Annotated[bool, "Write into an existing folder.", Shell(flags=("--force", "--force-overwrite"))] = False,
+    format: Annotated[Format | None, "On standard output. Default: table.", Shell(one_of=FORMATS)] = None,
+    table: Annotated[
+        str | None, "Which table to print; default: the one over all ranks.", Shell(metavar="TABLE")
+    ] = None,
+    arguments: Arguments,
+    reading: Reading,
+    input: Annotated[tuple[str, ...], "", Shell(hidden=True)] = (),
+    csv: Annotated[bool, "", Shell(hidden=True)] = False,
+    mode: Annotated[str | None, "", Shell(hidden=True)] = None,
+) -> None:
     from stepscope.api.nsys import of_recipe
     from stepscope.nsys import recipes
 
     if help_wanted is not None or asked is None:
         click.echo(_help(help_wanted or ""), nl=False)
         return
-    paths = (*given.pop("input"), *profile)
+    paths = (*input, *profile)
     if not paths:
         raise click.UsageError("Missing argument 'PROFILE...'.")
     recipe = recipes.find(asked)
-    own = {key: given.pop(key) for key, _, _ in _OWN}
-    args = {key: value for key, value in own.items() if value is not None and value is not False}
-    folder = _folder(recipe.name, given["output"], given["force"])
-    target = output.Target.of(None, given["format"])
+    args: dict[str, Any] = {**arguments}
+    folder = _folder(recipe.name, output, force)
+    target = Target.of(None, format)
     recipe.parse(args)
     with progress.shown():
-        made, opened = _make(recipe, paths, args, given)
-    result = of_recipe(recipe, made, opened, args, given["table"])
+        made, opened = _make(recipe, paths, args, reading)
+    result = of_recipe(recipe, made, opened, args, table)
     if folder is None:
         target.write(result)
         return
-    _write(folder, recipe, made, result, _command(recipe.name, paths, args, given))
+    _write(folder, recipe, made, result, _command(recipe.name, paths, args, reading.rank))
     click.echo(f"{folder}/analysis.html\n" + "".join(f"{folder}/{n}.parquet, .csv\n" for n in made.tables), nl=False)
 
 
 def _make(
-    recipe: Recipe, paths: tuple[str, ...], args: dict[str, Any], given: dict[str, Any]
+    recipe: Recipe, paths: tuple[str, ...], args: dict[str, Any], reading: Reading
 ) -> tuple[Outcome, list[Profile]]:
     from stepscope.nsys import recipes
     from stepscope.nsys.recipes import diff
 
     if recipe.name != diff.NAME:
-        profile = _open(paths, given)
+        profile = _open(paths, reading)
         return recipes.run(profile, recipe.name, **args), [profile]
     if len(paths) != 2:
         raise BadInput(f"diff takes two outputs or two profiles, not {len(paths)}", "name the first, then the second")
@@ -91,20 +134,21 @@ def _make(
     inner = recipes.find(str(full["recipe"]))
     if not inner.keys:
         raise BadInput(f"--recipe {inner.name}: its rows cannot be paired", "give a summary, as cuda_gpu_kern_sum")
-    profiles = [_open((p,), given) for p in paths]
+    profiles = [_open((p,), reading) for p in paths]
     tables = [(outcome := recipes.run(p, inner.name)).tables[outcome.main] for p in profiles]
     made = diff.compared(tables[0], tables[1], inner.keys, full)
     made.summary = {"recipe": inner.name}
     return made, profiles
 
 
-def _open(paths: tuple[str, ...], given: dict[str, Any]) -> Profile:
+def _open(paths: tuple[str, ...], reading: Reading) -> Profile:
     from stepscope import api, questions
 
-    opening = {k: given[k] for k in ("nsys", "taxonomy", "jobs", "cluster")}
-    profile = api.open(*paths, cache=not given["no_cache"], of_one_job=False, **opening)
+    workers: dict[str, Any] = {"jobs": reading.jobs, "cluster": reading.cluster}
+    rules: dict[str, Any] = {"nsys": reading.nsys, "taxonomy": reading.taxonomy}
+    profile = api.open(*paths, cache=not reading.no_cache, of_one_job=False, **rules, **workers)
     questions.need_timeline(profile, "recipe")
-    return profile.view(api.parse_ranks(given["rank"])) if given["rank"] else profile  # type: ignore[return-value]
+    return profile.view(api.parse_ranks(reading.rank)) if reading.rank else profile  # type: ignore[return-value]
 
 
 def _folder(name: str, wanted: str | None, force: bool) -> Path | None:
@@ -140,11 +184,9 @@ def _write(folder: Path, recipe: Recipe, made: Outcome, result: Result, command:
         (beside / "analysis.html").write_text(to_html(recipe, made, result, command), "utf-8")
 
 
-def _command(name: str, paths: tuple[str, ...], args: dict[str, Any], given: dict[str, Any]) -> str:
+def _command(name: str, paths: tuple[str, ...], args: dict[str, Any], rank: str | None) -> str:
     """The command line again, without where it wrote to."""
-    options = [f"--{k}" if v is True else f"--{k}={v}" for k, v in args.items()]
-    options += [f"--rank={given['rank']}"] if given["rank"] else []
-    return shlex.join(["stepscope", "recipe", name, *paths, *options])
+    return command_line("recipe", name, *paths, *joined(args | ({"rank": rank} if rank else {})))
 
 
 def _help(wanted: str) -> str:
@@ -154,51 +196,4 @@ def _help(wanted: str) -> str:
     return help_text(recipes.recipes(), wanted)
 
 
-def _own_options() -> list[click.Option]:
-    return [
-        click.Option([f"--{key}"], help=text, **({"is_flag": True} if kind is bool else {"type": kind}))
-        for key, kind, text in _OWN
-    ]
-
-
-_COMPATIBLE: dict[str, Any] = {"hidden": True, "expose_value": False}
-
-command = click.Command(
-    "recipe",
-    callback=_recipe,
-    params=[
-        click.Argument(["asked"], required=False, metavar="NAME"),
-        click.Argument(["profile"], nargs=-1, metavar="PROFILE..."),
-        click.Option(
-            ["--help-recipes", "help_wanted"],
-            is_flag=False,
-            flag_value="",
-            metavar="[NAME|ALL]",
-            help="List the recipes, or explain one.",
-        ),
-        click.Option(
-            ["-o", "--output"],
-            is_flag=False,
-            flag_value="",
-            metavar="[DIR]",
-            help="Write data files and a page there; without DIR, to a new folder NAME-1, NAME-2, …",
-        ),
-        click.Option(["--force", "--force-overwrite", "force"], is_flag=True, help="Write into an existing folder."),
-        click.Option(["--format"], type=click.Choice(FORMATS), help="On standard output. Default: table."),
-        click.Option(["--table"], metavar="TABLE", help="Which table to print; default: the one over all ranks."),
-        *_own_options(),
-        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
-        click.Option(["--jobs"], type=int, metavar="N", help="Processes that read files; default: one per core."),
-        click.Option(["--cluster"], metavar="ADDRESS", help="Read on the Dask cluster at tcp://host:port instead."),
-        click.Option(["--no-cache"], is_flag=True, help="Read the files again, and cache nothing."),
-        click.Option(["--nsys"], metavar="PATH", help="The nsys that exports .nsys-rep files."),
-        memory_option(),
-        click.Option(["--taxonomy"], metavar="FILE", help="More rules for what is communication (TOML)."),
-        click.Option(["--input"], multiple=True, hidden=True),
-        click.Option(["--csv"], is_flag=True, **_COMPATIBLE),
-        click.Option(["--mode"], **_COMPATIBLE),
-    ],
-    help="The recipes of `nsys recipe`: summaries, heat maps and pace over many ranks, with data files and a page.\n\n"
-    "NAME is a recipe; --help-recipes lists them. Without -o the table over all ranks is printed. With -o every table"
-    " is written as Parquet and CSV, with a page that shows the picture and needs no network.",
-)
+command = command_of(_recipe)

@@ -1,13 +1,18 @@
-"""The rules of `nsys analyze`: what is likely to cost time, with advice."""
+"""The rules of `nsys analyze`: what is likely to cost time, with advice.
+
+-r all, or no -r, tries every rule; a rule that finds nothing says so.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from stepscope.cli import nsys
+from stepscope.cli.declare import command_of
+from stepscope.model.option import Shell
 
 if TYPE_CHECKING:
     from stepscope.nsys.reports import Answer
@@ -15,7 +20,18 @@ if TYPE_CHECKING:
 _WIDTH = 79
 
 
-def _rules(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | None, **given: Any) -> None:
+def _rules(
+    profile: nsys.Profiles,
+    *,
+    asked: nsys.Rules = (),
+    showing: nsys.Showing,
+    help_wanted: Annotated[
+        str | None,
+        "List the rules, or explain one.",
+        Shell(flags=("--help-rules",), metavar="[NAME|ALL]", bare=""),
+    ] = None,
+    reading: nsys.Reading,
+) -> None:
     from stepscope.nsys import reports as nsysreports
     from stepscope.nsys.reports.help import help_text
     from stepscope.nsys.reports.registry import find
@@ -27,11 +43,11 @@ def _rules(profile: tuple[str, ...], asked: tuple[str, ...], help_wanted: str | 
     names = nsys.split(asked)
     if not names or "all" in names:
         names = list(rules)
-    orders = nsys.orders(names, lambda text: find(text, rules, "rule"), given)
-    nsys.run(profile, orders, given, _said)
+    orders = nsys.orders(names, lambda text: find(text, rules, "rule"), showing)
+    nsys.run(profile, orders, showing, reading, _text)
 
 
-def _said(order: nsys.Order, answer: Answer) -> str:
+def _text(order: nsys.Order, answer: Answer) -> str:
     text = nsys.text_of(order, answer, order.report.advice)
     rows = order.args.number("rows")
     more = f"\nOnly the first {rows} are shown; rows=-1 shows all.\n" if 0 < rows == answer.frame.height else ""
@@ -39,10 +55,4 @@ def _said(order: nsys.Order, answer: Answer) -> str:
     return nsys.titled(order, text + (more if order.format.name in ("column", "table") else ""), advice)
 
 
-command = click.Command(
-    "rules",
-    callback=_rules,
-    params=nsys.options("rule"),
-    help="The rules of `nsys analyze`: what is likely to cost time, with advice.\n\n-r all, or no -r, tries every rule;"
-    " a rule that finds nothing says so.",
-)
+command = command_of(_rules)

@@ -1,67 +1,54 @@
-"""Make traces of a job whose truth is known: schedules, meshes, nodes, and planted faults."""
+"""Make traces of a job whose truth is known: schedules, meshes, nodes, and planted faults.
+
+A discrete-event simulation of host threads, streams, events and collectives. It writes one nsys SQLite file per node
+or one torch.profiler trace per rank, and truth.json with the answers that the other commands must give.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any
 
 import click
 
 from stepscope.cli import progress
-from stepscope.cli.analysis import option_of
+from stepscope.cli.declare import command_of
 from stepscope.errors import BadInput
+from stepscope.model.option import OptionsOf, Shell
 from stepscope.model.units import size
-from stepscope.questions import Option
 from stepscope.simulate.hang.faults import CLASSES as HANGS
 from stepscope.simulate.hang.faults import OPTIONS as HANG_OPTIONS
 from stepscope.simulate.job.faults import KNOWN
-from stepscope.simulate.job.scenario import SCHEDULES, Scenario
+from stepscope.simulate.job.scenario import Scenario
 
 FORMATS = ("nsys", "kineto")
-
-HELP = {
-    "schedule": f"How micro-batches go through the pipeline: {', '.join(SCHEDULES)}.",
-    "pp": "Pipeline stages.",
-    "dp": "Data-parallel replicas.",
-    "cp": "Context-parallel ranks.",
-    "ep": "Expert-parallel ranks.",
-    "tp": "Tensor-parallel ranks.",
-    "nodes": "Hosts, each with a clock and a file of its own.",
-    "gpus_per_process": "GPUs that one process drives, a thread for each.",
-    "layers": "Layers of the model.",
-    "micro_batches": "Micro-batches of a step.",
-    "steps": "Steps to record.",
-    "seed": "The same seed gives the same bytes.",
-    "kernels": "About so many kernels in total: layers are made larger until that is reached.",
-    "scale": "Size of the model, as a multiple of its usual number of kernels.",
-    "seq": "Sequence length.",
-    "mbs": "Size of a micro-batch.",
-    "vpp": "Virtual stages per rank, for the interleaved schedule.",
-    "jitter": "Relative spread of durations; 0 makes all alike.",
-}
-
-DESCRIPTION = """Make traces of a job whose truth is known: schedules, meshes, nodes, and planted faults.
-
-A discrete-event simulation of host threads, streams, events and collectives. It writes one nsys SQLite file per node
-or one torch.profiler trace per rank, and truth.json with the answers that the other commands must give."""
+_FAULTS = ", ".join(f"{name} ({', '.join(params)})" for name, params in KNOWN.items())
 
 
-def _faults() -> str:
-    return ", ".join(f"{name} ({', '.join(params)})" for name, params in KNOWN.items())
-
-
-def _options() -> list[click.Option]:
-    types = get_type_hints(Scenario)
-    given = [f for f in fields(Scenario) if f.name != "faults"]
-    return [option_of(Option(f.name, types[f.name], f.default, HELP.get(f.name, ""))) for f in given]
-
-
-def _simulate(output: str, write: str, fault: tuple[str, ...], hang: str | None, **options: Any) -> None:
+def _simulate(
+    *,
+    job: Annotated[dict[str, Any], OptionsOf(Scenario)],
+    fault: Annotated[
+        tuple[str, ...],
+        "Plant a fault, such as straggler:rank=3,factor=1.5; may be repeated. Known, with their parameters: "
+        f"{_FAULTS}.",
+        Shell(metavar="NAME:KEY=VALUE,..."),
+    ] = (),
+    hang: Annotated[
+        str | None,
+        "Write flight-recorder dumps of a job that hangs, such as host:rank=3,timing=off. Classes: "
+        f"{', '.join(HANGS)}. Keys: {', '.join(HANG_OPTIONS)}.",
+        Shell(metavar="CLASS:KEY=VALUE,..."),
+    ] = None,
+    write: Annotated[
+        str, "nsys, kineto, or nsys,kineto; with --hang pickle or json.", Shell(metavar="FORMATS")
+    ] = "nsys",
+    output: Annotated[str, "Directory to write into.", Shell(flags=("-o", "--output"), metavar="DIR")],
+) -> None:
     from stepscope.simulate.run import simulate_to
 
     if hang is not None:
-        _simulate_hang(Path(output), hang, fault, write, options)
+        _simulate_hang(Path(output), hang, fault, write, job)
         return
     formats = tuple(dict.fromkeys(part.strip() for part in write.split(",") if part.strip()))
     unknown = [f for f in formats if f not in FORMATS]
@@ -70,7 +57,7 @@ def _simulate(output: str, write: str, fault: tuple[str, ...], hang: str | None,
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"-o {folder}: is a file", "name a directory")
-    scenario = Scenario(faults=fault, **options)
+    scenario = Scenario(faults=fault, **job)
     with progress.shown():
         written = simulate_to(scenario, folder, formats)
     click.echo(describe(scenario))
@@ -80,7 +67,7 @@ def _simulate(output: str, write: str, fault: tuple[str, ...], hang: str | None,
         click.echo(f"  and {len(written) - 6} more")
 
 
-def _simulate_hang(folder: Path, text: str, fault: tuple[str, ...], write: str, options: dict[str, Any]) -> None:
+def _simulate_hang(folder: Path, text: str, fault: tuple[str, ...], write: str, job: dict[str, Any]) -> None:
     """Dumps of the flight recorder of a job that hangs, instead of traces."""
     from stepscope.simulate.hang.faults import of_dumps, parse
     from stepscope.simulate.hang.job import HangJob
@@ -93,9 +80,7 @@ def _simulate_hang(folder: Path, text: str, fault: tuple[str, ...], write: str, 
         raise BadInput(f"--write {write}: not a format of dumps", "give pickle, json, or pickle,json")
     if folder.exists() and (not folder.is_dir() or any(folder.glob("nccl_trace_rank_*"))):
         raise BadInput(f"-o {folder}: holds another job", "name a directory that is empty, or not there")
-    given = {
-        key: options[key] for key in ("tp", "pp", "dp", "ep", "layers", "micro_batches", "steps", "seed", "jitter")
-    }
+    given = {key: job[key] for key in ("tp", "pp", "dp", "ep", "layers", "micro_batches", "steps", "seed", "jitter")}
     done = simulate_hang(HangJob(**given, **of_dumps(text)), parse(text))
     written = done.write(folder, formats[write])
     truth = done.truth()
@@ -113,32 +98,4 @@ def describe(scenario: Scenario) -> str:
     return f"{ranks} on {nodes}, {scenario.schedule}{f' {axes}' if axes else ''}{planted}"
 
 
-command = click.Command(
-    "simulate",
-    callback=_simulate,
-    help=DESCRIPTION,
-    params=[
-        *_options(),
-        click.Option(
-            ["--fault"],
-            multiple=True,
-            metavar="NAME:KEY=VALUE,...",
-            help=f"Plant a fault, such as straggler:rank=3,factor=1.5; may be repeated. Known, with their parameters: "
-            f"{_faults()}.",
-        ),
-        click.Option(
-            ["--hang"],
-            metavar="CLASS:KEY=VALUE,...",
-            help="Write flight-recorder dumps of a job that hangs, such as host:rank=3,timing=off. Classes: "
-            f"{', '.join(HANGS)}. Keys: {', '.join(HANG_OPTIONS)}.",
-        ),
-        click.Option(
-            ["--write"],
-            default="nsys",
-            metavar="FORMATS",
-            help="nsys, kineto, or nsys,kineto; with --hang pickle or json.",
-        ),
-        click.Option(["-o", "--output"], required=True, metavar="DIR", help="Directory to write into."),
-    ],
-    context_settings={"show_default": True},
-)
+command = command_of(_simulate)

@@ -1,26 +1,29 @@
-"""Skills for agents: how to capture, analyse and compare profiles with these commands."""
+"""Skills for agents: how to capture, analyse and compare profiles with these commands.
+
+A skill is a folder with a SKILL.md, in the form of agentskills.io, which many agents read. `install` copies them to
+where an agent looks: by default into .claude/skills of the project that you are in.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import click
 
+from stepscope.cli.declare import command_of
 from stepscope.cli.suggest import Suggesting
 from stepscope.errors import BadInput, meant_of
 from stepscope.files import whole
 from stepscope.files.skill_files import SKILLS, description, files_of, names
+from stepscope.model.option import Shell
 
 #: Where Claude Code looks for the skills of a project.
 DEFAULT = ".claude/skills"
-
-DESCRIPTION = """Skills for agents: how to capture, analyse and compare profiles with these commands.
-
-A skill is a folder with a SKILL.md, in the form of agentskills.io, which many agents read. `install` copies them to
-where an agent looks: by default into .claude/skills of the project that you are in."""
 
 
 def _list() -> None:
@@ -30,14 +33,22 @@ def _list() -> None:
     click.echo(f"\n`stepscope skill install` copies them to {DEFAULT}. They are in\n{SKILLS}")
 
 
-def _show(name: str, file: str) -> None:
+def _show(
+    name: Annotated[str, "", Shell(metavar="NAME")],
+    file: Annotated[str, "", Shell(metavar="[FILE]")] = "SKILL.md",
+) -> None:
     texts = {path.relative_to(SKILLS / name).as_posix(): path for path in files_of(_known(name))}
     if file not in texts:
         raise BadInput(f"{name} has no file {file}", f"give one of {', '.join(texts)}")
     click.echo(texts[file].read_text("utf-8"), nl=False)
 
 
-def _install(name: tuple[str, ...], to: str, force: bool) -> None:
+def _install(
+    name: Annotated[tuple[str, ...], "", Shell(metavar="[NAME...]", required=False)],
+    *,
+    to: Annotated[str, "The folder that skills go into.", Shell(metavar="DIR")] = DEFAULT,
+    force: Annotated[bool, "Overwrite files that were changed."] = False,
+) -> None:
     folder = Path(os.path.expanduser(to))  # noqa: PTH111 (pathlib fails where there is no such user)
     chosen = [_known(n) for n in dict.fromkeys(name)] or list(names())
     if folder.exists() and not folder.is_dir():
@@ -81,33 +92,20 @@ def _known(name: str) -> str:
     return name
 
 
-command = Suggesting("skill", help=DESCRIPTION, no_args_is_help=True)
+def _part(name: str, function: Callable[..., None], help: str) -> click.Command:
+    made = command_of(function, name)
+    made.help = help
+    return made
+
+
+command = Suggesting("skill", help=inspect.cleandoc(__doc__ or ""), no_args_is_help=True)
+command.add_command(_part("list", _list, "The skills, what each is for, and where they are."))
+command.add_command(_part("show", _show, "Print the SKILL.md of a skill, or another FILE of it."))
 command.add_command(
-    click.Command("list", callback=_list, help="The skills, what each is for, and where they are."),
-)
-command.add_command(
-    click.Command(
-        "show",
-        callback=_show,
-        help="Print the SKILL.md of a skill, or another FILE of it.",
-        params=[
-            click.Argument(["name"], metavar="NAME"),
-            click.Argument(["file"], metavar="[FILE]", default="SKILL.md"),
-        ],
-    )
-)
-command.add_command(
-    click.Command(
+    _part(
         "install",
-        callback=_install,
-        help="Copy skills (all, or those named) into a folder, and say what was written. Where a file was changed, "
+        _install,
+        "Copy skills (all, or those named) into a folder, and say what was written. Where a file was changed, "
         "nothing is written unless --force is given.",
-        params=[
-            click.Argument(["name"], nargs=-1, metavar="[NAME...]"),
-            click.Option(
-                ["--to"], default=DEFAULT, metavar="DIR", show_default=True, help="The folder that skills go into."
-            ),
-            click.Option(["--force"], is_flag=True, help="Overwrite files that were changed."),
-        ],
     )
 )

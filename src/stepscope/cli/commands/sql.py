@@ -1,18 +1,24 @@
-"""A question of your own, in SQL: the profile's tables, windows, exposures and meetings, read with DuckDB."""
+"""A question of your own, in SQL: the profile's tables, windows, exposures and meetings, read with DuckDB.
+
+stepscope sql traces/ 'SELECT rank, count(*) AS kernels FROM ops GROUP BY rank'. QUERY is the last argument: one
+statement, a file that ends in .sql, or - for standard input. `SELECT * FROM tables` and `SELECT * FROM columns` list
+what there is; docs/cookbook.md has queries to start from. Only SELECT (WITH), EXPLAIN and DESCRIBE pass: nothing is
+written, and no other file is read. Only tables that the query mentions are read. It needs the extra `sql` (pip install
+'stepscope[sql]').
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import click
-
-from stepscope.cli import output, progress
-from stepscope.cli.analysis import profile_argument, reading_options
+from stepscope.cli import progress
+from stepscope.cli.declare import command_of
+from stepscope.cli.shared import AnyProfiles, Output, RankNumbers, Reading
 from stepscope.errors import BadInput
-from stepscope.render import FORMATS
+from stepscope.model.option import Shell
 
 #: So many rows are shown unless the user says otherwise: a query is easily written that has millions.
 _LIMIT = 1000
@@ -22,10 +28,19 @@ _SECONDS = 120.0
 _BEGIN = ("select ", "with ", "describe ", "explain ", "from ")
 
 
-def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
+def _sql(
+    profile: AnyProfiles,
+    query: Annotated[str, "", Shell(metavar="QUERY")],
+    *,
+    limit: Annotated[int, "The first N rows; 0 for all.", Shell(metavar="N")] = _LIMIT,
+    rank: RankNumbers = None,
+    timeout: Annotated[float, "Stop a query that takes longer.", Shell(metavar="SECONDS")] = _SECONDS,
+    output: Output,
+    reading: Reading,
+) -> None:
     from stepscope import api
 
-    target = output.Target.of(given["output"], given["format"])
+    target = output.target
     text = _text(query)
     if profile and _is_query(profile[0]) and Path(query).exists():
         files = shlex.join([query, *profile[1:]])
@@ -33,11 +48,10 @@ def _sql(profile: tuple[str, ...], query: str, **given: Any) -> None:
     if not profile:
         raise BadInput("one argument is missing", "give PROFILE..., then the query: stepscope sql PROFILE 'SELECT …'")
     with progress.shown():
-        rules = {k: given[k] for k in ("nsys", "taxonomy", "labels")}
         api.prepare_sql()
-        opened = api.open(*profile, cache=not given["no_cache"], **rules)
+        opened = reading.open(profile)
         target.spare([*map(Path, profile), *opened.paths])
-        result = opened.sql(text, limit=given["limit"], rank=given["rank"], seconds=given["timeout"])
+        result = opened.sql(text, limit=limit, rank=rank, seconds=timeout)
     target.write(result)
 
 
@@ -56,26 +70,4 @@ def _text(query: str) -> str:
     return query
 
 
-command = click.Command(
-    "sql",
-    callback=_sql,
-    params=[
-        profile_argument(required=False),
-        click.Argument(["query"], metavar="QUERY"),
-        click.Option(["--limit"], type=int, default=_LIMIT, metavar="N", help="The first N rows; 0 for all."),
-        click.Option(["--rank"], metavar="RANKS", help="Only these ranks: 0,3-5."),
-        click.Option(
-            ["--timeout"], type=float, default=_SECONDS, metavar="SECONDS", help="Stop a query that takes longer."
-        ),
-        click.Option(["--format"], type=click.Choice(FORMATS), help="Default: table, or by the suffix of -o."),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write there instead of to standard output."),
-        *reading_options(),
-    ],
-    help="A question of your own, in SQL: the profile's tables, windows, exposures and meetings, read with DuckDB.\n\n"
-    "stepscope sql traces/ 'SELECT rank, count(*) AS kernels FROM ops GROUP BY rank'. QUERY is the last argument: one "
-    "statement, a file that ends in .sql, or - for standard input. `SELECT * FROM tables` and `SELECT * FROM columns` "
-    "list what there is; docs/cookbook.md has queries to start from. Only SELECT (WITH), EXPLAIN and DESCRIBE pass: "
-    "nothing is written, and no other file is read. Only tables that the query mentions are read. It needs the extra "
-    "`sql` (pip install 'stepscope[sql]').",
-    context_settings={"show_default": True},
-)
+command = command_of(_sql)

@@ -6,7 +6,6 @@ the first op on the clock of all ranks; a rank's `scale` brings them back to its
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +15,7 @@ import polars as pl
 from stepscope.derive.comm.common_clock import Line
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import numbered
+from stepscope.model.command_line import command_line
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.result import Result
 from stepscope.model.units import about
@@ -97,7 +97,7 @@ def make(asker: Asker) -> Timeline:
         TITLE,
         asker.command("timeline", **which),
         ops,
-        plain=shlex.join(["stepscope", "timeline", *asker.paths]),
+        plain=command_line("timeline", *asker.paths),
         kinds=KINDS,
         lanes=lanes,
         columns=columns,

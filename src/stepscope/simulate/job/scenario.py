@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from stepscope.errors import BadInput
 from stepscope.simulate.job import faults as fault_module
@@ -22,29 +22,27 @@ _MOST_SEQ, _MOST_MBS = 10_000_000, 10_000
 class Scenario:
     """Options of `stepscope simulate`. `faults` are specs such as `straggler:rank=3,factor=1.5`."""
 
-    schedule: str = "dualpipev"
-    pp: int = 2
-    dp: int = 1
-    cp: int = 1
-    ep: int = 4
-    tp: int = 1
-    nodes: int = 1
-    gpus_per_process: int = 1
-    layers: int = 4
-    micro_batches: int = 16
-    steps: int = 3
+    schedule: Annotated[str, f"How micro-batches go through the pipeline: {', '.join(SCHEDULES)}."] = "dualpipev"
+    pp: Annotated[int, "Pipeline stages."] = 2
+    dp: Annotated[int, "Data-parallel replicas."] = 1
+    cp: Annotated[int, "Context-parallel ranks."] = 1
+    ep: Annotated[int, "Expert-parallel ranks."] = 4
+    tp: Annotated[int, "Tensor-parallel ranks."] = 1
+    nodes: Annotated[int, "Hosts, each with a clock and a file of its own."] = 1
+    gpus_per_process: Annotated[int, "GPUs that one process drives, a thread for each."] = 1
+    layers: Annotated[int, "Layers of the model."] = 4
+    micro_batches: Annotated[int, "Micro-batches of a step."] = 16
+    steps: Annotated[int, "Steps to record."] = 3
     faults: tuple[str, ...] = ()
-    seed: int = 0
-    #: about so many kernels in the whole job: layers become as much larger as it takes (None: the model's own size)
-    kernels: int | None = None
-    #: the model's size, as a multiple of the default number of kernels per stage
-    scale: float = 1.0
-    seq: int = 4096
-    mbs: int = 1
-    #: virtual stages per rank of the interleaved schedule
-    vpp: int = 2
-    #: relative spread of every duration; 0 makes all alike
-    jitter: float = 0.02
+    seed: Annotated[int, "The same seed gives the same bytes."] = 0
+    kernels: Annotated[int | None, "About so many kernels in total: layers are made larger until that is reached."] = (
+        None
+    )
+    scale: Annotated[float, "Size of the model, as a multiple of its usual number of kernels."] = 1.0
+    seq: Annotated[int, "Sequence length."] = 4096
+    mbs: Annotated[int, "Size of a micro-batch."] = 1
+    vpp: Annotated[int, "Virtual stages per rank, for the interleaved schedule."] = 2
+    jitter: Annotated[float, "Relative spread of durations; 0 makes all alike."] = 0.02
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "faults", tuple(self.faults))
