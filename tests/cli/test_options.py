@@ -86,6 +86,8 @@ def test_a_function_is_a_command():
     assert (given["boat"], given["to"], given["crew"]) == (("gull", "tern"), "Oslo", 2)
     assert given["weather"] == Weather(7, False)
     assert given["window"] == {"step": True}, "keywords are those that say something"
+    assert sailed("gull", "-t", "Oslo", "--index", "0", "--index", "median")["window"] == {}
+    given = sailed("gull", "tern", "-t", "Oslo", "--pp", "4", "--seen", "yes")
     assert given["job"]["pp"] == 4 and given["job"]["ep"] == Scenario().ep and "faults" not in given["job"]
     assert given["seen"] == "yes"
 

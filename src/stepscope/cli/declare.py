@@ -66,7 +66,8 @@ def taken(group: type, given: dict[str, Any]) -> Any:
     options = shared_options(group)
     values = {option.name: given.pop(option.name) for option in options}
     if is_typeddict(group):
-        return {o.name: values[o.name] for o in options if values[o.name] not in (None, False, o.default)}
+        plain = {o.name: o.default for o in options}
+        return {k: v for k, v in values.items() if v is not None and v is not False and v != plain[k]}
     return values if dataclasses.is_dataclass(group) else group(**values)
 
 
