@@ -12,7 +12,7 @@ export function Statement({ findings }: { findings: Findings | null }) {
 }
 
 export function FindingList({ findings, show }: { findings: Findings; show: Show | null }) {
-  const step = findings.mean_step_ns === findings.step_ns ? "step" : "mean step";
+  const step = findings.shares_of;
   return (
     <section id="findings">
       <header>

@@ -36,6 +36,7 @@ export interface Findings extends Part {
   statement: string | null;
   step_ns: number | null;
   mean_step_ns: number | null;
+  shares_of: string;
   clean: boolean;
   skipped: { id: string; why: string }[];
 }

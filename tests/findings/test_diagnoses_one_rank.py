@@ -23,12 +23,12 @@ FIRST: dict[str, tuple[str | None, str]] = {
     "public/a100_cuda_graphs.sqlite": (None, ""),
     "public/a100_lm2.7b_nvtx.sqlite": ("no-tensor-cores", "ampere_sgemm"),
     "public/a100_nccl_metadata_world2.json.gz": ("launch-bound", "of host time"),
-    "public/a100_saxpy_mpi.rank*.sqlite": ("data-stall", "before the copy of the next batch"),
+    "public/a100_saxpy_mpi.rank*.sqlite": ("data-stall", "in calls of MPI"),
     "public/h100_qwen.json.gz": ("unfused-kernels", "chains"),
     "public/mi300x_qwen.json.gz": ("unfused-kernels", "chains"),
-    "public/puzzler_cudagraph.json.gz": (None, ""),  # 96 % is start-up
+    "public/puzzler_cudagraph.json.gz": ("gc-pause", "18 ms"),  # of the 4 % that follow start-up
     "public/puzzler_d2h_sync.json.gz": ("host-sync", ".item()"),
-    "public/rtx5000ada_windows.sqlite": ("unexplained", "host is elsewhere"),  # set-up that nothing names
+    "public/rtx5000ada_windows.sqlite": ("launch-bound", ""),  # of what follows start-up
     "public/t4_power_iteration.sqlite": ("data-stall", "`IO 80`"),
 }
 

@@ -20,6 +20,7 @@ from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Kind, Window
 from stepscope.errors import CannotAnswer
+from stepscope.findings.evidence.start_up import start_up
 from stepscope.findings.order import credited_before
 from stepscope.findings.registry import remedy
 from stepscope.findings.run.episodes import (
@@ -133,7 +134,13 @@ class Case:
 
     @cached_property
     def mean_ns(self) -> int:
-        """Length of the mean step of the run, what lies between steps included; of the step where steps are alike."""
+        """Length of the mean step of the run, what lies between steps included; of the step where steps are alike.
+
+        Of a capture without steps, what follows its start-up.
+        """
+        if self.kind == "capture" and not self.on_host:
+            begun = self.each_rank(lambda _, data, window: start_up(data, window).length())
+            return max(self.step_ns - sum(begun.values()) // max(len(begun), 1), 1)
         mean = mean_step(self.profile) if self.of_run else None
         return self.step_ns if mean is None else max(round(mean), 1)
 
@@ -216,7 +223,7 @@ class Case:
         return saved if at_most is None else min(saved, at_most)
 
     def share(self, ns: int) -> float:
-        """Per cent of the step; of the mean step where steps differ."""
+        """Per cent of the step; of the mean step where steps differ, and of what follows the start-up of a capture."""
         return 100.0 * ns / self.mean_ns
 
     def material(self, ns: int, least: Threshold = LOOKED_AT) -> bool:

@@ -20,13 +20,14 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
 from stepscope.findings.calibration import calibrated, confidence
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
+from stepscope.findings.evidence.once import once_notes
 from stepscope.findings.evidence.other_steps import other_steps_notes
 from stepscope.findings.evidence.run_notes import run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import OF_THE_RUN, detectors
-from stepscope.findings.text import clean, of_window, statement, unit
+from stepscope.findings.text import clean, of_window, statement, whole_of
 from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -38,7 +39,10 @@ COLUMNS = (
     Col("title", "what is wrong, in a line"),
     Col("ranks", "ranks that it is on"),
     Col("recoverable_ns", "time per step that it could give back; an upper bound where `expected_ns` is less"),
-    Col("share_pct", "the same as a share of the step; of the mean step where steps differ"),
+    Col(
+        "share_pct",
+        "the same as a share of the step; of the mean step where steps differ; of a capture, of what follows start-up",
+    ),
     Col("confidence", "width of the interval: high within 10 % of the time given back, medium within 30 %, else low"),
     Col("evidence", "the figures it rests on"),
     Col("try_next", "what to do about it"),
@@ -71,12 +75,13 @@ def diagnose(
     notes = [*map(_of_the_capture, above), *_notes(case)]
     if small:
         which, them = ("findings, each", "them") if small > 1 else ("finding", "it")
-        share = f"{least:g} % of the {unit(case)}"
+        share = f"{least:g} % of the {whole_of(case)}"
         notes.append(Note("smaller-findings", f"{small} smaller {which} below {share}: --least 0 lists {them}"))
     said = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
         "mean_step_ns": case.mean_ns,
+        "shares_of": whole_of(case),
         "unprofiled_step_ns": case.profile.unprofiled_step_ns,
         "clean": not shown,
         "skipped": [{"id": s.id, "why": s.why} for s in skipped],
@@ -178,6 +183,7 @@ def _notes(case: Case) -> list[Note]:
         notes = [Note("no-replay", f"nothing could be replayed: {why}", severity="warning")]
     notes += other_steps_notes(case)
     notes += run_notes(case)
+    notes += once_notes(case)
     for detector in detectors():
         try:
             notes += detector.notes(case)

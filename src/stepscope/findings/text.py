@@ -9,11 +9,13 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.last import last_rank
+from stepscope.findings.evidence.once import set_up
 from stepscope.findings.finding import Finding
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
+from stepscope.model.statement import percent
 from stepscope.model.units import about
 
 
@@ -21,7 +23,13 @@ def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
     gain, of = about(f.recoverable_ns), _whole(case)
     figure = f"{'up to ' * f.bound}{gain} of {of} ({case.share(f.recoverable_ns):.0f} %)"
-    return f"{of_window(case, f.title)}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+    said = f"{of_window(case, f.title)}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+    rest = set_up(case)
+    return (
+        f"{said} {percent(rest, case.step_ns)} of the capture is set-up, done once."
+        if 2 * rest > case.step_ns
+        else said
+    )
 
 
 def of_window(case: Case, text: str) -> str:
@@ -32,10 +40,15 @@ def of_window(case: Case, text: str) -> str:
 
 
 def _whole(case: Case) -> str:
-    """`the 64.3 ms step`; where steps differ, `the 71 ms mean step`."""
-    if case.mean_ns != case.step_ns:
-        return f"the {about(case.mean_ns)} mean step"
-    return f"the {about(case.step_ns)} {unit(case)}"
+    """`the 64.3 ms step`."""
+    return f"the {about(case.mean_ns)} {whole_of(case)}"
+
+
+def whole_of(case: Case) -> str:
+    """What shares are of: `step`; where steps differ, `mean step`; of a capture that starts up, what follows."""
+    if case.mean_ns == case.step_ns:
+        return unit(case)
+    return "capture after start-up" if case.kind == "capture" else "mean step"
 
 
 def unit(case: Case) -> str:
@@ -57,6 +70,9 @@ def clean(case: Case, least: float) -> str:
     where = f"on {some_ranks(case.ranks)}{_conditions(case)}"
     if lost < least:
         return f"Nothing {what} stands out {where}."
+    if 2 * (rest := set_up(case)) > case.step_ns:
+        of = f"{percent(rest, case.step_ns)} of the {about(case.step_ns)} capture"
+        return f"{of} is set-up, done once: no step loses it. Nothing else from {least:g} % on stands out {where}."
     listed = ", ".join(f"{name} {share:.0f} %" for name, share in parts.items() if share >= 1) or "in small parts"
     return (
         f"No single cause {what} stands out {where}; {lost:.0f} % of it is not compute ({listed}): --least 0 lists all."

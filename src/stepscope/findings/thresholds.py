@@ -543,6 +543,12 @@ MOSTLY_EXPOSED = Threshold(
     "what is waited for at once but hidden all the same, by other work, is not serialized",
     ("h200/moe4/serialized.sqlite",),
 )
+APART = Threshold(
+    2.0,
+    "times the idle time",
+    "where a step without a wait is shorter by more than the GPU idles, copies run beside compute that did not before",
+    ("tests/findings/test_comes_once.py",),
+)
 FIRST_USE = Threshold(
     10.0,
     "times the median of its like",

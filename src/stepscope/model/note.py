@@ -18,7 +18,7 @@ Origin = Literal["recording", "import", "analysis"]
 #: Notes that say that some ranks recorded less than others: an answer begins with them.
 INCOMPLETE = ("cut-off", "step-not-on-all-ranks", "no-gpu-work-in-window")
 #: Notes on the capture that qualify every finding: they are said above the list.
-OF_THE_CAPTURE = ("profiler-distortion", "step-not-usual")
+OF_THE_CAPTURE = ("profiler-distortion", "step-not-usual", "capture-starts-up", "comes-once")
 #: Notes of records that are damaged, or contradict each other: every answer begins with them, none is to be trusted.
 CONTRADICTORY = (
     *("file-damaged", "ops-before-launch", "launches-without-op", "launches-shared", "kernels-without-name"),

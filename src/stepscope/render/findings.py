@@ -63,10 +63,8 @@ def _qualifies(note: Note) -> str:
 
 def could_give_back(row: dict[str, Any], result: Result) -> str:
     """What a finding is worth, and how sure that is."""
-    unit = "capture" if all(w.get("kind") == "capture" for w in result.window) else "step"
-    if result.summary.get("mean_step_ns") != result.summary.get("step_ns"):
-        unit = "mean step"
-    return f"could give back {_with_interval(row)}, {row['share_pct']:.1f} % of the {unit}; cause {row['cause']}"
+    of = result.summary["shares_of"]
+    return f"could give back {_with_interval(row)}, {row['share_pct']:.1f} % of the {of}; cause {row['cause']}"
 
 
 def not_looked_for(result: Result) -> list[str]:

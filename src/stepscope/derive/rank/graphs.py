@@ -9,7 +9,7 @@ import polars as pl
 
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -71,6 +71,26 @@ def captures(data: RankData) -> tuple[I64, I64, I64]:
     ending = pl.when(~pl.col("begins")).then("end_ns").backward_fill().over("tid")
     found = calls.with_columns(ending.fill_null(data.host_span()[1]).alias("end_ns")).filter("begins")
     return found["tid"].to_numpy(), found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+
+
+def recordings(data: RankData) -> tuple[I64, I64]:
+    """Captures, those of a thread as one that only builds graphs between them: starts and ends.
+
+    XLA records the parts of a graph one after the other, each a capture of some microseconds.
+    """
+    tid, start, end = captures(data)
+    if not len(start):
+        return start, end
+    order = np.lexsort((start, tid))
+    tid, start, end = tid[order], start[order], end[order]
+    of_thread, at = (data.calls[column].to_numpy() for column in ("tid", "start_ns"))
+    works = np.zeros(len(at), dtype=bool)
+    works[data.launch[data.launch != NONE]] = True
+    begins = np.ones(len(start), dtype=bool)
+    for thread in numbered(tid)[0].tolist():
+        rows, working = np.flatnonzero(tid == thread), at[works & (of_thread == thread)]
+        begins[rows[1:]] = np.searchsorted(working, start[rows[1:]]) > np.searchsorted(working, end[rows[:-1]])
+    return start[begins], np.maximum.reduceat(end, np.flatnonzero(begins))
 
 
 def graph_launch(data: RankData) -> Mask:

@@ -35,6 +35,9 @@ ID = "data-stall"
 #: Ranges around reading and writing files.
 _FILES = r"(?i)(^|[^a-z])(io|i/o|disk)([^a-z]|$)|sav(e|ing)[ _](checkpoint|model|state)|checkpoint[ _]sav(e|ing)"
 
+#: Calls of MPI, as ranges: what the host waits for comes from other ranks.
+_MPI = r"^P?MPI_[A-Z]"
+
 #: What only programs that train have: kernels, ops and ranges of backward passes, optimizers and loaders.
 _TRAINS = r"DataLoader|(?i:backward|optimizer)|_bwd|Adam|multi_tensor_apply|wgrad|dgrad|nll_loss"
 
@@ -81,7 +84,11 @@ def detect(case: Case) -> list[Finding]:
     inside = _longest_range(host, spans) if named else None
     said = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
     idle, figures, command = lost_by(case, host, *LATE, claim=max(lost[worst], saved))
+    in_mpi = 0 if named else _in_mpi(host, spans)
+    by_mpi = case.material(in_mpi)
     what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
+    if by_mpi:
+        what, said = "the GPU waits for data that the host exchanges by MPI", f"{about(in_mpi)} of it in calls of MPI"
     return [
         Finding(
             ID,
@@ -90,7 +97,7 @@ def detect(case: Case) -> list[Finding]:
             sure(case) if named else "likely",
             f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
             f"the GPU has nothing to do for {about(lost[worst])} of it; it is idle for {idle}",
-            _hint(case),
+            _hint(case, by_mpi=by_mpi),
             command,
             ranks=ranks,
             figures=figures,
@@ -101,8 +108,19 @@ def detect(case: Case) -> list[Finding]:
     ]
 
 
-def _hint(case: Case) -> str:
+def _in_mpi(host: Host, spans: Spans) -> int:
+    """How much of these stretches ranks exchange data by MPI."""
+    calls = host.data.ranges.filter(pl.Series(host.profile.names_with(_MPI)[host.data.ranges["name"].to_numpy()]))
+    return intersect(union(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()), spans).length()
+
+
+def _hint(case: Case, *, by_mpi: bool) -> str:
     """What to do: a program that does not train on batches has no loader to give workers to."""
+    if by_mpi:
+        return (
+            "exchange it from GPU to GPU (NCCL, MPI that takes device pointers), or with MPI_Isend and MPI_Irecv while "
+            "the GPU works, in pinned memory; prepare the next arrays in another thread, or on the GPU"
+        )
     if case.profile.names_with(_TRAINS).any():
         return (
             "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "

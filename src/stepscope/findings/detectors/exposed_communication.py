@@ -1,7 +1,7 @@
 """Transfers that nothing runs beside.
 
-Communication is taken together by the stage that launched it; where it is in none, by what it serves (experts,
-pipeline, data, tensor or context parallelism), else by its operation. What it could give back is the step replayed with
+Communication is taken together by what it serves (experts, pipeline, data, tensor or context parallelism), else by the
+stage that launched it or by its operation. What it could give back is the step replayed with
 those transfers taking no time: ranks still wait for whoever is late, so that a straggler's victims are not blamed on
 the network. It is what is left once other causes are gone: slow links, stragglers, and communication that was only
 issued badly have findings of their own. A collective on the compute stream is in order with compute, and not counted.
@@ -26,6 +26,7 @@ from stepscope.findings.evidence.parts import (
     parts,
     said,
     spans_of,
+    together,
     told_by,
     verb,
 )
@@ -54,8 +55,8 @@ _OTHERWISE = "give it a stream of its own, launch it before compute that does no
 
 
 def detect(case: Case) -> list[Finding]:
-    by_rank, issued = case.once(parts), case.once(at_once)
-    if any(by_rank.values()) and not any(case.computes.values()):
+    by_rank, stages = together(case, case.once(at_once))
+    if any(case.once(parts).values()) and not any(case.computes.values()):
         raise CannotAnswer(
             "the trace has no compute kernel, so nothing says whether communication is hidden",
             "capture all kernels, not only communication",
@@ -64,12 +65,12 @@ def detect(case: Case) -> list[Finding]:
     findings = []
     for key in sorted({kind for kinds in by_rank.values() for kind in kinds}):
         of_kind = {r: of[key] for r, of in by_rank.items() if key in of}
-        if key not in issued and case.material(max(p.wall_ns for p in of_kind.values())):
-            findings.append(_finding(case, key, of_kind))
+        if case.material(max(p.wall_ns for p in of_kind.values())):
+            findings.append(_finding(case, key, of_kind, stages.get(key, [])))
     return findings
 
 
-def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
+def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) -> Finding:
     wall = max(p.wall_ns for p in by_rank.values())
     comm = sum(p.comm_ns for p in by_rank.values())
     exposed = sum(int(p.exposed.sum()) for p in by_rank.values())
@@ -86,6 +87,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
     row = exposed_in(case, by, worst, names)
     shown = int(row["exposed_wall_ns"])
     among = f" ({about(shown)} in `{short_range(shorten(str(row[by])))}`)" if shown != wall else ""
+    within = f"; in {', '.join(stages)}" if stages else ""
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
@@ -93,7 +95,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part]) -> Finding:
         can_hide.of(saved),
         cause,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}. That includes "
+        f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}{within}. That includes "
         f"waiting for other ranks, which the time to be given back does not{can_hide.words}",
         _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),

@@ -11,6 +11,7 @@ import numpy as np
 
 from stepscope.analyses.compile import compile as compile_
 from stepscope.derive.pytorch.compiled import Compiled, compiled
+from stepscope.derive.rank.graphs import recordings
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
@@ -91,6 +92,10 @@ def notes(case: Case) -> list[Note]:
     text = (
         f"{some_ranks(idle)} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step meanwhile. "
     )
+    data, begin = case.data_of(worst), case.windows[worst].cpu_start_ns
+    if case.kind == "step" and begin is not None and bool((recordings(data)[0] < begin).any()):
+        again = "They are captured again in this step: keep shapes and buffers as they are from step to step"
+        return [Note("graph-capture", text + again, severity="warning")]
     return [Note("graph-capture", text + "That is done once: profile later steps", severity="warning")]
 
 

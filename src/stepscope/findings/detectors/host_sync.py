@@ -24,7 +24,7 @@ from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import MANY_SYNCS, NUMBER, NUMBER_HANDLED
+from stepscope.findings.thresholds import APART, MANY_SYNCS, NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.range_names import short_range
@@ -95,6 +95,7 @@ class _Costly(Struct, frozen=True):
     change: Change
     saved: int
     many: bool  # so many that they are listed even if the step gives nothing back
+    apart: bool  # they keep copies and compute apart rather than the GPU idle: that is for others to claim
 
 
 def _costly(case: Case) -> list[_Costly]:
@@ -107,13 +108,14 @@ def _costly(case: Case) -> list[_Costly]:
         many = max(map(len, calls.values()), default=0) >= MANY_SYNCS.value
         if many or case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
             change = _change(syncs, calls, kind)
-            costly.append(_Costly(kind, syncs, calls, change, _saved(case, syncs, calls, change), many))
+            replayed = case.credit(ID, change)
+            saved = _saved(replayed, syncs, calls)
+            costly.append(_Costly(kind, syncs, calls, change, saved, many, replayed > APART.value * saved))
     return [c for c in costly if c.saved or c.many]
 
 
-def _saved(case: Case, syncs: dict[int, _Syncs], calls: dict[int, I64], change: Change) -> int:
+def _saved(saved: int, syncs: dict[int, _Syncs], calls: dict[int, I64]) -> int:
     """What the step gives back, no more than the GPU idles. Why it idles is only asked where that decides."""
-    saved = case.credit(ID, change)
     touched = {r: syncs[r].host.gaps_of(c).length() for r, c in calls.items()}
     if saved <= sum(touched.values()):
         return saved
@@ -127,7 +129,7 @@ def _idle(host: Host) -> int:
 
 def remedy(case: Case) -> Change:
     """None of the waits that cost something."""
-    return reduce(and_, (c.change for c in case.once(_costly) if c.saved), Change())
+    return reduce(and_, (c.change for c in case.once(_costly) if c.saved and not c.apart), Change())
 
 
 def detect(case: Case) -> list[Finding]:

@@ -27,7 +27,7 @@ from stepscope.findings.evidence.arrivals import Arrival, late_without_cause
 from stepscope.findings.evidence.hosts import Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
-from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of
+from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of, waiting
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, covered, gaps, join, subtract, union
@@ -48,6 +48,8 @@ class _Late(Struct, frozen=True):
     change: Change
     where: tuple[Place, ...]
     at: str
+    #: it was late when the capture began: nothing recorded says why, nor that other steps begin so
+    from_before: bool = False
 
 
 def late(case: Case) -> list[_Late]:
@@ -104,7 +106,9 @@ def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFram
     )
     first = rows.filter(pl.col("place") == 0).height == rows.height and rows.height > 0
     at = "at the beginning of the step" if first or not rows.height else "between launches"
-    return _Late(group, host, total, Change(host_time_cut=cut, host_start_earlier_ns=earlier), where, at)
+    change = Change(host_time_cut=cut, host_start_earlier_ns=earlier)
+    from_before = not cut and any(_recorded_from(hosts(case)[r]) for r in group)
+    return _Late(group, host, total, change, where, at, from_before)
 
 
 def _begins(case: Case) -> dict[int, int]:
@@ -118,7 +122,8 @@ def _begins(case: Case) -> dict[int, int]:
     residual = case.path.met.clocks.residual if case.path.met is not None else 0
     least = max(LATE_STRETCH.share * case.step_ns, LATE_RESIDUALS.value * residual)
     # Only time in which the host did nothing: it may as well have been held up by the step before.
-    late = {r: min(t - usual[r], _free_before(hosts(case)[r])) for r, t in begun.items()}
+    free = {r: begun[r] - usual[r] if _recorded_from(h) else _free_before(h) for r, h in hosts(case).items()}
+    late = {r: min(t - usual[r], free[r]) for r, t in begun.items()}
     return {r: ns for r, ns in late.items() if ns >= least}
 
 
@@ -126,6 +131,11 @@ def _free_before(host: Host) -> int:
     """Time before the step began since the host's last call returned; none where it made no call before."""
     before = host.stop[host.start < host.begin]
     return max(host.begin - int(before.max()), 0) if len(before) else 0
+
+
+def _recorded_from(host: Host) -> bool:
+    """Whether its records begin with the step."""
+    return not (host.start < host.begin).any()
 
 
 def _stretches(case: Case, host: Host) -> pl.DataFrame:
@@ -218,6 +228,8 @@ def _finding(case: Case, one: _Late) -> Finding:
     waiting = several(len(case.ranks) - len(one.ranks), "rank waits", "ranks wait")
     who = some_ranks(one.ranks)
     who = f"host {one.host} ({who})" if one.host else who
+    if one.from_before:
+        return _late_from_the_start(case, one, who)
     # Cutting a stretch cannot give back more than its length.
     saved = case.credit(ID, one.change, one.ns)
     worst = max(one.ranks, key=lambda r: (hosts(case)[r].idle_ns(*LATE), -r))
@@ -237,4 +249,26 @@ def _finding(case: Case, one: _Late) -> Finding:
         figures=figures,
         where=beside(case, one.where, peer_of(case, worst, one.ranks)),
         covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in one.change.host_time_cut.items()},
+    )
+
+
+def _late_from_the_start(case: Case, one: _Late, who: str) -> Finding:
+    """Ranks that begin the step late, of which nothing was recorded before it.
+
+    Where no events were recorded, a replay does not know which ops of the others wait for the first communication.
+    """
+    text, exposed = waiting(case)
+    return Finding(
+        ID,
+        f"{who} begin{'s' * (len(one.ranks) == 1 or one.host is not None)} the step {about(one.ns)} after the others",
+        min(one.ns, exposed),
+        "possible",
+        f"the others wait for it in their first communication: {text}. Nothing was recorded before the step, so it may "
+        "be late in this capture alone: profilers do not start on all ranks at once",
+        "record two steps or more, and see whether the second one begins apart, too; start the profiler on all ranks "
+        "together (`stepscope.annotate`)",
+        ("breakdown", ""),
+        ranks=one.ranks,
+        figures=(exposed,),
+        bound=True,
     )

@@ -107,6 +107,8 @@ def _at_once(case: Case, keys: list[str], why: _Why | None) -> list[Finding]:
     joined = {r: np.unique(np.concatenate([p.ops for p in ps])) for r, ps in early.items() if ps}
     ranks = tuple(sorted(joined))
     names, be = (said(keys[0]), verb(keys[0])) if len(keys) == 1 else (f"communication of {', '.join(keys)}", "is")
+    if len(keys) > 1 and not any(told_by(key) == "stage" for key in keys):
+        names, be = ", ".join(map(said, keys)), "are"
     if case.faithful:
         saved = case.credit(ID, Change(transfers_instant=joined), sum(wall.values()), kind="bound")
     else:  # nothing says what waits for what: what is exposed of the transfers

@@ -18,13 +18,14 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.calls import operations
 from stepscope.derive.host.idle_causes import API, CAUSES, HOST, QUEUE, Pieces, causes
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.derive.rank.graphs import captures
+from stepscope.derive.rank.graphs import recordings
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble_ns
-from stepscope.findings.evidence.hosts import started
+from stepscope.findings.evidence.once import once
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
+from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import EXPLAINS, SHORT_GAP, SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
@@ -145,6 +146,7 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     findings = list(findings)
     explaining = [f for f in findings if _explains(f)]
     covered = {r: join(*(f.covers[r] for f in explaining if r in f.covers)) for r in case.ranks}
+    covered = {r: join(spans, case.once(once)[r]) for r, spans in covered.items()}
     left = case.each_rank(lambda _, data, window: _left(data, window, covered[data.rank]))
     if not any(case.computes.values()):
         return []
@@ -256,7 +258,7 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
 def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
     """What more is known of a cause."""
     data = case.data_of(rank)
-    _, start, end = captures(data)
+    start, end = recordings(data)
     if 2 * intersect(union(start, end), left.idle).length() > left.idle.length():
         again = int((start < (case.windows[rank].cpu_start_ns or 0)).sum()) > 0
         return "captures" if again else "capture"

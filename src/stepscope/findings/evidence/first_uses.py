@@ -13,6 +13,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.thresholds import FIRST_USE, SHOWN
 from stepscope.model.note import Note
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 
@@ -29,9 +30,10 @@ def first_uses(case: Case) -> pl.DataFrame:
     rows = table.unique("meeting", maintain_order=True).with_columns(
         pl.col("took_ns").median().over("communicator", "kind", "bytes").cast(pl.Int64).alias("usual_ns")
     )
-    slow = rows.filter(
-        pl.col("meeting").is_in(first["first"].implode()) & (pl.col("took_ns") > FIRST_USE.value * pl.col("usual_ns"))
-    )
+    slow = rows.filter(pl.col("took_ns") > FIRST_USE.value * pl.col("usual_ns"))
+    # Which communicator it was is not recorded everywhere: then the only one of its kind that takes so long is a first.
+    alone = (pl.len().over("kind") == 1) & pl.col("bytes").is_null() & pl.lit(case.kind == "capture")
+    slow = slow.filter(pl.col("meeting").is_in(first["first"].implode()) | alone)
     slow = slow.with_columns((pl.col("took_ns") - pl.col("usual_ns")).alias("over_ns"))
     return slow.select(nothing.columns) if slow.height else nothing
 
@@ -50,8 +52,9 @@ def first_use_notes(case: Case) -> list[Note]:
     return [
         Note(
             "first-uses",
-            f"{table.height} communications are the first over their links and make connections (the longest, a "
-            f"{longest['kind']}, for {about(longest['over_ns'])}): counted in no finding; capture after more warm-up "
+            f"{several(table.height, 'communication is', 'communications are')} the first over a link, to make "
+            f"connections (longest: {about(longest['over_ns'])}, {str(longest['kind']).replace('_', '-')}): counted in "
+            "no finding; capture after more warm-up "
             "steps",
         )
     ]

@@ -18,15 +18,14 @@ from stepscope.derive.host.waits import host_waits
 from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.rank.graphs import captures
-from stepscope.derive.run.account import rank_run
-from stepscope.derive.run.contents import loading_ns
 from stepscope.derive.windows.steps import marks_of
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import places
+from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Cause, Place
-from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST, STARTS_UP
+from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.profile import Profile
@@ -272,27 +271,6 @@ def _hosts(case: Case) -> dict[int, Host]:
             end = int(data.end[step.last]) if step.until is None else step.until
             found[data.rank] = Host(case.profile, data, min(max(step.begin, started(data, window)), end), end, window)
     return found
-
-
-def started(data: RankData, window: Window) -> int:
-    """When start-up is over in a capture without steps, if it takes a share of it; 0 elsewhere: nothing starts up."""
-    run = rank_run(data) if window.kind == "capture" else None
-    if run is None or run.label or run.startup.length() < STARTS_UP.share * (run.end - run.begin):
-        return 0
-    return int(run.startup.end[-1]) if data.once(_loads_at_first) else 0
-
-
-def _loads_at_first(data: RankData) -> bool:
-    run = rank_run(data)
-    return run is not None and loads(data, run.startup)
-
-
-def loads(data: RankData, spans: Spans) -> bool:
-    """Whether these stretches are start-up: memory, code or weights are loaded, or nothing runs on the GPU at all.
-
-    Else they are gaps like others, for all that is known.
-    """
-    return not data.is_kernel.any() or loading_ns(data, spans) >= STARTS_UP.share * spans.length()
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:

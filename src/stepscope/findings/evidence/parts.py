@@ -5,7 +5,7 @@ A collective on a stream that also computes is in order with that compute, and i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from msgspec import Struct
 from stepscope.derive.accounting.exposure import comm_ops
 from stepscope.derive.comm.calls import operations
 from stepscope.derive.comm.kinds import OPERATIONS
-from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
+from stepscope.derive.comm.purpose import UNKNOWN, purpose_of, unanimous
 from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.windows.window import Window
@@ -48,6 +48,7 @@ class Part(Struct, frozen=True):
     exposed: I64
     comm_ns: int
     wall_ns: int  # exposed, where ops side by side count once
+    serves: str = UNKNOWN  # the purpose that all of it shares
 
 
 def parts(case: Case) -> dict[int, dict[str, Part]]:
@@ -101,9 +102,44 @@ def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
     for text in key.unique().sort().to_list():
         of_kind = (key == text).to_numpy() & ~comm.barrier
         if of_kind.any():
-            wall = subtract(union(comm.start[of_kind], comm.end[of_kind]), data.compute).length()
-            by_kind[str(text)] = Part(comm.ops[of_kind], comm.exposed[of_kind], int(comm.length[of_kind].sum()), wall)
+            serves = unanimous(purpose.filter(pl.Series(of_kind)))
+            by_kind[str(text)] = _part(data, comm.ops[of_kind], comm.exposed[of_kind], serves)
     return by_kind
+
+
+def _part(data: RankData, ops: I64, exposed: I64, serves: str) -> Part:
+    start, end = data.start[ops], data.end[ops]
+    wall = subtract(union(start, end), data.compute).length()
+    return Part(ops, exposed, int((end - start).sum()), wall, serves)
+
+
+def together(case: Case, but: Container[str]) -> tuple[dict[int, dict[str, Part]], dict[str, list[str]]]:
+    """The same without some kinds, where stages that serve the same purpose on all ranks are one kind: they have one
+    remedy. And the stages of each kind that has several."""
+    by_rank = {r: {k: p for k, p in of.items() if k not in but} for r, of in case.once(parts).items()}
+    serves: dict[str, set[str]] = {}
+    for kinds in by_rank.values():
+        for key, of_kind in kinds.items():
+            serves.setdefault(key, set()).add(key if key in WORDS else of_kind.serves)
+    purpose = {key: next(iter(of)) for key, of in serves.items() if len(of) == 1}
+    joined = {key: of for key, of in purpose.items() if of in WORDS}
+    several = {of for of in joined.values() if list(joined.values()).count(of) > 1}
+    into = {key: of for key, of in joined.items() if of in several}
+    stages = {of: sorted(k for k, at in into.items() if at == of and told_by(k) == "stage") for of in several}
+    datas = {d.rank: d for d in ranks_of(case.profile)}
+    return {r: _joined(datas[r], of, into) for r, of in by_rank.items()}, stages
+
+
+def _joined(data: RankData, kinds: Mapping[str, Part], into: Mapping[str, str]) -> dict[str, Part]:
+    merged: dict[str, list[Part]] = {}
+    for key, of_kind in kinds.items():
+        merged.setdefault(into.get(key, key), []).append(of_kind)
+    return {key: of[0] if len(of) == 1 else _one(data, of) for key, of in merged.items()}
+
+
+def _one(data: RankData, of: list[Part]) -> Part:
+    ops, exposed = (np.concatenate(arrays) for arrays in zip(*((p.ops, p.exposed) for p in of), strict=True))
+    return _part(data, ops, exposed, of[0].serves)
 
 
 def exposed_transfers(case: Case, by_rank: Mapping[int, I64], shorter: Mapping[int, int]) -> tuple[list[int], bool]:

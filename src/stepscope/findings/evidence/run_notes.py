@@ -9,7 +9,7 @@ from stepscope.derive.run.account import RankRun
 from stepscope.derive.run.contents import contents, named
 from stepscope.derive.run.job import Run, run_of
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import loads
+from stepscope.findings.evidence.start_up import loads
 from stepscope.findings.thresholds import RUN_LOSES, STARTS_UP
 from stepscope.intervals import Spans, intersect
 from stepscope.model.note import Note

@@ -25,6 +25,7 @@ def make(asker: Asker) -> Part:
         statement=answer.summary.get("statement"),
         step_ns=answer.summary.get("step_ns"),
         mean_step_ns=answer.summary.get("mean_step_ns", answer.summary.get("step_ns")),
+        shares_of=answer.summary.get("shares_of", "step"),
         clean=bool(answer.summary.get("clean", not answer.rows.height)),
         skipped=answer.summary.get("skipped", []),
     )
