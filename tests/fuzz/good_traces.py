@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def _wanted(path: Path) -> bool:
 
 
 def unpacked(path: Path, folder: Path) -> tuple[Path, ...]:
-    """The files of one trace, ready to be opened: unpacked into `folder` where they are not as committed."""
+    """The files of one trace, ready to be opened, all in `folder`: what `capture merge` links, or a reader would mend, is
+    never what others read at the same time."""
     if path.name.endswith(".sqlite.xz"):
         plain = folder / path.name.removesuffix(".xz")
         plain.write_bytes(lzma.decompress(path.read_bytes()))
@@ -49,4 +51,4 @@ def unpacked(path: Path, folder: Path) -> tuple[Path, ...]:
             archive.extractall(folder / "capture", filter="data")
         inside = list((folder / "capture").iterdir())  # some are packed with their folder
         return (inside[0] if len(inside) == 1 and inside[0].is_dir() else folder / "capture",)
-    return (path,)
+    return (Path(shutil.copy(path, folder)),)

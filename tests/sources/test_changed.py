@@ -326,6 +326,21 @@ def test_a_file_that_is_touched_is_still_the_same(pairs: dict[str, tuple[Path, P
     source.read("calls")
 
 
+def test_another_name_of_a_file_changes_nothing(pairs: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    """`capture merge` gives it one, while somebody reads it without the cache."""
+    path, other = tmp_path / "a.sqlite", tmp_path / "merged.sqlite"
+    put(pairs["nsys-sqlite"][0], path)
+    (source,) = open_sources(path)
+    other.hardlink_to(path)
+    source.read("ops")
+    other.unlink()
+    source.read("calls")
+    other.hardlink_to(path)
+    put_slowly(pairs["nsys-sqlite"][1], path)
+    with pytest.raises(Changed):
+        source.read("ops")
+
+
 @pytest.mark.parametrize("wrap", [None, cached], ids=["read", "cached"])
 @pytest.mark.slow
 def test_a_race(
