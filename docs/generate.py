@@ -210,7 +210,8 @@ def recipes_md() -> str:
         "`-o` the first table is printed (`--table` chooses another); with it, every table is written as Parquet and",
         "CSV under nsys's column names, beside `analysis.html`, a page with the picture that needs no network, and",
         "`recipe.json`, which says what was run. Where we differ from nsys is in [differences.md](differences.md).",
-        "All but `diff` take `--start` and `--end` (ns, or `1ms`): a part of the capture.",
+        "All but `diff` take `--start` and `--end`, a part of the capture: `1ms` counts from its beginning, as in",
+        "every command; a plain number is in ns on the trace's clock, as nsys has it, and so is `@1ms`.",
         "",
     ]
     for recipe in recipes().values():

@@ -36,8 +36,7 @@ def _wanted(path: Path) -> bool:
 
 
 def unpacked(path: Path, folder: Path) -> tuple[Path, ...]:
-    """The files of one trace, ready to be opened, all in `folder`: what `capture merge` links, or a reader would mend, is
-    never what others read at the same time."""
+    """The files of one trace, ready to be opened, all in `folder`: no question changes what others read."""
     if path.name.endswith(".sqlite.xz"):
         plain = folder / path.name.removesuffix(".xz")
         plain.write_bytes(lzma.decompress(path.read_bytes()))

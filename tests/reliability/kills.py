@@ -299,7 +299,9 @@ def prepare(folder: Path) -> Path:
     (folder / "bin").mkdir()
     nsys = folder / "bin" / "nsys"
     nsys.write_text(
-        stand_ins.NSYS.format(python=sys.executable, version="2026.1.1", paranoid=1, options="", metrics="", after="")
+        stand_ins.NSYS.format(
+            python=sys.executable, version="2026.1.1", paranoid=1, options="", metrics="", after="", size=1
+        )
     )
     nsys.chmod(0o755)
     return folder / "node0.sqlite"

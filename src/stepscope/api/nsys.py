@@ -82,12 +82,13 @@ def of_recipe(
     table: str | None = None,
 ) -> Result:
     """One table of what a recipe made, with what it rests on."""
+    from stepscope.nsys.recipes.spans import on_clock
     from stepscope.nsys.recipes.spec import windows
 
     name = table or made.main
     if name not in made.tables:
         raise BadInput(f"--table {name!r}: {recipe.name} has none of that name", meant_of(name, made.tables))
-    parsed = recipe.parse(arguments)
+    parsed = recipe.parse(on_clock(profiles[0], arguments) if profiles else arguments)
     read = [n for profile in profiles for n in profile.notes if n.code != PROFILER_WARNING]
     return Result(
         made.tables[name],

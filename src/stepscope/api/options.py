@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_orig
 from stepscope import questions
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
+from stepscope.model.beginning import outside
 from stepscope.model.option import Json, Option, Shell, shared_options
 from stepscope.model.profile import Profile
 from stepscope.model.times import Moment, moment
-from stepscope.model.units import duration, instant
 
 Ranks = str | int | Iterable[int]
 #: Nanoseconds of the trace's clock, as in columns; or a text as on the command line: `1ms` from the beginning on.
@@ -164,15 +164,10 @@ def _within(profile: Profile, spec: WindowSpec, first: Moment, last: Moment) -> 
         return spec
     if not first.absolute:
         spec = replace(spec, begins=tuple(begins.items()))
-    extents = {rank: (*extent, *spec.span_of(rank)) for rank, extent in profile.extents().items()}
-    if all(start > hi or end <= lo for lo, hi, start, end in extents.values()):
-        length = max(hi - begins[rank] for rank, (_, hi, *_) in extents.items())
-        clock = instant(min(begins.values())).replace(" ", "")
-        raise BadInput(
-            f"--start and --end lie outside the capture, which lasts {duration(length)}",
-            f"give times from its beginning, 0 to {instant(length).replace(' ', '')}; on the trace's clock it begins "
-            f"at @{clock}",
-        )
+    extents = profile.extents()
+    spans = {rank: spec.span_of(rank) for rank in extents}
+    if all(spans[rank][0] > last or spans[rank][1] <= first for rank, (first, last) in extents.items()):
+        raise outside(extents, begins)
     return spec
 
 

@@ -1,8 +1,8 @@
 """Whether a file or folder is still the one that it was: what is read of it in several goes must be of one content.
 
 A file that is replaced, or written to, gets another number, size or time. The time of the last change of the file's
-entry (`ctime`) cannot be set by hand: it shows a copy with the old dates, and a file that was moved away and back. It also
-changes with another name of the file (`capture merge` gives it one), which leaves the content alone.
+entry (`ctime`) cannot be set by hand: it shows a copy with the old dates, and a file that was moved away and back. It
+also changes with another name of the file (`capture merge` gives it one), which leaves the content alone.
 """
 
 from __future__ import annotations
@@ -84,7 +84,11 @@ def _named(before: Stamp, now: Stamp) -> bool:
 def _settled(path: Path) -> Stamp:
     """The stamp, taken when whatever is written next gets another: a file of just now is waited for, for a tick."""
     found = stamp(path)
-    while 0 <= (left := max((max(f.written_ns, f.changed_ns) for f in found), default=0) + _TICK_NS - time.time_ns()) <= _TICK_NS:
+    while (
+        0
+        <= (left := max((max(f.written_ns, f.changed_ns) for f in found), default=0) + _TICK_NS - time.time_ns())
+        <= _TICK_NS
+    ):
         time.sleep(left / 1e9 + 0.0005)
         found = stamp(path)
     return found

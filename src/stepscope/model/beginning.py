@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stepscope.errors import BadInput
+from stepscope.model.units import duration, instant
+
 #: First start and last end of the GPU ops of a file, on its clock.
 Extent = tuple[int, int]
 
@@ -22,3 +25,13 @@ def beginnings(extents: Mapping[int, Extent]) -> dict[int, int]:
         until = max(until, last)
         begins[file] = begin
     return begins
+
+
+def outside(extents: Mapping[int, Extent], begins: Mapping[int, int]) -> BadInput:
+    """Of a window in which nothing was captured: when something was. Both by rank."""
+    length = max(last - begins[rank] for rank, (_, last) in extents.items())
+    clock, end = (instant(ns).replace(" ", "") for ns in (min(begins.values()), length))
+    return BadInput(
+        f"--start and --end lie outside the capture, which lasts {duration(length)}",
+        f"give times from its beginning, 0 to {end}; on the trace's clock it begins at @{clock}",
+    )

@@ -82,6 +82,24 @@ def test_files_have_the_columns_of_nsys(ask, trace, tmp_path):
     assert pl.read_parquet(tmp_path / "k" / "all_stats.parquet").columns[1:11] == figures
 
 
+def test_times_count_from_the_captures_beginning(ask, trace):
+    """It begins at 131,945,224 ns on the trace's clock, which a plain number means, as it does in nsys."""
+    kernels = ("cuda_gpu_kern_sum", trace("train/eager"), "--format", "csv")
+    answer = ask(*kernels, "--start", "10ms", "--end", "30ms")
+    assert answer[0] == 0 and len(answer[1].splitlines()) > 3
+    for times in (("@141.945224ms", "@161.945224ms"), ("141945224", "161945224")):
+        assert ask(*kernels, "--start", times[0], "--end", times[1]) == answer
+    whole = ask(*kernels)[1]
+    assert answer[1] != whole == ask(*kernels, "--start", "0ms", "--end", "1s")[1]
+
+
+@pytest.mark.parametrize("times", [("--start", "500s", "--end", "600s"), ("--end", "@1ms"), ("--start", "9s")])
+def test_a_window_outside_the_capture_is_refused(ask, trace, times):
+    status, out, err = ask("cuda_gpu_kern_sum", trace("train/eager"), *times)
+    assert (status, out) == (2, "")
+    assert "outside the capture, which lasts 434.4 ms; give times from its beginning" in err
+
+
 def test_a_folder_is_not_written_over(ask, trace, tmp_path):
     folder = tmp_path / "out"
     assert ask("cuda_api_sum", trace("train/eager"), "-o", folder)[0] == 0

@@ -45,8 +45,12 @@ class Arguments(TypedDict, total=False):
     recipe: Annotated[str | None, "Which recipe to make of two profiles (diff)."]
     tolerance: Annotated[int | None, "Differences smaller than this are 0 (diff)."]
     drop: Annotated[bool, "Leave out rows without a difference (diff)."]
-    start: Annotated[str | None, "Leave out what ended before this time (ns, or 1ms)."]
-    end: Annotated[str | None, "Leave out what started after this time (ns, or 1ms)."]
+    start: Annotated[
+        str | None,
+        "Leave out what ended before this time: 1ms is from the capture's beginning; @1ms, and a number without a unit "
+        "(in ns), are on the trace's clock.",
+    ]
+    end: Annotated[str | None, "Leave out what started after this time."]
 
 
 class Reading(NamedTuple):

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.registry import find, recipes
+from stepscope.nsys.recipes.spans import on_clock, refusal
 from stepscope.nsys.recipes.spec import Outcome, Recipe
 from stepscope.nsys.reports.spec import Value
 
@@ -24,7 +26,11 @@ __all__ = ["Outcome", "Recipe", "find", "recipes", "run"]
 def run(profile: Profile, name: str, /, **given: Value) -> Outcome:
     """One recipe of one profile; arguments as on the command line."""
     recipe = find(name)
-    outcome = recipe.make(profile, recipe.parse(given))
+    args = recipe.parse(on_clock(profile, given))
+    try:
+        outcome = recipe.make(profile, args)
+    except CannotAnswer as error:
+        raise refusal(profile, args) or error from None
     outcome.notes += _torch_notes(profile, name)
     return outcome
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.times import nanoseconds
+from stepscope.model.times import ABSOLUTE, nanoseconds
 
 if TYPE_CHECKING:
     from stepscope.nsys.reports.view import View
@@ -49,8 +49,10 @@ class Argument:
         return self.read(self.default, "") if self.plain and self.default is not None else self.default
 
     def read(self, value: Value, what: str) -> Value:
-        """A value that was given; times may have a unit."""
-        return nanoseconds(str(value), what, self.plain) if self.plain and value is not None else value
+        """A value that was given; times may have a unit, and `@` before those of the trace's clock."""
+        if not self.plain or value is None:
+            return value
+        return nanoseconds(str(value).removeprefix(ABSOLUTE), what, self.plain)
 
 
 #: A part of the capture.
