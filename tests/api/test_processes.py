@@ -62,6 +62,12 @@ def test_a_spawned_process_answers(profile):
         assert pool.submit(_exposed, profile).result() == _exposed(profile)
 
 
+def test_a_daemonic_process_reads_files_by_itself(folder, profile, monkeypatch):
+    """A worker of somebody's `multiprocessing.Pool`: it may not have processes of its own."""
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert _exposed(stepscope.open(folder, cache=False, jobs=2)) == _exposed(profile)
+
+
 #: Asks in this process, then in a fork of it.
 _FORKED = """
 import os, sys, warnings
@@ -89,15 +95,50 @@ os.wait()
 """
 
 
+#: Polars was used before, by somebody else.
+_OF_POLARS = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import polars
+polars.DataFrame({"a": [1], "b": [2]}).select(polars.col("a").sum(), polars.col("b").sum())
+if os.fork() == 0:
+    import stepscope
+    from stepscope.files import forks
+    forks._ENDS_S = 0.5
+    try:
+        stepscope.open(sys.argv[1], cache=False)
+    except stepscope.StepscopeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+#: A profile that is handed to workers of a pool that forks: unpickling must not end them, the pool would wait for ever.
+_POOLED = """
+import sys, warnings
+from multiprocessing import get_context
+warnings.simplefilter("ignore")
+import stepscope
+def ask(profile):
+    return profile.overlap().rows.height
+profile = stepscope.open(sys.argv[1], cache=False)
+with get_context("fork").Pool(1) as pool:
+    try:
+        pool.map(ask, [profile])
+    except stepscope.StepscopeError as error:
+        print(error)
+"""
+
+
 def _said(script: str, folder: Path) -> list[str]:
     command = [sys.executable, "-c", script, str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
-def test_a_fork_is_refused_in_one_line(folder):
-    lines = _said(_FORKED, folder)
-    assert len(lines) == 3 and len(set(lines)) == 1
+@pytest.mark.parametrize(("script", "count"), [(_FORKED, 3), (_OF_POLARS, 1), (_POOLED, 1)])
+def test_a_fork_is_refused_in_one_line(folder, script, count):
+    lines = _said(script, folder)
+    assert len(lines) == count and len(set(lines)) == 1
     assert "forked" in lines[0] and 'get_context("spawn")' in lines[0]
 
 

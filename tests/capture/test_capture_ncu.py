@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from fake import call, copy, make
+from stepscope.api.suspects import suspects_of
 from stepscope.capture import ncu
 from stepscope.cli.main import run
-from stepscope.errors import BadInput
+from stepscope.derive.windows.spec import WindowSpec
+from stepscope.errors import BadInput, CannotAnswer
 
 DATA = Path(__file__).parents[1] / "data/ncu"
 PROBE = str(DATA / "probe/probe.pt.trace.json.gz")
@@ -188,3 +191,16 @@ def test_counters_that_are_kept_to_administrators(
     with pytest.raises(BadInput, match="RestrictProfilingToAdminUsers"):
         ncu.require_permission(tmp_path / "params", tmp_path / "status")
     ncu.require_permission(tmp_path / "absent", tmp_path / "status")
+
+
+@pytest.mark.parametrize("given", [("--share", "0"), ("--most", "-3")])
+def test_options_that_leave_nothing_to_measure(given: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = go(capsys, "--from", TRAIN, *given, "--dry-run", "--", "python", "train.py")
+    assert status == 2 and "leave no kernel to measure" in err
+
+
+def test_where_no_rank_computes_there_is_nothing_to_measure() -> None:
+    profile = make(ops=[copy(0, 9, call=1)], calls=[call(0, 1, 1)])
+    for span in ({"whole": True}, {"start": 5, "end": 7}, {"start": 10, "end": 12}):
+        with pytest.raises(CannotAnswer, match="no rank computes in this window"):
+            suspects_of(profile, WindowSpec(**span), 80.0, 8)

@@ -120,6 +120,8 @@ class Cluster:
 def _pool(of: int) -> Executor:
     """One of so many processes, which keep to the budget of memory together."""
     memory = max(budget.LEAST, budget.total() // (of + 1))
+    if multiprocessing.current_process().daemon:  # a worker of somebody's Pool may not have any of its own
+        return ThreadPoolExecutor(1)
     try:
         return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (memory,))
     except OSError:  # no semaphores, as where /dev/shm is read-only: a thread reads the files in turn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from stepscope.api.methods import Methods
 from stepscope.api.share import Task
 from stepscope.api.workers import Sharing
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, StepscopeError
 from stepscope.model import profile as model
 from stepscope.model.note import Note
 from stepscope.model.program import ProgramSteps
@@ -269,5 +269,23 @@ class Profile(model.Profile, Methods):
 def _opened_again(paths: tuple[str, ...], options: dict[str, Any], ranks: list[int] | None) -> Any:
     from stepscope.api.opening import open as opened
 
-    profile = opened(*paths, **options)
-    return profile if ranks is None else profile.view(ranks)
+    try:
+        profile = opened(*paths, **options)
+        return profile if ranks is None else profile.view(ranks)
+    except StepscopeError as error:
+        return _Refused(error)
+
+
+class _Refused:
+    """In place of a profile that could not be opened again: says so when it is asked.
+
+    A worker of a `Pool` that fails at unpickling ends, and its caller waits for ever.
+    """
+
+    def __init__(self, error: StepscopeError) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._error

@@ -17,6 +17,7 @@ from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
+from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.kernel_names import function_name, short_names
 from stepscope.model.profile import Profile
 
@@ -56,9 +57,12 @@ def suspects_of(profile: Profile, window: WindowSpec, share: float, most: int) -
     """Kinds that together take `share` per cent of the compute of the window, `most` at most."""
     need_ops(profile)
     chosen = windows(profile, window)
-    data, span = next((d, w) for d in ranks_of(profile) for w in chosen.of(d.rank) if len(w.ops))
+    spans = ((d, w) for d in ranks_of(profile) for w in chosen.of(d.rank))
+    works = ((d, w, w.ops[(d.role[w.ops] == COMPUTE) & d.is_kernel[w.ops]]) for d, w in spans)
+    data, span, ops = next((each for each in works if len(each[2])), (None, None, None))
+    if data is None or span is None or ops is None:
+        raise CannotAnswer("no rank computes in this window, so there is nothing to measure", "give --whole")
     detail = dict(profile.by_rank("ops", detail=True))[data.rank]
-    ops = span.ops[(data.role[span.ops] == COMPUTE) & data.is_kernel[span.ops]]
     frame = detail[ops].select("name", *_SHAPE, ns=pl.col("end_ns") - pl.col("start_ns"))
     frame = frame.with_columns(at=pl.Series(data.launched_at[ops])).sort("at")
     kinds = frame.group_by("name", *_SHAPE, maintain_order=True).agg(pl.len(), pl.col("ns").sum().alias("total"), "ns")
@@ -68,16 +72,18 @@ def suspects_of(profile: Profile, window: WindowSpec, share: float, most: int) -
     kinds = kinds.with_columns(function=pl.Series(functions, dtype=pl.String), short=short_names(texts))
     whole = int(kinds["total"].sum())
     before = (kinds["total"].cum_sum() - kinds["total"]).to_numpy()
-    heavy = kinds.head(min(most, int(np.count_nonzero(before < share / 100 * whole))))
+    heavy = kinds.head(min(max(most, 0), int(np.count_nonzero(before < share / 100 * whole))))
     found = [_suspect(row, whole) for row in heavy.iter_rows(named=True)]
+    if not found:
+        raise BadInput(f"--share {share:g} and --most {most} leave no kernel to measure", "give more of both")
     same = kinds.filter(pl.col("function").is_in(heavy["function"].to_list()))
     return Suspects(
         data.rank,
         span.label,
         found,
         sum(kind.share_pct for kind in found),
-        same.height * max((kind.needed for kind in found), default=1),
-        min((kind.launches for kind in found), default=1),
+        same.height * max(kind.needed for kind in found),
+        min(kind.launches for kind in found),
     )
 
 
