@@ -6,6 +6,7 @@ new.toml has the programs and their steps without a profiler. `python tests/prom
 
 from __future__ import annotations
 
+import math
 import statistics
 import tarfile
 import tomllib
@@ -21,6 +22,8 @@ DATA = HERE.parent / "data" / "pairs"
 TOOLS = ("nsys", "torch")
 #: "Within 25 %": what a promise may be off by.
 _CLOSE = 0.25
+#: An error of the truth that is worth a word.
+_SMALL = 0.05
 #: Where its part of docs/promises.md begins and ends.
 BEGIN, END = "<!-- programs -->", "<!-- /programs -->"
 
@@ -62,6 +65,8 @@ class Answer:
     said: tuple[Said, ...]
     #: what the same finding promises for the twin, which has some of the fault, too
     had_ns: int = 0
+    #: the standard error of the truth, where both sides were timed several times
+    error_ms: float | None = None
 
     @property
     def faults(self) -> tuple[Said, ...]:
@@ -81,7 +86,7 @@ class Answer:
 
     @property
     def kept(self) -> bool:
-        return self.named and not self.verdict.endswith("(off)")
+        return self.named and not self.verdict.endswith(")")
 
     @property
     def verdict(self) -> str:
@@ -93,7 +98,8 @@ class Answer:
             return "not named"
         off = (named.ns - self.had_ns) / 1e6 / self.truth_ms - 1
         beyond = f" beyond the twin's {self.had_ns / 1e6:.3g} ms" if self.had_ns else ""
-        return f"named, {off:+.0%}{beyond}" + ("" if abs(off) <= _CLOSE else " (off)")
+        unsure = self.error_ms is not None and self.error_ms > _CLOSE * self.truth_ms
+        return f"named, {off:+.0%}{beyond}" + ("" if abs(off) <= _CLOSE else " (truth unsure)" if unsure else " (off)")
 
 
 def planted(row: dict[str, Any], tool: str, folder: Path) -> Answer:
@@ -103,7 +109,15 @@ def planted(row: dict[str, Any], tool: str, folder: Path) -> Answer:
     had = 0
     if row.get("beyond_twin"):  # the promise for the difference is the difference of promises
         had = sum(s.ns for s in healthy(row["program"], row["twin"], tool, folder).said if s.id in ids)
-    return Answer(row["row"], row["program"], row["fault"], tool, with_ms, truth, ids, said, had)
+    error = _error(row["with_ms"], row["without_ms"])
+    return Answer(row["row"], row["program"], row["fault"], tool, with_ms, truth, ids, said, had, error)
+
+
+def _error(*sides: list[float]) -> float | None:
+    """The standard error of a difference of means; None where a side was timed once."""
+    if min(map(len, sides)) < 2:
+        return None
+    return math.sqrt(sum(statistics.variance(side) / len(side) for side in sides))
 
 
 def healthy(program: str, fault: str, tool: str, folder: Path) -> Answer:
@@ -124,6 +138,8 @@ def text(answers: Iterable[Answer]) -> str:
     for a in answers:
         first, second = (_shown(a.faults[n]) if len(a.faults) > n else "–" for n in (0, 1))
         costs = "–" if a.truth_ms is None else f"{a.truth_ms:.3g}"
+        if a.error_ms is not None and a.truth_ms is not None and a.error_ms > _SMALL * a.truth_ms:
+            costs += f" ± {a.error_ms:.2g}"
         cells = (a.row, a.program, a.fault, a.tool, f"{a.step_ms:.4g}", costs, first, second, a.verdict)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -141,7 +157,8 @@ def section(answers: Iterable[Answer]) -> str:
             "",
             "Plain loops and framework programs on one H200, captured unmodified (`capture run`), with the fault and",
             "without. `row` is the kind of fault: A, what the GPU computes; C, the run around the step. Costs are",
-            "unprofiled: steps timed by the program itself. Those without a row have no fault.",
+            "unprofiled: steps timed by the program itself, ± their standard error where it is more than 5 %. Those",
+            "without a row have no fault.",
             "",
             f"{named} of {len(faults)} are named in the first two findings, {kept} of them with a promise within 25 %.",
             "The detectors were made with these programs at hand: on one of each kind, and mended by what others",
@@ -150,9 +167,17 @@ def section(answers: Iterable[Answer]) -> str:
             'Where the twin has some of the fault, too, what it is promised is taken off ("beyond the twin\'s").',
             "",
             text(every),
+            *_reasons(faults),
             END,
         ]
     )
+
+
+def _reasons(faults: list[Answer]) -> list[str]:
+    """Why promises are off, as far as that is known."""
+    why = {(row["program"], row["fault"]): row["off"] for row in table() if "off" in row}
+    off = dict.fromkeys((a.program, a.fault) for a in faults if not a.kept)
+    return ["", *(f"- **{' '.join(one)}**: {why.get(one, 'not known.')}" for one in off)] if off else []
 
 
 def with_section(page: str, answers: Iterable[Answer]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import lzma
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,4 +76,6 @@ def test_what_the_table_says() -> None:
     assert answer(20.0, far).verdict == "named, -75% (off)"
     assert answer(20.0, other, other, near).verdict == "not named"
     assert answer(None, near).verdict == ""
+    unsure = replace(answer(20.0, far), error_ms=6.0)
+    assert unsure.verdict == "named, -75% (truth unsure)" and not unsure.kept
     assert "| host-sync 30 ms (possible) | – | not named |" in new.text([answer(20.0, slowed, other)])
