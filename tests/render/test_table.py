@@ -35,7 +35,7 @@ def test_a_small_table():
         "rank  stage      exposed  overlap %\n"
         "────  ────────  ────────  ─────────\n"
         "   0  stage2_f  1.500 µs      58.4%\n"
-        "   1  -            20 ns          -\n"
+        "   1  -         0.020 µs          -\n"
         "\n"
         "note: 12 ranges dropped\n"
     )

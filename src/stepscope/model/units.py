@@ -13,10 +13,14 @@ SUFFIXES = ("_ns", "_us", "_bytes", "_pct", "_gbps", "_ppm", "_tflops", "_flops"
 
 #: Columns that hold points in time, not durations.
 INSTANTS = ("start_ns", "end_ns")
+#: Columns that hold differences of durations: they say their sign.
+CHANGES = ("diff_ns", "low_ns", "high_ns")
 
-_TIME = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
-_OPERATIONS = tuple((10.0**n, f"{prefix}FLOP") for n, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M")))
+TIME = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+OPERATIONS = tuple(
+    (10.0**n, f"{prefix}FLOP") for n, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (0, ""))
+)
 MISSING = "-"
 
 
@@ -56,16 +60,16 @@ def about(ns: float, digits: int = 3) -> str:
 
 def signed(ns: float) -> str:
     """A difference of nanoseconds in a sentence; it says its sign."""
-    return _plus(ns) + about(ns, 4)
+    return plus(ns) + about(ns, 4)
 
 
 def _in_unit(ns: float, digits: int) -> tuple[str, str]:
     """So many significant digits, and the unit."""
     size = abs(ns)
-    for factor, unit in _TIME:
+    for factor, unit in TIME:
         # 999.96 µs would round to 1000 µs: take the larger unit from there on.
         if size >= factor * (1 if factor == 1.0 else 1 - 0.5 * 10.0**-digits):
-            return (f"{ns:.0f}" if factor == 1.0 else _significant(ns / factor, digits)), unit
+            return (f"{ns:.0f}" if factor == 1.0 else significant(ns / factor, digits)), unit
     return ("0" if ns == 0 else f"{ns:.3g}"), "ns"
 
 
@@ -75,7 +79,7 @@ def instant(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    for factor, unit in _BYTES:
+    for factor, unit in BYTES[:-1]:
         if abs(count) >= factor * 0.99995:
             return f"{_four(count / factor)} {unit}"
     return f"{count:.0f} B"
@@ -83,7 +87,7 @@ def size(count: float) -> str:
 
 def operations(count: float) -> str:
     """Floating-point operations: `1.979 TFLOP`."""
-    for factor, unit in _OPERATIONS:
+    for factor, unit in OPERATIONS[:-1]:
         if abs(count) >= factor * 0.99995:
             return f"{_four(count / factor)} {unit}"
     return f"{count:.0f} FLOP"
@@ -98,8 +102,8 @@ def file_names(paths: Sequence[str | None]) -> list[str | None]:
 #: By the end of a column's name; the first that fits.
 _FORMATTERS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(INSTANTS, instant),
-    **dict.fromkeys(("diff_ns", "low_ns", "high_ns"), lambda ns: _plus(ns) + duration(ns)),
-    **dict.fromkeys(("change_pct", "step_pct"), lambda share: f"{_plus(round(share, 1))}{round(share, 1) + 0.0:.1f}%"),
+    **dict.fromkeys(CHANGES, lambda ns: plus(ns) + duration(ns)),
+    **dict.fromkeys(("change_pct", "step_pct"), lambda share: f"{plus(round(share, 1))}{round(share, 1) + 0.0:.1f}%"),
     "_ns": duration,
     "_us": lambda us: duration(us * 1e3),
     "_bytes": size,
@@ -119,7 +123,7 @@ def _formatter(name: str) -> Callable[[float], str]:
     return next((write for suffix, write in _FORMATTERS.items() if name.endswith(suffix)), _plain)
 
 
-def _plus(change: float) -> str:
+def plus(change: float) -> str:
     """A change says its sign."""
     return "+" if change > 0 else ""
 
@@ -130,10 +134,10 @@ def _plain(value: float) -> str:
 
 def _four(value: float) -> str:
     """Four significant digits, without an exponent."""
-    return _significant(value, 4)
+    return significant(value, 4)
 
 
-def _significant(value: float, digits: int) -> str:
+def significant(value: float, digits: int) -> str:
     """So many significant digits, without an exponent; all of those before the point."""
     size = abs(value)
     before = sum(size >= 10.0**n * (1 - 0.5 * 10.0**-digits) for n in range(1, digits)) + 1

@@ -83,14 +83,14 @@ def _arranged(columns: list[Column], width: int, more: str, under: Column | None
     return Arranged(columns, gap, under, below)
 
 
-def lines(arranged: Arranged, width: int) -> tuple[list[str], list[str]]:
-    """Head and body of a table in plain text; the text that has no room beside the others under each row."""
+def lines(arranged: Arranged, width: int) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table in plain text; the text that has no room beside the others under its row, if any."""
     head, body = layout.lines(arranged.columns, arranged.gap)
     if arranged.under is None:
-        return head, body
+        return head, [[line] for line in body]
     room = width - len(_UNDER)
-    texts = [_UNDER + layout.shorten(text, room, room // 2) for text in arranged.under.full]
-    paired = [line for pair in zip(body, texts, strict=True) for line in pair]
+    texts = [_UNDER + layout.shorten(text, room, room // 2) if text != MISSING else "" for text in arranged.under.full]
+    paired = [[line, text] if text else [line] for line, text in zip(body, texts, strict=True)]
     return [*head[:-1], _UNDER + arranged.under.title, head[-1]], paired
 
 

@@ -15,6 +15,8 @@ from stepscope.model.range_names import bare_name
 ELLIPSIS = "…"
 #: A cut text keeps at least so many cells; fewer only where the table would not fit otherwise.
 LEAST_TEXT, _LEAST_OF_ALL = 12, 8
+#: Texts of at most so many cells are not cut: rows are told apart by them, and a number fewer tells more.
+_SHORT_TEXT = 16
 _ROOMY_TEXT = 24
 #: Characters of a cell at most: what is longer is no name, and measuring it would take seconds.
 _LONGEST = 4096
@@ -173,7 +175,7 @@ def _break(title: str) -> list[str]:
 
 def _cut_texts(columns: Sequence[Column], over: int, least: int) -> None:
     """Take `over` cells from the texts, always from the widest, down to `least`."""
-    texts = [c for c in columns if c.can_be_cut]
+    texts = [c for c in columns if c.can_be_cut and c.widest > _SHORT_TEXT]
     for _ in range(over):
         widest = max(texts, key=Column.width, default=None)
         if widest is None or widest.width() <= least:

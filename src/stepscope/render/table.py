@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.model import heading
+from stepscope.model.alike import alike
 from stepscope.model.note import Note
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
@@ -125,10 +126,10 @@ def _rows(rows: pl.DataFrame, width: int, pen: Pen, begins: dict[int, int]) -> l
     arranged = arrange(columns(rows), width)
     head, body = lines(arranged, width)
     below = [*arranged.below, *clock]
-    if "status" in rows.columns and len(body) % rows.height == 0:  # a row may have a line of its own under it
-        words = [str(word) for word in rows["status"] for _ in range(len(body) // rows.height)]
-        body = [pen.status(line, word) for line, word in zip(body, words, strict=True)]
-    out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *body]
+    if "status" in rows.columns:
+        words = map(str, rows["status"])
+        body = [[pen.status(line, word) for line in row] for row, word in zip(body, words, strict=True)]
+    out = [*(pen.bold(line) for line in head[:-1]), pen.dim(head[-1]), *(line for row in body for line in row)]
     return out + [pen.dim(part) for line in below for part in wrapped(line, width)]
 
 
@@ -187,7 +188,7 @@ def columns(rows: pl.DataFrame) -> list[layout.Column]:
         if name == "file" and rows.schema[name] == pl.String:
             values = file_names(values)
         number = rows.schema[name].is_numeric() or rows[name].null_count() == rows.height
-        cells = [show(name, v) for v in values]
+        cells = alike(name, values)
         if tree and name == "range":
             # Rows are in the tree's order: indented texts say what paths would, which are long.
             cells = ["  " * (depth or 0) + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
