@@ -14,8 +14,8 @@ export function CollectivesSection({ part }: { part: Collectives }) {
         <table class="figure">
           <thead>
             <tr>
-              <th>group</th><th class="text">operation</th><th class="text">ranks</th><th>n</th><th class="wide" /><th>transfer</th>
-              <th>longest wait</th><th>bytes</th><th>median bus bw</th>
+              <th>group</th><th class="text">operation</th><th class="text">ranks</th><th class="lesser">n</th><th class="wide lesser" /><th>transfer</th>
+              <th>longest wait</th><th class="lesser">bytes</th><th>median bus bw</th>
             </tr>
           </thead>
           <tbody>
@@ -24,8 +24,8 @@ export function CollectivesSection({ part }: { part: Collectives }) {
                 <th scope="row" class="cut" title={row.group ?? ""}>{row.axis ?? row.group ?? "–"}</th>
                 <td class="text">{row.op}</td>
                 <td class="text cut" title={row.ranks}>{row.ranks}</td>
-                <td>{row.n}</td>
-                <td class="wide">
+                <td class="lesser">{row.n}</td>
+                <td class="wide lesser">
                   <div class="bar">
                     <i class="comm" style={{ width: `${(100 * (row.transfer_ns ?? 0)) / longest}%` }} />
                     <i class="wait" style={{ width: `${(100 * (row.wait_ns ?? 0)) / longest}%` }}
@@ -34,7 +34,7 @@ export function CollectivesSection({ part }: { part: Collectives }) {
                 </td>
                 <td>{duration(row.transfer_ns)}</td>
                 <td>{duration(row.max_wait_ns)}</td>
-                <td>{bytes(row.bytes)}</td>
+                <td class="lesser">{bytes(row.bytes)}</td>
                 <td>{gigabytes(row.busbw_p50_gbps)}</td>
               </tr>
             ))}
@@ -57,7 +57,7 @@ export function StragglersSection({ part }: { part: Stragglers }) {
         <table class="figure">
           <thead>
             <tr>
-              <th>rank</th><th class="wide">others waited for it</th><th /><th>share</th><th>came last</th>
+              <th>rank</th><th class="wide">others waited for it</th><th /><th>share</th><th class="lesser">came last</th>
               <th>longer than its peers</th><th class="text">cause</th>
             </tr>
           </thead>
@@ -70,7 +70,7 @@ export function StragglersSection({ part }: { part: Stragglers }) {
                 </td>
                 <td>{duration(row.late_ns)}</td>
                 <td>{percent(row.share_pct)}</td>
-                <td>{row.times_last}×</td>
+                <td class="lesser">{row.times_last}×</td>
                 <td>{row.excess_ns ? duration(row.excess_ns) : "–"}</td>
                 <td class="text">{row.cause ? <b class="cause">{row.cause}</b> : ""}</td>
               </tr>

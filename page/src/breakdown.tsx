@@ -78,17 +78,17 @@ export function BreakdownSection({ part }: { part: Breakdown }) {
       <div {...SCROLLS} aria-label="causes of idle time">
         <table class="figure">
           <thead>
-            <tr><th>rank</th><th class="wide" /><th>window</th><th>compute</th><th>exposed comm</th><th>copies</th><th>idle</th></tr>
+            <tr><th>rank</th><th class="wide" /><th class="lesser">window</th><th>compute</th><th>exposed comm</th><th class="lesser">copies</th><th>idle</th></tr>
           </thead>
           <tbody>
             {part.rows.map((row) => (
               <tr>
                 <th scope="row">{nameOf(row.rank)}</th>
                 <td class="wide"><Bar row={row} causes={part.causes} scale={longest} /></td>
-                <td>{duration(row.window_ns)}</td>
+                <td class="lesser">{duration(row.window_ns)}</td>
                 <td>{percent((100 * row.compute_ns) / row.window_ns)}</td>
                 <td>{percent((100 * row.comm_exposed_ns) / row.window_ns)}</td>
-                <td>{percent((100 * row.copy_exposed_ns) / row.window_ns)}</td>
+                <td class="lesser">{percent((100 * row.copy_exposed_ns) / row.window_ns)}</td>
                 <td>{percent((100 * row.idle_ns) / row.window_ns)}</td>
               </tr>
             ))}

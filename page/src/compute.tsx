@@ -1,6 +1,6 @@
 // The budget of the step: from the model's FLOPs at the dense peak down to the time that it takes; and the groups of its kernels.
 
-import { Command, SCROLLS, Section } from "./section";
+import { Command, Prose, SCROLLS, Section } from "./section";
 import { count, duration, percent } from "./format";
 import type { Compute, LossRow, WorkGroup } from "./types";
 
@@ -47,7 +47,7 @@ function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
     <div {...SCROLLS} aria-label="from the peak down to the step">
       <table class="figure">
         <thead>
-          <tr><th class="text">from the peak down to the step</th><th class="wide" /><th>time</th><th>share</th><th class="text">what it is</th></tr>
+          <tr><th class="text">from the peak down to the step</th><th class="wide" /><th>time</th><th>share</th><th class="text lesser">what it is</th></tr>
         </thead>
         <tbody>
           {rows.map(({ loss, what, total_ns, share_pct }) => {
@@ -64,7 +64,7 @@ function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
                 </td>
                 <td>{duration(total_ns)}</td>
                 <td>{percent(share_pct)}</td>
-                <td class="text">{what}</td>
+                <td class="text lesser"><Prose text={what} /></td>
               </tr>
             );
           })}
@@ -80,8 +80,8 @@ function Groups({ groups }: { groups: WorkGroup[] }) {
       <table class="figure">
         <thead>
           <tr>
-            <th>part</th><th class="text">pass</th><th>kernels</th><th>time</th><th>share</th><th>done well</th>
-            <th class="text">known from</th><th class="text">precision</th><th class="text">bound by</th>
+            <th>part</th><th class="text">pass</th><th class="lesser">kernels</th><th>time</th><th>share</th><th>done well</th>
+            <th class="text lesser">known from</th><th class="text lesser">precision</th><th class="text lesser">bound by</th>
           </tr>
         </thead>
         <tbody>
@@ -89,13 +89,13 @@ function Groups({ groups }: { groups: WorkGroup[] }) {
             <tr>
               <th scope="row">{group.part}</th>
               <td class="text">{group.phase}</td>
-              <td>{group.n}</td>
+              <td class="lesser">{group.n}</td>
               <td>{duration(group.total_ns)}</td>
               <td>{percent(group.share_pct)}</td>
               <td>{duration(group.good_ns)}</td>
-              <td class="text">{group.good_from ?? "–"}</td>
-              <td class="text">{group.precision ?? "–"}</td>
-              <td class="text">{group.bound ?? "–"}</td>
+              <td class="text lesser">{group.good_from ?? "–"}</td>
+              <td class="text lesser">{group.precision ?? "–"}</td>
+              <td class="text lesser">{group.bound ?? "–"}</td>
             </tr>
           ))}
         </tbody>

@@ -105,14 +105,14 @@ function Frames({ part }: { part: Memory }) {
     <div {...SCROLLS} aria-label="blocks at the peak">
       <table class="figure">
         <thead>
-          <tr><th class="text">line of the user's code</th><th class="text">part</th><th>blocks</th><th>bytes at the peak</th><th>share</th></tr>
+          <tr><th class="text">line of the user's code</th><th class="text">part</th><th class="lesser">blocks</th><th>bytes at the peak</th><th>share</th></tr>
         </thead>
         <tbody>
           {part.frames.map((row) => (
             <tr>
               <th scope="row" class="text shapes" title={row.frame}>{row.frame}</th>
               <td class="text">{row.part}</td>
-              <td>{row.blocks}</td>
+              <td class="lesser">{row.blocks}</td>
               <td>{bytes(row.bytes)}</td>
               <td>{percent(row.share_pct)}</td>
             </tr>

@@ -21,7 +21,7 @@ export function OverlapSection({ part }: { part: Overlap }) {
           <thead>
             <tr>
               <th>{part.by}</th><th class="wide">sum over ranks</th><th>exposed</th><th>of</th>
-              <th>hidden</th><th class="strip">each rank, 0 to 100 % hidden</th>
+              <th>hidden</th><th class="strip lesser">each rank, 0 to 100 % hidden</th>
             </tr>
           </thead>
           <tbody>
@@ -32,7 +32,7 @@ export function OverlapSection({ part }: { part: Overlap }) {
                 <td>{row.n ? duration(row.exposed_ns) : "–"}</td>
                 <td>{row.n ? duration(row.comm_ns) : `${duration(row.barrier_ns)} in order`}</td>
                 <td>{percent(row.overlap_pct)}</td>
-                <td class="strip"><Strip row={row} /></td>
+                <td class="strip lesser"><Strip row={row} /></td>
               </tr>
             ))}
           </tbody>

@@ -21,8 +21,8 @@ export function PeakSection({ part }: { part: Peak }) {
         <table class="figure">
           <thead>
             <tr>
-              <th>rank</th><th class="wide">share of the peak, 0 to 100 %</th><th>MFU</th><th>HFU</th><th>model FLOPs</th>
-              <th>achieved</th><th>peak</th><th>compute without count</th>
+              <th>rank</th><th class="wide">share of the peak, 0 to 100 %</th><th>MFU</th><th>HFU</th><th class="lesser">model FLOPs</th>
+              <th>achieved</th><th class="lesser">peak</th><th class="lesser">compute without count</th>
             </tr>
           </thead>
           <tbody>
@@ -32,10 +32,10 @@ export function PeakSection({ part }: { part: Peak }) {
                 <td class="wide"><Share model={row.mfu_pct ?? 0} all={row.hfu_pct ?? row.mfu_pct ?? 0} /></td>
                 <td>{percent(row.mfu_pct)}</td>
                 <td>{percent(row.hfu_pct)}</td>
-                <td>{flops(row.model_flops)}</td>
+                <td class="lesser">{flops(row.model_flops)}</td>
                 <td>{teraflops(row.achieved_tflops)}</td>
-                <td>{teraflops(row.peak_tflops)}</td>
-                <td>{percent(row.uncounted_pct)}</td>
+                <td class="lesser">{teraflops(row.peak_tflops)}</td>
+                <td class="lesser">{percent(row.uncounted_pct)}</td>
               </tr>
             ))}
           </tbody>
@@ -54,7 +54,7 @@ function Terms({ terms }: { terms: PeakTerm[] }) {
       <table class="figure">
         <thead>
           <tr>
-            <th>op</th><th class="text">shapes</th><th class="text">phase</th><th>n</th><th>share of FLOPs</th><th>GPU time</th>
+            <th>op</th><th class="text">shapes</th><th class="text lesser">phase</th><th class="lesser">n</th><th>share of FLOPs</th><th>GPU time</th>
             <th class="wide">of the peak while it runs</th><th />
           </tr>
         </thead>
@@ -63,8 +63,8 @@ function Terms({ terms }: { terms: PeakTerm[] }) {
             <tr>
               <th scope="row">{term.op.replace(/^aten::/, "")}</th>
               <td class="text shapes" title={term.shapes ?? ""}>{term.shapes ?? "–"}</td>
-              <td class="text">{term.phase}</td>
-              <td>{term.n}</td>
+              <td class="text lesser">{term.phase}</td>
+              <td class="lesser">{term.n}</td>
               <td>{percent(term.share_pct)}</td>
               <td>{duration(term.gpu_ns)}</td>
               <td class="wide"><Share model={term.peak_pct ?? 0} all={term.peak_pct ?? 0} /></td>

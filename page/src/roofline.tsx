@@ -20,8 +20,8 @@ export function RooflineSection({ part }: { part: Roofline }) {
         <table class="figure">
           <thead>
             <tr>
-              <th>kernel</th><th>launches</th><th>longest</th><th class="text">bound by</th><th class="text">nearest roof</th>
-              <th class="wide">reached, 0 to 100 %</th><th /><th>in the timeline</th>
+              <th>kernel</th><th class="lesser">launches</th><th>longest</th><th class="text">bound by</th><th class="text lesser">nearest roof</th>
+              <th class="wide">reached, 0 to 100 %</th><th /><th class="lesser">in the timeline</th>
             </tr>
           </thead>
           <tbody>{part.rows.map((row) => <Kernel row={row} />)}</tbody>
@@ -41,15 +41,15 @@ function Kernel({ row }: { row: RooflineKernel }) {
         {row.name}
         {row.access && <small>{row.access}</small>}
       </th>
-      <td>{row.n}</td>
+      <td class="lesser">{row.n}</td>
       <td>{duration(row.dur_ns)}</td>
       <td class="text" title={row.why}>{row.bound ?? "–"}</td>
-      <td class="text">{row.roof ?? "–"}</td>
+      <td class="text lesser">{row.roof ?? "–"}</td>
       <td class="wide">
         <div class="bar whole" title={row.stall ?? ""}><i class={kind} style={{ width: `${Math.min(row.roof_pct ?? 0, 100)}%` }} /></div>
       </td>
       <td>{percent(row.roof_pct)}</td>
-      <td>{seen}</td>
+      <td class="lesser">{seen}</td>
     </tr>
   );
 }

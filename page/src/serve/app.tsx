@@ -273,7 +273,7 @@ export function App({ scene }: { scene: Scene }) {
 
   return (
     <>
-      <nav>
+      <nav class="served-nav">
         <b>stepscope</b>
         <a href="#findings" onClick={(e) => { e.preventDefault(); document.getElementById("findings")?.scrollIntoView({ behavior: "smooth" }); }}>Findings</a>
         {pending && <span class="dim pending" role="status">{pending}</span>}

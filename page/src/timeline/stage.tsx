@@ -54,6 +54,8 @@ export interface Control {
 }
 
 const MOST_PRINTED = 2400;
+/** Few rows still have room for what is said of them. */
+const LEAST_TALL = 180;
 const NONE: never[] = [];
 
 export function Stage(props: StageProps) {
@@ -205,7 +207,7 @@ export function Stage(props: StageProps) {
   return (
     <>
       <div class={`stage${props.most === "fill" ? " fill" : ""}`} role="region" tabIndex={0} ref={scroller} onScroll={repaint}
-        style={props.most === "fill" ? {} : { maxHeight: `${Math.min(height + AXIS, props.most)}px` }} aria-label={props.label}>
+        style={{ maxHeight: `${props.most === "fill" ? Math.max(height + AXIS + 2, LEAST_TALL) : Math.min(height + AXIS, props.most)}px` }} aria-label={props.label}>
         <div class="tall" style={{ height: `${height + AXIS}px` }}>
           <canvas ref={canvas} onMouseMove={moved} onMouseLeave={() => setHover(null)} onClick={clicked}
             onPointerDown={down} onPointerMove={(e) => dragged(e, false)} onPointerUp={(e) => dragged(e, true)} />
