@@ -193,9 +193,9 @@ def execute(command: str) -> tuple[int, str]:
 
 
 def _cut(printed: str, parts: tuple[tuple[str, str], ...], where: str) -> list[str]:
-    """The lines to show; what is left out between them is one sign."""
+    """The lines to show, of a command that prints some; what is left out between them is one sign."""
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
-    if not parts:
+    if not (parts and lines):
         return lines
     shown: list[str] = []
     at = 0

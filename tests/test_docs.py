@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ import pytest
 from stepscope.cli.group import grouped
 
 ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
 
 
@@ -33,7 +35,17 @@ def test_generated_pages_are_fresh(generate, page):
 
 
 def test_the_readme_fits_a_screen_or_two():
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 120
+    assert len(README.splitlines()) <= 95
+
+
+def test_the_badges_are_true():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    badges = re.findall(r"\[!\[(.*?)\]\(https://img\.shields\.io/badge/(.*?)-(?:blue|green)\)\]", README)
+    told = {name.replace("--", "-").replace("_", " ") for _, name in badges}
+    python = project["requires-python"].removeprefix(">=")
+    assert {f"version-{project['version']}", f"python-{python}+", "licence-Apache-2.0"} < told
+    assert len(badges) == 4
+    assert project["license"].startswith("Apache-2.0")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -20,7 +20,7 @@ from stepscope.model.units import about
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.store.disk import default_dir
 
-#: Rank 3 computes half as long again as its peers, and rank 5's allocator frees and maps memory in every layer.
+#: Rank 3 waits for its data loader in every step, and rank 5 computes a fifth longer than its peers.
 JOB = Scenario(
     schedule="1f1b",
     pp=2,
@@ -28,8 +28,14 @@ JOB = Scenario(
     micro_batches=8,
     steps=4,
     seed=11,
-    faults=("straggler:rank=3,factor=1.5", "alloc:rank=5,per_layer=2"),
+    faults=("dataloader:rank=3,stall_ms=30", "straggler:rank=5,factor=1.2"),
 )
+
+#: The finding that each fault is to be, and what it is called.
+FAULTS = {
+    JOB.faults[0]: ("data-stall", "the slow input of rank 3"),
+    JOB.faults[1]: ("straggler", "the slow GPU of rank 5"),
+}
 
 
 @dataclass(frozen=True)
@@ -45,23 +51,26 @@ STEPS = (
     Step("info", "What was opened: eight ranks, each with its kernels, and every kernel traced to its launch."),
     Step(
         "diagnose",
-        "What to change first: rank 3. The allocator on rank 5 stands behind it: as long as rank 3 is slow, the step "
-        "would gain less than 1 % without it (--least 0 lists it). The other commands show what this rests on.",
+        "What to change first: the input of rank 3, which is certain, as it was recorded. Then rank 5, whose GPU is "
+        "slow beside its peers'. The other commands show what this rests on.",
     ),
     Step("setup", "The trainer's label in the trace says where each rank sits in the mesh."),
     Step("window", "Which step the figures are about: that of median length, chosen on the host, measured on the GPU."),
     Step("streams", "Each rank computes on one stream and communicates on others.", {"rank": "0,3"}),
     Step(
         "breakdown",
-        "Rank 3 computes nearly all the time while its peers, 0 to 2, wait in communication: the first fault. "
-        "Rank 5 is idle five times as long as its neighbours: the second.",
+        "Rank 3 is idle for a fifth of the step while the others wait in communication: the first fault. "
+        "Rank 5 computes longer than 4, 6 and 7, which do the same work: the second.",
     ),
-    Step("overlap", "Rank 0's communication is exposed where it waits for rank 3.", {"rank": "0,3"}),
-    Step("idle", "Why rank 5's GPU had nothing to do: the allocator.", {"by": "cause", "rank": "4,5"}),
+    Step("overlap", "Rank 0's communication waits for rank 3: in order with compute, or exposed.", {"rank": "0,3"}),
+    Step("idle", "Why rank 3's GPU had nothing to do: its host was elsewhere.", {"by": "cause", "rank": "3,4"}),
     Step(
-        "stragglers", "Across ranks: who made whom wait, followed to its root. Rank 3 leads, because it computes more."
+        "stragglers",
+        "Across ranks: who made whom wait, followed to its root. Rank 3 gets its input late, rank 5 computes longer.",
     ),
-    Step("critical-path", "What made the step as long as it is: mostly rank 3's compute.", {"by": "rank"}),
+    Step(
+        "critical-path", "What made the step as long as it is: rank 5's compute, after rank 3's input.", {"by": "rank"}
+    ),
 )
 
 
@@ -71,23 +80,20 @@ def _demo(
 ) -> None:
     with working_folder(temporary.place(default_dir()), "stepscope-demo-") as folder:
         traces, shown = (folder / "traces", "DIR") if keep is None else (Path(keep), keep)
-        _mended(*_tour(traces, shown), folder / "mended", shown)
+        base, promised = _tour(traces, shown)
+        _kept_promises(base, promised, folder, shown)
         if keep is not None:
             _page(traces)
             return
     click.echo("\nThe traces are gone; `stepscope demo --keep DIR` leaves them, with a report to look at in a browser.")
 
 
-def _tour(folder: Path, shown: str) -> tuple[api.Profile, int]:
-    """Every command of the tour; the job's profile, and what its first finding promised."""
-    from stepscope.simulate.run import simulate_to
-
+def _tour(folder: Path, shown: str) -> tuple[api.Profile, dict[str, int]]:
+    """Every command of the tour; the job's profile, and what its findings promised."""
     click.echo(f"Simulating {describe(JOB)}.")
-    with progress.shown():
-        simulate_to(JOB, folder, ("nsys",))
-    profile = api.open(folder / "*.sqlite", cache=False)
+    profile = _simulated(JOB, folder)
     profile.named = None  # it is gone after the tour: commands say PROFILE
-    promised = 0
+    promised: dict[str, int] = {}
     for step in STEPS:
         if step.command not in questions.names():
             continue
@@ -97,21 +103,30 @@ def _tour(folder: Path, shown: str) -> tuple[api.Profile, int]:
             result = api.analyse(profile, step.command, **step.options)
         output.Target.of(None, None).write(result)
         if step.command == "diagnose":
-            promised = int(result.rows["recoverable_ns"][0])
+            promised = dict(result.rows.select("id", "recoverable_ns").iter_rows())
     return profile, promised
 
 
-def _mended(base: api.Profile, promised: int, without: Path, shown: str) -> None:
-    """What the first finding promised, and what taking its fault away gives."""
+def _kept_promises(base: api.Profile, promised: dict[str, int], folder: Path, shown: str) -> None:
+    """What each finding promised, and what taking its fault away gives: the simulator runs the job without it."""
+    lines = []
+    for fault, (finding, name) in FAULTS.items():
+        new = _simulated(replace(JOB, faults=tuple(f for f in JOB.faults if f != fault)), folder / finding)
+        compared = api.compare(base, new)
+        if not lines:
+            _say(f"$ stepscope compare {shown}/*.sqlite --to MENDED/*.sqlite", f"The same job without {name}.")
+            output.Target.of(None, None).write(compared)
+        gained, gives = about(-int(compared.summary["step"]["diff_ns"])), about(promised[finding])
+        lines.append(f"{name}: diagnose promised {gives} a step, taking it away gives {gained}.")
+    click.echo("\n" + "\n".join(lines))
+
+
+def _simulated(job: Scenario, folder: Path) -> api.Profile:
     from stepscope.simulate.run import simulate_to
 
-    simulate_to(replace(JOB, faults=JOB.faults[1:]), without, ("nsys",))
-    new = api.open(without / "*.sqlite", cache=False)
-    _say(f"$ stepscope compare {shown}/*.sqlite --to MENDED/*.sqlite", "The same job without the fault of rank 3.")
-    compared = api.compare(base, new)
-    output.Target.of(None, None).write(compared)
-    gained = -int(compared.summary["step"]["diff_ns"])
-    click.echo(f"\ndiagnose promised {about(promised)} a step; taking the fault away gives {about(gained)}.")
+    with progress.shown():
+        simulate_to(job, folder, ("nsys",))
+    return api.open(folder / "*.sqlite", cache=False)
 
 
 def _say(line: str, text: str) -> None:
