@@ -109,7 +109,7 @@ def _tour(folder: Path, shown: str) -> tuple[api.Profile, dict[str, int]]:
 
 def _kept_promises(base: api.Profile, promised: dict[str, int], folder: Path, shown: str) -> None:
     """What each finding promised, and what taking its fault away gives: the simulator runs the job without it."""
-    lines = []
+    lines: list[str] = []
     for fault, (finding, name) in FAULTS.items():
         new = _simulated(replace(JOB, faults=tuple(f for f in JOB.faults if f != fault)), folder / finding)
         compared = api.compare(base, new)
