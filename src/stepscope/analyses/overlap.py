@@ -22,7 +22,6 @@ from stepscope.derive.rank.needs import bare_notes, need_communication
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.intervals import subtract, union
 from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.profile import Profile
@@ -196,7 +195,6 @@ def _ordered(keys: pl.Series) -> list[Any]:
 def _figures(comm: CommOps, mine: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
     counted = mine & ~comm.barrier
     length, exposed = comm.length[counted], comm.exposed[counted]
-    wall = subtract(union(comm.start[counted], comm.end[counted]), comm.compute).length()
     total, bare = int(length.sum()), int(exposed.sum())
     real = length > 0
     each = 100.0 * (1.0 - exposed[real] / length[real])
@@ -204,7 +202,7 @@ def _figures(comm: CommOps, mine: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[s
         "n": int(counted.sum()),
         "comm_ns": total,
         "exposed_ns": bare,
-        "exposed_wall_ns": wall,
+        "exposed_wall_ns": comm.wall_ns(counted),
         "overlap_pct": 100.0 * (1.0 - bare / total) if total else None,
         "overlap_min_pct": float(each.min()) if len(each) else None,
         "overlap_max_pct": float(each.max()) if len(each) else None,

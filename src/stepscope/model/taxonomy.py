@@ -17,6 +17,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.demangle import demangled
+from stepscope.model.first_match import first_match
 from stepscope.model.tomlfile import read_toml
 
 #: Family of a kernel that no rule knows.
@@ -128,10 +129,7 @@ def _rules(
 
 
 def _first_match(names: pl.Series, rules: tuple[Rule, ...]) -> pl.Series:
-    label = pl.lit(None, dtype=pl.String)
-    for rule in reversed(rules):
-        label = pl.when(pl.col("name").str.contains(rule.pattern)).then(pl.lit(rule.label)).otherwise(label)
-    return pl.DataFrame({"name": demangled(names)}).select(label.alias("label"))["label"]
+    return first_match(demangled(names), ((rule.pattern, rule.label) for rule in rules)).cast(pl.String)
 
 
 @cache

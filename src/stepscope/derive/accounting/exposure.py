@@ -8,7 +8,7 @@ from msgspec import Struct
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.streams import in_order_with_compute
 from stepscope.derive.windows.window import Window
-from stepscope.intervals import Spans, covered
+from stepscope.intervals import Spans, covered, subtract, union
 from stepscope.intervals.arrays import I64, Mask
 
 
@@ -25,6 +25,15 @@ class CommOps(Struct, frozen=True):
     @property
     def length(self) -> I64:
         return self.end - self.start
+
+    def wall_ns(self, chosen: Mask) -> int:
+        """Time in which any of the chosen ops runs without compute beside it."""
+        return exposed_wall(self.start[chosen], self.end[chosen], self.compute)
+
+
+def exposed_wall(start: I64, end: I64, compute: Spans) -> int:
+    """Time in which any of these runs without compute beside it: |∪c − K|, where `exposed` of each may overlap."""
+    return subtract(union(start, end), compute).length()
 
 
 def comm_ops(data: RankData, span: Window) -> CommOps:

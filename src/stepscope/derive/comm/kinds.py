@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import polars as pl
 
+from stepscope.model.first_match import first_of
+
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
 SEND, RECV, SEND_RECV, BARRIER = "send", "recv", "send_recv", "barrier"
 
@@ -37,7 +39,7 @@ _KINDS = (
 )
 #: Every operation that a name can tell.
 OPERATIONS = frozenset(kind for _, kind in _KINDS)
-_PATTERNS = tuple((re.compile(pattern), kind) for pattern, kind in _KINDS)
+_PATTERNS = tuple((kind, re.compile(pattern)) for pattern, kind in _KINDS)
 _OF_EXPERTS = re.compile(_EXPERTS)
 #: Calls of NCCL that move nothing.
 _NO_OPERATION = re.compile("^(nccl)?(group|comm|mem|redop|get|init|wait)")
@@ -63,7 +65,7 @@ def kind_of(name: str) -> str | None:
     plain = name.lower().replace("_", "")
     if _NO_OPERATION.search(plain):
         return None
-    return next((kind for pattern, kind in _PATTERNS if pattern.search(plain)), None)
+    return first_of(plain, _PATTERNS)
 
 
 def of_experts(names: pl.Series) -> pl.Series:

@@ -12,6 +12,7 @@ from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV, of_experts
 from stepscope.derive.comm.patterns import by_pattern
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals.arrays import I64, NONE, numbered
+from stepscope.model.first_match import first_true
 from stepscope.model.label_rules import Purpose
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
@@ -69,11 +70,14 @@ class _Purposes(Struct, frozen=True):
             pl.col(_RANGE).str.extract_all(pattern).list.last().alias(f"{_STAGE}{pattern}") for pattern in called
         )
         staged = pl.any_horizontal(pl.col(f"{_STAGE}{pattern}").is_not_null() for pattern in called)
-        purpose: pl.Expr = pl.when(staged).then(pl.lit(_NO_PURPOSE))
-        for rule in reversed(self.rules):
-            where, pattern = (_RANGE, rule.range) if rule.range else (f"{_STAGE}{rule.stages}", rule.stage or "")
-            purpose = pl.when(pl.col(where).str.contains(pattern)).then(pl.lit(rule.purpose)).otherwise(purpose)
+        purpose = first_true([(_of_rule(rule), rule.purpose) for rule in self.rules] + [(staged, _NO_PURPOSE)])
         return texts.select(purpose.alias("purpose")).to_series()  # all rules at once: most files add a name or two
+
+
+def _of_rule(rule: Purpose) -> pl.Expr:
+    """Whether a rule's pattern is in the text of a range, or in the stage that the text names."""
+    where, pattern = (_RANGE, rule.range) if rule.range else (f"{_STAGE}{rule.stages}", rule.stage or "")
+    return pl.col(where).str.contains(pattern)
 
 
 def _applies(rule: Purpose, data: RankData) -> bool:

@@ -14,6 +14,7 @@ import polars as pl
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I8, I64, NONE, Mask
 from stepscope.model.api_names import SUFFIX
+from stepscope.model.first_match import first_match
 
 
 class Family(IntEnum):
@@ -123,8 +124,5 @@ def _of_family(data: RankData, wanted: tuple[Family, ...]) -> Mask:
 
 def families_of_names(names: pl.Series) -> I8:
     """The `Family` of each name."""
-    family = pl.lit(int(Family.OTHER))
-    for judged, stem in reversed(_TABLE):
-        pattern = rf"(?i)^(cuda|cu|hip)({stem}){SUFFIX}$"
-        family = pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(int(judged))).otherwise(family)
-    return pl.DataFrame({"name": names}).select(family.cast(pl.Int8).alias("family"))["family"].to_numpy()
+    rules = ((rf"(?i)^(cuda|cu|hip)({stem}){SUFFIX}$", int(family)) for family, stem in _TABLE)
+    return first_match(names, rules).fill_null(int(Family.OTHER)).cast(pl.Int8).to_numpy()

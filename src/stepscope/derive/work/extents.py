@@ -14,6 +14,7 @@ from msgspec import Struct
 from stepscope.derive.work.roles import kernel
 from stepscope.derive.work.rules import Role
 from stepscope.model.demangle import demangle
+from stepscope.model.first_match import first_of
 
 #: nsys writes `(int)4`, `(unsigned long)2`; others `4`, `2ul`.
 _NUMBER = r"(?:\([a-z ]+\))?(\d+)(?:ul)?"
@@ -38,11 +39,11 @@ _FUNCTOR = re.compile(r"\w+(?:Functor\w*)<([^,<>]+)>")
 _CHUNK = 65536
 _TILE = 32 * 32
 _BYTES = (
-    (re.compile(r"float8|fp8|bool|char|int8|uint8", re.IGNORECASE), 1),
-    (re.compile(r"bfloat16|half|short|int16", re.IGNORECASE), 2),
-    (re.compile(r"complex<double>"), 16),
-    (re.compile(r"complex<float>|double|long|int64"), 8),
-    (re.compile(r"float|\bint\b|int32|unsigned"), 4),
+    (1, re.compile(r"float8|fp8|bool|char|int8|uint8", re.IGNORECASE)),
+    (2, re.compile(r"bfloat16|half|short|int16", re.IGNORECASE)),
+    (16, re.compile(r"complex<double>")),
+    (8, re.compile(r"complex<float>|double|long|int64")),
+    (4, re.compile(r"float|\bint\b|int32|unsigned")),
 )
 
 
@@ -123,4 +124,4 @@ def _moved(text: str) -> float:
 
 
 def _size(type_: str) -> int:
-    return next((size for pattern, size in _BYTES if pattern.search(type_)), 0)
+    return first_of(type_, _BYTES) or 0

@@ -17,6 +17,7 @@ from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.work.rules import ALIGNMENT, BACKWARD, MULTIPLYING, NO_MATRIX, PRECISIONS, RULES, Role
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.demangle import demangle
+from stepscope.model.first_match import first_of
 
 __all__ = ["Kernel", "Kernels", "Role", "kernel", "kernels"]
 
@@ -45,14 +46,14 @@ class Kernel(Struct, frozen=True):
 def kernel(name: str) -> Kernel:
     """What the kernel of this name does."""
     text = _NOISE.sub("", demangle(name))
-    role = next((role for role, pattern in RULES if pattern.search(text)), Role.OTHER)
+    role = first_of(text, RULES) or Role.OTHER
     backward = BACKWARD.search(text) is not None
     if role not in MULTIPLYING:
         return Kernel(role, backward=backward)
     aligned = ALIGNMENT.search(text)
     return Kernel(
         role,
-        next((word for word, pattern in PRECISIONS if pattern.search(text)), None),
+        first_of(text, PRECISIONS),
         int(aligned[1]) if aligned else None,
         backward,
         NO_MATRIX.search(text) is None,

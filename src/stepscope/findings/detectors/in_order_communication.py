@@ -24,7 +24,6 @@ from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
-from stepscope.intervals import subtract, union
 from stepscope.model.profile import Profile
 from stepscope.model.units import about
 
@@ -43,10 +42,9 @@ def _in_order(case: Case) -> dict[int, tuple[Part, str]]:
         chosen = comm.barrier & ~np.isin(comm.ops, issued.get(data.rank, comm.ops[:0]))
         if not chosen.any() or not (data.role[window.ops] == COMPUTE).any():
             return None
-        wall = subtract(union(comm.start[chosen], comm.end[chosen]), data.compute).length()
         names = operations(data, comm.ops[chosen]).fill_null("communication")
         kind = str(names.value_counts().sort(["count", names.name], descending=[True, False])[names.name][0])
-        part = Part(comm.ops[chosen], comm.exposed[chosen], int(comm.length[chosen].sum()), wall)
+        part = Part(comm.ops[chosen], comm.exposed[chosen], int(comm.length[chosen].sum()), comm.wall_ns(chosen))
         return part, f"{kind.replace('_', '-')}s" if kind != "communication" else kind
 
     return {r: found for r, found in case.each_rank(of).items() if found is not None}

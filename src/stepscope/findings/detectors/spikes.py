@@ -1,8 +1,8 @@
 """Some steps are far longer than their like: at random, or every so many steps.
 
 Why is looked for inside those steps: garbage collection, memory released and allocated again, input that comes late, a
-wait, a rank that is late, or a host that is elsewhere. What it could give back is what they take beyond the usual step,
-over all steps of the run. Checkpoints, evaluations, epochs and warm-up have findings of their own.
+wait, a rank that is late, or a host that launches late. What it could give back is what they take beyond the usual
+step, over all steps of the run. Checkpoints, evaluations, epochs and warm-up have findings of their own.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _WAITED_FOR = (
 #: What keeps an op from running, in words, and what to do about it.
 _IDLE = {
     "host": (
-        "the host is elsewhere",
+        "the host launches late",
         f"see what the program does there: name it with ranges, or {capture_with('python-sampling')}",
     ),
     "api": ("the host is in other CUDA calls", "see which calls take long (`stepscope idle`), and why in this step"),

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.derive.accounting.exposure import comm_ops
+from stepscope.derive.accounting.exposure import comm_ops, exposed_wall
 from stepscope.derive.comm.calls import operations
 from stepscope.derive.comm.kinds import OPERATIONS
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of, unanimous
@@ -23,7 +23,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.thresholds import UNWAITED_TRANSFERS
-from stepscope.intervals import Spans, subtract, union
+from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 
@@ -109,8 +109,7 @@ def _parts(profile: Profile, data: RankData, window: Window) -> dict[str, Part]:
 
 def _part(data: RankData, ops: I64, exposed: I64, serves: str) -> Part:
     start, end = data.start[ops], data.end[ops]
-    wall = subtract(union(start, end), data.compute).length()
-    return Part(ops, exposed, int((end - start).sum()), wall, serves)
+    return Part(ops, exposed, int((end - start).sum()), exposed_wall(start, end, data.compute), serves)
 
 
 def together(case: Case, but: Container[str]) -> tuple[dict[int, dict[str, Part]], dict[str, list[str]]]:
@@ -164,7 +163,7 @@ def exposed_transfers(case: Case, by_rank: Mapping[int, I64], shorter: Mapping[i
         at = pl.DataFrame({"op": ops}).join(of, on="op", how="left", maintain_order="left")["ns"]
         length = pl.select(pl.coalesce(at, usual[data.rank])).to_series().to_numpy()
         start = np.maximum(data.end[ops] - np.minimum(length, data.end[ops] - data.start[ops]), data.start[ops])
-        exposed.append(subtract(union(start, data.end[ops]), data.compute).length())
+        exposed.append(exposed_wall(start, data.end[ops], data.compute))
         matched, asked = matched + len(at) - at.null_count(), asked + len(at)
     return exposed, 2 * matched > asked
 
@@ -192,7 +191,7 @@ def _usual(case: Case, by_rank: Mapping[int, I64], table: pl.DataFrame) -> dict[
 def _walls(case: Case, by_rank: Mapping[int, I64]) -> list[int]:
     """All that these ops expose, by rank."""
     return [
-        subtract(union(d.start[by_rank[d.rank]], d.end[by_rank[d.rank]]), d.compute).length()
+        exposed_wall(d.start[by_rank[d.rank]], d.end[by_rank[d.rank]], d.compute)
         for d in ranks_of(case.profile)
         if d.rank in by_rank
     ]

@@ -12,7 +12,7 @@ TITLE = "Where the step went"
 
 #: What the page calls the causes of idle time, in the order in which it draws them.
 CAUSE_NAMES = {
-    "host": "host was elsewhere",
+    "host": "host launches late",
     "sync": "host waited",
     "alloc": "allocator",
     "load": "module load",
