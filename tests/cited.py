@@ -96,7 +96,7 @@ def run(profile: api.Profile, line: str) -> Result:
 
 
 #: Options of the command line that are none of the question.
-OURS = ("profile", "format", "output", "no_cache", "nsys", "taxonomy", "labels", "jobs", "cluster")
+OURS = ("profile", "format", "output", "no_cache", "nsys", "taxonomy", "labels", "jobs", "memory", "cluster")
 
 
 def parsed(line: str) -> click.Context:
