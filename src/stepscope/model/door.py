@@ -49,10 +49,9 @@ def admitted(source: Source) -> Source:
 
 
 def forget(source: Source) -> None:
-    """Let go which rows of a source were admitted, of one among thousands; if it is asked again, so is the door."""
-    inner = getattr(source, "source", source)  # behind `devices.DevicesApart`
-    if isinstance(inner, Door):
-        inner.admissions.clear()
+    """Let go what is held of a source, of one among thousands; if it is asked again, so are the file and the door."""
+    if let_go := getattr(getattr(source, "source", source), "let_go", None):  # behind `devices.DevicesApart`
+        let_go()
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,7 @@ class Door:
         self.path: Path = source.path
         self._source = source
         self._processes = processes  # where they came through already
-        #: by table: what its core decided for all parts
-        self.admissions: dict[str, Admission] = {}
+        self.admissions: dict[str, Admission] = {}  # by table: what its core decided for all parts
 
     @property
     def info(self) -> SourceInfo:
@@ -86,6 +84,12 @@ class Door:
 
     def check(self) -> None:
         self._source.check()
+
+    def let_go(self) -> None:
+        """Forget which rows were admitted, and what the reader holds."""
+        self.admissions.clear()
+        if let_go := getattr(self._source, "let_go", None):
+            let_go()
 
     def processes(self) -> pl.DataFrame:
         if self._processes is None:

@@ -51,6 +51,11 @@ class GuardedSource:
     def check(self) -> None:
         self._identity.check()
 
+    def let_go(self) -> None:
+        """Give back memory, where the reader holds some."""
+        if let_go := getattr(self._reader, "let_go", None):
+            let_go()
+
     def _of_one_content(self, read: Callable[[], T]) -> T:
         try:
             answer = read()

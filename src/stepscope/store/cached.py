@@ -157,6 +157,12 @@ class CachedSource:
             if self.path.exists():
                 self._same()
 
+    def let_go(self) -> None:
+        """Give back memory, where the file was opened."""
+        with self._lock:
+            if self._inner is not None:
+                self._inner.let_go()
+
     def _same(self) -> None:
         """Refuse a file of other content; one that was only touched, or copied, is opened again when it is needed."""
         if not self._identity.changed():

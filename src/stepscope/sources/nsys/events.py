@@ -30,6 +30,8 @@ class Export:
     capture_ns: int | None = None
     #: CUDA ordinals that each process used, by its key.
     devices: dict[int, set[int]] = field(default_factory=dict)
+    #: The calls that were delivered: `syncs` looks up which of them waited, and they are the largest table of all.
+    calls: Chunk | None = None
 
     @cached_property
     def strings(self) -> Strings:

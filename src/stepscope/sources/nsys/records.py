@@ -47,7 +47,10 @@ def read_calls(export: Export, part: Part) -> Chunk:
     if "python_chain" in wanted and (stacks := python_chains(export)).height:
         # The runtime call and what it enters carry different starts: only the outer one has the stack.
         frame = frame.join(stacks, on=["proc", "tid", "start_ns"], how="left", maintain_order="left")
-    return chunk(export, frame, "calls", part, names)
+    found = chunk(export, frame, "calls", part, names)
+    if part == "core":
+        export.calls = found  # its columns are those of the model: held twice they take no more
+    return found
 
 
 def read_host(export: Export, part: Part) -> Chunk:

@@ -88,3 +88,7 @@ class NsysSource:
             return Chunk(empty(table, part))
         self.processes()  # rows are numbered by process
         return _READERS[table][1](self._export, part)
+
+    def let_go(self) -> None:
+        """Forget what was read, beyond what is known of the file: of one among thousands, nobody is about to ask."""
+        self._export.calls = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from stepscope.model.api_names import api_name
 from stepscope.model.columns import SYNC_KIND, Part
 from stepscope.model.source import Chunk
 from stepscope.sources.nsys.events import Export, chunk, read_events
-from stepscope.sources.nsys.mapping import RECORD, RUNTIME, SYNC
+from stepscope.sources.nsys.mapping import RECORD, SYNC
+from stepscope.sources.nsys.records import read_calls
 from stepscope.sources.nsys.strings import Names
 
 #: By API name without its `cuda` or `cu`: nsys's own numbers changed their meaning three times.
@@ -39,16 +39,16 @@ def read_syncs(export: Export, part: Part) -> Chunk:
 
 def _calls(export: Export, wanted: pl.DataFrame) -> pl.DataFrame:
     """Times and kind of the calls that `wanted` came from; the first of several with the same correlation."""
-    calls = read_events(export, RUNTIME, ("start_ns", "end_ns", "correlation", "name"))
-    keys = ["proc", "correlation"]
-    calls = calls.join(wanted.drop_nulls().unique(), on=keys, how="semi").unique(
-        keys, keep="first", maintain_order=True
-    )
-    ids = calls["name"].unique().drop_nulls().to_list()
-    texts = {at: api_name(export.strings.get(at) or "") for at in ids}
-    kinds = {at: _KINDS.get(text.removeprefix("cuda").removeprefix("cu")) for at, text in texts.items()}
-    kind = pl.col("name").replace_strict(kinds, return_dtype=SYNC_KIND) if kinds else pl.lit(None, dtype=SYNC_KIND)
-    return calls.select(*keys, "start_ns", "end_ns", kind.alias("kind"))
+    calls = export.calls or read_calls(export, "core")
+    key = ["proc", "correlation"]
+    told = wanted.drop_nulls().unique()
+    frame = calls.frame.select(pl.col("proc", "start_ns", "end_ns", "name"), pl.col("correlation").cast(pl.Int64))
+    frame = frame.filter(pl.col("correlation").is_in(told["correlation"].unique().implode()))
+    frame = frame.join(told, on=key, how="semi").sort("start_ns", maintain_order=True)
+    first = frame.unique(key, keep="first", maintain_order=True)
+    kinds = [_KINDS.get(text.removeprefix("cuda").removeprefix("cu")) for text in calls.names]
+    kind = pl.Series("kind", kinds, dtype=SYNC_KIND).gather(first["name"]) if len(first) else pl.lit(None, SYNC_KIND)
+    return first.select(*key, "start_ns", "end_ns", kind.alias("kind"))
 
 
 def _kind_by_shape() -> pl.Expr:
