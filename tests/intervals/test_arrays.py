@@ -1,10 +1,10 @@
-"""Ids numbered by counting, against NumPy's sort."""
+"""Ids numbered by counting, rows put in order: against NumPy's sorts."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.intervals.arrays import numbered
+from stepscope.intervals.arrays import in_order, numbered
 
 CLOSE = st.lists(st.integers(-9, 9), max_size=40)
 FAR = st.lists(st.integers(-(1 << 62), 1 << 62), max_size=40)
@@ -22,3 +22,13 @@ def test_numbered_is_unique_with_its_inverse(values):
 def test_small_types_do_not_overflow():
     distinct, of = numbered(np.array([-128, 127, -128], dtype=np.int8))
     assert (distinct.tolist(), of.tolist()) == ([-128, 127], [0, 1, 0])
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 9), st.integers(0, 2)), max_size=40), st.booleans())
+def test_in_order_is_a_lexsort(rows, in_time):
+    group, time, rest = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)) if rows else ([],) * 3
+    group, time, rest = (np.asarray(column, dtype=np.int64) for column in (group, time, rest))
+    time = np.sort(time) if in_time else time
+    for kind in (np.int16, np.int32, np.int64):
+        assert in_order(group.astype(kind), time).tolist() == np.lexsort((time, group)).tolist()
+        assert in_order(group.astype(kind), time, rest).tolist() == np.lexsort((rest, time, group)).tolist()

@@ -59,6 +59,7 @@ def test_clip_and_gaps(a: list[tuple[int, int]], start: int, end: int) -> None:
 def test_covered(items: list[tuple[int, int]], by: list[tuple[int, int]]) -> None:
     expected = [len(set(range(a, b)) & instants(by)) for a, b in items]
     assert covered(*arrays(items), spans(by)).tolist() == expected
+    assert spans(by).meets(*arrays(items)).tolist() == [ns > 0 for ns in expected]
 
 
 @given(pairs, moments)

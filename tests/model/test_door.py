@@ -48,7 +48,7 @@ def test_what_is_right_passes_untouched() -> None:
     source = FakeSource({"ops": [op(10, 20, call=1), comm(15, 30)], "calls": [call(5, 8, id=1)]})
     behind = Door(source)
     for table in ("ops", "calls"):
-        for part in ("core", "detail"):
+        for part in ("core", "detail", "launch"):
             assert behind.read(table, part).frame.equals(source.read(table, part).frame)  # type: ignore[arg-type]
     assert behind.quality.notes == []
     assert admitted(behind) is behind

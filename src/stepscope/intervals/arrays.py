@@ -63,8 +63,32 @@ def numbered(values: npt.NDArray[np.integer[Any]]) -> tuple[I64, I64]:
 
 def by_id(ids: npt.NDArray[np.integer[Any]]) -> I64:
     """Rows by their ids, those of one id in order. Of 16 bits, NumPy sorts in linear time."""
+    if ids.dtype.itemsize == 2:
+        return np.argsort(ids, kind="stable")
     distinct, of = numbered(ids)
     order: I64 = np.argsort(of.astype(np.uint16) if len(distinct) < 1 << 16 else of, kind="stable")
+    return order
+
+
+def in_order(group: npt.NDArray[np.integer[Any]], *keys: npt.NDArray[np.integer[Any]]) -> I64:
+    """Rows by group, then by the keys, the first before the others; rows that are alike stay in order.
+
+    As `np.lexsort`, which sorts as often as there are keys. What a profiler wrote is mostly in time order, or made of
+    runs that are: a stable sort only merges those, and groups are few. Only rows that tie are then sorted by the rest.
+    """
+    order = by_id(group)
+    first = keys[0]
+    same = group[order[1:]] == group[order[:-1]]
+    ahead = first[order]
+    if np.any(same & (ahead[1:] < ahead[:-1])):
+        order = np.argsort(first, kind="stable")
+        order = order[by_id(group[order])]
+        ahead = first[order]
+    if len(keys) > 1:
+        same = (ahead[1:] == ahead[:-1]) & (group[order[1:]] == group[order[:-1]])
+        rows = np.flatnonzero(np.r_[same, False] | np.r_[False, same])
+        tied = order[rows]
+        order[rows] = tied[np.lexsort([*(key[tied] for key in keys[::-1]), group[tied]])]
     return order
 
 

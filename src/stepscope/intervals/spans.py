@@ -60,6 +60,14 @@ class Spans(Struct, frozen=True):
         inside: Mask = (k > 0) & (self.end[np.maximum(k - 1, 0)] > t)
         return inside
 
+    def meets(self, start: I64, end: I64) -> Mask:
+        """Whether each interval [start, end) shares an instant with the set."""
+        if len(self) == 0:
+            return np.zeros(len(start), dtype=bool)
+        first = np.searchsorted(self.end, start, side="right")  # the first span that is not over
+        shares: Mask = (first < len(self)) & (self.start[np.minimum(first, len(self) - 1)] < end) & (start < end)
+        return shares
+
 
 def distinct(*times: I64) -> I64:
     """All times in order, each once. The inputs are mostly in order already: a merge sort beats NumPy's hashing."""

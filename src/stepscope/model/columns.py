@@ -8,7 +8,8 @@ from typing import Literal
 
 import polars as pl
 
-Part = Literal["core", "detail"]
+#: `launch` is some of what `detail` has: how kernels were launched, which several questions need of all ops.
+Part = Literal["core", "detail", "launch"]
 
 OP_KIND = pl.Enum(["kernel", "memcpy", "memset", "graph"])
 COPY_KIND = pl.Enum(["none", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unified", "array", "unknown"])
@@ -48,6 +49,7 @@ class Column:
     dtype: Dtype
     doc: str
     part: Part = "core"
+    launch: bool = False
     derived: bool = False
     name_id: bool = False
     nullable: bool = False
@@ -77,7 +79,8 @@ class Table:
 
     def part(self, part: Part) -> dict[str, Dtype]:
         """Columns that a source delivers for `part`: `proc`, the sort keys, then that part's own."""
-        own = {c.name: c.dtype for c in self.columns if c.part == part and not c.derived and c.name != "rank"}
+        chosen = (c for c in self.columns if (c.launch if part == "launch" else c.part == part))
+        own = {c.name: c.dtype for c in chosen if not c.derived and c.name != "rank"}
         keys = {c.name: c.dtype for c in self.columns if c.name in self.keys}
         return {"proc": pl.Int32, **keys, **own}
 

@@ -114,7 +114,7 @@ class Door:
         return self._processes
 
     def read(self, table: str, part: Part = "core") -> Chunk:
-        if part == "detail" and table not in self.admissions:
+        if part != "core" and table not in self.admissions:
             self.read(table)
         spec = TABLES[table]
         chunk = self._source.read(table, part)

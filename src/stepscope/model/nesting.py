@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, in_order
 from stepscope.intervals.last_above import Maxima
 
 #: So many ancestors are climbed one by one, which is fastest for what programs do; a stack of a million is not climbed.
@@ -164,7 +164,7 @@ def _in_order(group: I64, start: I64, end: I64) -> I64:
     before = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1]))
     if bool(((group[1:] > group[:-1]) | (same & before)).all()):
         return np.arange(len(start), dtype=np.int64)
-    return np.lexsort((-end, start, group)).astype(np.int64)
+    return in_order(group, start, -end)
 
 
 def _alone(group: I64, start: I64, end: I64) -> Mask:

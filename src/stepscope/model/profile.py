@@ -233,6 +233,12 @@ class Profile:
         for rank, (first, last) in zip(self.rank_ids(), self._bounds(frame), strict=True):
             yield rank, frame[first:last]
 
+    def launch_shapes(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        """How the ops of each rank were launched: grids, blocks, registers and shared memory, by row of its ops."""
+        frame = self._part("ops", "detail" if ("ops", "detail") in self._tables else "launch")
+        for rank, (first, last) in zip(self.rank_ids(), self._bounds(frame), strict=True):
+            yield rank, frame[first:last]
+
     def rank_ids(self) -> list[int]:
         ids: list[int] = self.ranks["rank"].to_list()
         return ids
@@ -375,7 +381,7 @@ class Profile:
                     frame = self._with_launch(self._with_role(frame))
                 elif part == "core" and name == "ranges":
                     frame = self._with_parent(frame)
-                elif part == "detail" and (core := self._tables.get((name, "core"))) is not None:
+                elif part != "core" and (core := self._tables.get((name, "core"))) is not None:
                     # What it was put in order by is in the core already, and takes memory.
                     frame = frame.drop([c for c in frame.columns if c in core.columns and c != "rank"])
                 self._tables[key] = kept(frame)

@@ -48,7 +48,7 @@ def _detail(name: str, dtype: Dtype, doc: str) -> Column:
 
 
 def _size(name: str, doc: str) -> Column:
-    return Column(name, pl.Int32, doc, "detail", nullable=True, least=0)
+    return Column(name, pl.Int32, doc, "detail", launch=True, nullable=True, least=0)
 
 
 def _detail_id(name: str, doc: str) -> Column:

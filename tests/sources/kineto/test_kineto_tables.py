@@ -245,6 +245,9 @@ def test_parts_have_the_columns_and_the_order_of_the_model(tmp_path: Path) -> No
     core, detail = found.read("ops"), found.read("ops", "detail")
     assert dict(core.frame.schema) == TABLES["ops"].part("core")
     assert dict(detail.frame.schema) == TABLES["ops"].part("detail")
+    launch = found.read("ops", "launch").frame
+    assert "grid_x" in launch.columns
+    assert launch.equals(detail.frame.select(list(TABLES["ops"].part("launch"))))
     assert core.frame["start_ns"].to_list() == detail.frame["start_ns"].to_list() == [1000, 5000, 9000]
     assert core.names.to_list() == ["late", "early", "[memset]"]
     for table in TABLES:

@@ -127,6 +127,9 @@ def test_every_part_has_its_schema_and_one_order(trace: tuple[NsysSource, Sql]) 
         assert dict(detail.schema) == spec.part("detail")
         keys = ["proc", *spec.keys]
         assert core.select(keys).equals(detail.select(keys))
+        launch = source.read(table, "launch").frame
+        assert dict(launch.schema) == spec.part("launch")
+        assert launch.equals(detail.select(launch.columns))
         assert core.equals(canonical(core, table))
         assert core["proc"].null_count() == 0
         assert (core.height > 0) == (table in source.tables())

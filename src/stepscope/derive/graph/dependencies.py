@@ -17,7 +17,7 @@ from msgspec import Struct
 from stepscope.derive.graph.told import Told, told
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import record_of, records_of
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, in_order
 
 _OP, _RECORD, _WAIT = range(3)
 
@@ -72,7 +72,7 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     time = np.concatenate([_issued(data, of_op), *(_column(f, "start_ns") for f in (records, waits))])
     kind = np.repeat([_OP, _RECORD, _WAIT], [n, records.height, waits.height])
     start = np.concatenate([data.start, np.zeros(records.height + waits.height, np.int64)])
-    sequence = np.lexsort((start, kind, time, stream))
+    sequence = in_order(stream, time, kind, start)
     stream, kind = stream[sequence], kind[sequence]
     row = sequence - np.array([0, n, n + records.height])[kind]  # row within the op, record or wait table
     segment = np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) if len(stream) else stream
@@ -132,7 +132,7 @@ def _issued(data: RankData, stream: I64) -> I64:
     """When each op was issued; without a launch record, no later than what its stream ran after it, in order."""
     if not data.unlinked:
         return data.launched_at
-    order = np.lexsort((data.start, stream))
+    order = in_order(stream, data.start)
     linked = data.launch[order] != NONE
     never = np.iinfo(np.int64).max
     known = np.where(linked, data.launched_at[order], never)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals import Spans, covered, distinct, union
+from stepscope.intervals import Spans, distinct, union
 from stepscope.intervals.arrays import I8, I64, NONE, Mask, numbered
 from stepscope.model.nesting import nest
 
@@ -138,7 +138,7 @@ class Calls:
     def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> Pieces:
         wanted = union(start, end)
         rows = np.flatnonzero(self._tid == thread)
-        rows = rows[covered(self._start[rows], self._end[rows], wanted) > 0]
+        rows = rows[wanted.meets(self._start[rows], self._end[rows])]
         cuts = self._data.range_edges
         cuts = cuts[wanted.contains(cuts)]
         edges = distinct(self._start[rows], self._end[rows], start, end, cuts)

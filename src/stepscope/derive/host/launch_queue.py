@@ -12,7 +12,7 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I64, NONE, numbered
+from stepscope.intervals.arrays import I64, NONE, in_order, numbered
 
 #: Pending launches of a stream, the one being launched included, at which its call waits for one to start: measured on
 #: an H200 (decision 0016). Real traces agree: on an A100 (a100_lm2.7b_nvtx) 1,700 launches return just after the start
@@ -35,7 +35,7 @@ def entries(data: RankData) -> Entries:
     """All launches of the rank. Ops without a launch record have no place in a queue."""
     ops = np.flatnonzero(data.launch != NONE)
     calls = data.calls.select("start_ns", "end_ns")
-    order = np.lexsort((data.launch[ops], data.stream[ops]))  # stable, and ops are in start order: the first is first
+    order = in_order(data.stream[ops], data.launch[ops])  # stable, and ops are in start order: the first is first
     stream, call = data.stream[ops][order].astype(np.int64), data.launch[ops][order]
     first = np.r_[True, (stream[1:] != stream[:-1]) | (call[1:] != call[:-1])] if len(ops) else np.zeros(0, dtype=bool)
     stream, call = stream[first], call[first]

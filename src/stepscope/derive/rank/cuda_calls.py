@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I8, I64, NONE, Mask
+from stepscope.intervals.arrays import I8, I64, NONE, Mask, by_id
 from stepscope.model.api_names import SUFFIX
 from stepscope.model.first_match import first_match
 
@@ -90,8 +90,10 @@ def _blocked_by_copies(data: RankData, by_call: I8) -> I64:
         (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS_NS) & (by_call[calls] == Family.OTHER)
     )
     calls = np.unique(calls[blocked])
+    if not len(calls):
+        return calls
     tid = data.calls["tid"].cast(pl.Int64).to_numpy()
-    order = np.lexsort((np.arange(len(tid)), tid))
+    order = by_id(tid)
     following = np.empty(len(tid), np.int64)
     following[order] = np.append(order[1:], order[:1])
     synchronizes = np.isin(by_call[following[calls]], WAITING) & (tid[following[calls]] == tid[calls])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
-from stepscope.intervals.arrays import I64, Mask, numbered
+from stepscope.intervals.arrays import I64, Mask, in_order, numbered
 
 #: Of a stream of communication, at most this part of its kernels may be others …
 OTHER_KERNELS = 10
@@ -71,7 +71,7 @@ def in_order_with_compute(data: RankData, ops: I64) -> Mask:
 def overlapping(data: RankData) -> tuple[I64, I64]:
     """Ops that begin before another launch of their stream has ended, and by how much; rounding is not counted."""
     streams = streams_of(data)
-    order = np.lexsort((data.start, streams.of))
+    order = in_order(streams.of, data.start)
     early = np.zeros(len(order), dtype=np.int64)
     of, start, end = streams.of[order], data.start[order], data.end[order]
     launch = data.ops["correlation"].fill_null(0).to_numpy()[order]

@@ -14,7 +14,7 @@ from stepscope.derive.work.phases import OPTIMIZER, Phases
 from stepscope.derive.work.roles import Kernels
 from stepscope.derive.work.rules import Role
 from stepscope.derive.work.sizes import Sizes
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import F64, I64, in_order
 
 _FUSIBLE = (
     *(Role.ELEMENTWISE, Role.CAST, Role.COPY, Role.FILL, Role.REDUCTION, Role.RANDOM, Role.NORM, Role.SOFTMAX),
@@ -35,7 +35,7 @@ class Chains(Struct, frozen=True):
 
 def chains(data: RankData, ops: I64, kinds: Kernels, when: Phases, size: Sizes) -> Chains:
     """The chains of a window's ops."""
-    order = np.lexsort((data.start[ops], data.launched_at[ops], data.stream[ops]))
+    order = in_order(data.stream[ops], data.launched_at[ops], data.start[ops])
     fusible = (kinds.are(*_FUSIBLE) & ~when.are(OPTIMIZER) & data.is_kernel[ops])[order]
     stream, phase = data.stream[ops][order], when.phase[order]
     new = np.ones(len(order), bool)

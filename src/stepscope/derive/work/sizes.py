@@ -86,7 +86,7 @@ def _shapes(profile: Profile) -> dict[int, pl.DataFrame]:
     columns = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
     return {
         rank: ops.select(columns) if set(columns) <= set(ops.columns) else pl.DataFrame()
-        for rank, ops in profile.by_rank("ops", detail=True)
+        for rank, ops in profile.launch_shapes()
     }
 
 

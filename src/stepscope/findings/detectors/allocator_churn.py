@@ -20,7 +20,7 @@ from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import LONGEST_LAUNCH, SLOW_AROUND, TAKEN_AGAIN
 from stepscope.findings.words import counted
 from stepscope.intervals import Spans, join, union
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, in_order
 from stepscope.model.units import about
 
 ID = "allocator-churn"
@@ -51,7 +51,7 @@ def remedy(case: Case) -> Change:
 
 def _between(host: Host, calls: I64) -> Spans:
     """Host time from one such call to the next of its thread, where no other call comes between them."""
-    order = np.lexsort((calls, host.tid[calls]))
+    order = in_order(host.tid[calls], calls)
     rows = calls[order]
     adjoining = (np.diff(rows) == 1) & (np.diff(host.tid[rows]) == 0)
     return union(host.stop[rows[:-1][adjoining]], host.start[rows[1:][adjoining]])

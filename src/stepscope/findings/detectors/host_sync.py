@@ -26,7 +26,7 @@ from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import APART, MANY_SYNCS, NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, by_id
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -151,7 +151,7 @@ def _change(syncs: dict[int, _Syncs], calls: dict[int, I64], kind: int) -> Chang
 def _handled(host: Host, calls: I64) -> Spans:
     """What the program does with a number before its next call, were it short: it would not do that either."""
     tid = host.data.calls["tid"].cast(pl.Int64).to_numpy()
-    order = np.lexsort((np.arange(len(tid)), tid))
+    order = by_id(tid)
     following = np.full(len(tid), np.iinfo(np.int64).max)
     same = tid[order[1:]] == tid[order[:-1]]
     following[order[:-1]] = np.where(same, host.start[order[1:]], following[order[:-1]])
@@ -222,7 +222,7 @@ def _copy_before(host: Host, calls: I64) -> I64:
     of_call = np.full(data.calls.height, NONE, dtype=np.int64)
     of_call[data.launch[copies]] = copies
     tid = data.calls["tid"].cast(pl.Int64).to_numpy()
-    order = np.lexsort((np.arange(len(tid)), tid))
+    order = by_id(tid)
     before = np.full(len(tid), NONE, dtype=np.int64)
     same = tid[order[1:]] == tid[order[:-1]]
     before[order[1:]] = np.where(same, order[:-1], NONE)

@@ -40,7 +40,7 @@ def _sparse(case: Case) -> dict[int, tuple[I64, F64]]:
     units = {r: _units(case, r) for r in hosts(case)}
     if not any(units.values()):
         raise CannotAnswer("the trace does not say how many multiprocessors the GPU has", "`stepscope info` names it")
-    shapes = dict(case.profile.by_rank("ops", detail=True))
+    shapes = dict(case.profile.launch_shapes())
     sparse = {r: _few_blocks(h, shapes[r], units[r]) for r, h in hosts(case).items()}
     return {r: (ops, factor) for r, (ops, factor) in sparse.items() if len(ops)}
 

@@ -27,7 +27,7 @@ from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Cause, Place
 from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.intervals.arrays import I64, NONE, Mask, numbered
+from stepscope.intervals.arrays import I64, NONE, Mask, in_order, numbered
 from stepscope.model.profile import Profile
 
 #: Calls that keep launches before and after them apart, beside those that wait or allocate.
@@ -99,7 +99,7 @@ class Host(Struct, frozen=True, dict=True):
         """The same of any ops."""
         data, tid = self.data, self.tid
         ops = ops[data.launch[ops] != NONE]
-        ops = ops[np.lexsort((ops, data.launch[ops], tid[data.launch[ops]]))]
+        ops = ops[in_order(tid[data.launch[ops]], data.launch[ops], ops)]
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
         launch, inner = data.launch[ops], self.on_device[ops]
         parting = of_family(data, *_APART) | np.isin(call_causes(data), (SYNC, ALLOC))

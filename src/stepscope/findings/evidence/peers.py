@@ -96,6 +96,6 @@ def _kernels(case: Case, ops: dict[int, I64], sized: bool = False) -> pl.DataFra
     data_of = {d.rank: d for d in ranks_of(case.profile) if d.rank in ops}
     counts = {rank: communications_of(data, ops[rank]) for rank, data in data_of.items()}
     whole = recorded_whole(counts, case.once(stages))
-    grids = {r: blocks_of(t) for r, t in case.profile.by_rank("ops", detail=True) if r in whole} if sized else {}
+    grids = {r: blocks_of(t) for r, t in case.profile.launch_shapes() if r in whole} if sized else {}
     tables = [kernels_of(case.profile, data_of[rank], ops[rank], grids.get(rank)) for rank in sorted(whole)]
     return pl.concat([pl.DataFrame(schema=KERNELS), *tables])
