@@ -17,6 +17,7 @@ from stepscope import progress
 from stepscope.derive.comm.across import Align
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
+from stepscope.files import budget
 from stepscope.findings.calibration import calibrated, confidence
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
@@ -116,6 +117,7 @@ def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Ski
         if case.on_host and detector.id not in OF_THE_RUN:
             skipped.append(Skipped(detector.id, "no GPU activity was recorded"))
             continue
+        budget.settle()
         try:
             with progress.phase(f"looking for {detector.id}"):
                 detected = [f for f in detector.detect(case) if f.recoverable_ns or f.warns or f.stands_out]

@@ -9,6 +9,7 @@ from typing import Any
 import stepscope
 from stepscope import progress
 from stepscope.errors import Changed, StepscopeError
+from stepscope.files import budget
 from stepscope.model import heading
 from stepscope.model.note import Note
 from stepscope.model.result import Result
@@ -62,9 +63,12 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
         except StepscopeError as reason:
             missing.append(Missing(title, str(reason)))
             return None
+        finally:
+            budget.settle()  # what a section made goes before the next begins
 
     where = breakdown.make(asker)
     setup = asker.ask("setup")
+    budget.settle()
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
     concluded = tried(findings.TITLE, findings.make)
     run = (steps,) if drawn and steps.wanted(asker) else ()

@@ -76,6 +76,19 @@ class Making:
         numbers[ids.to_numpy()] = self.texts.ids(self.profile.names.gather(ids))
         return numbers
 
+    def marks(self, by: str) -> Iterator[tuple[int, I64, I64, pl.DataFrame]]:
+        """What `timeline --by` shows, by start, with drawn times; a rank at a time: all at once are hundreds of MB."""
+        for data in ranks_of(self.profile):
+            if data.rank not in self.lines or not len(data.start):
+                continue
+            alone = self.profile.view([data.rank])
+            assert isinstance(alone, api.Profile)
+            frame = api.analyse(alone, "timeline", by=by, whole=True).rows
+            if frame.height:  # an answer without rows has no types
+                frame = frame.sort("start_ns", "end_ns", maintain_order=True)
+                line = self.lines[data.rank]
+                yield data.rank, line.at(frame["start_ns"].to_numpy()), line.at(frame["end_ns"].to_numpy()), frame
+
     def rows(self) -> Iterator[Row]:
         """Every row, what belongs together after each other; ranks are not yet."""
         for make in (_parts, _ranges, _streams, _counters, _host):
@@ -119,12 +132,10 @@ def _streams(of: Making) -> Iterator[Track]:
 
 
 def _parts(of: Making) -> Iterator[Track]:
-    answer = of.asker.ask("timeline", by="part", whole=True)
-    of.notes.extend(answer.notes)
     names = of.families.ids([name for _, name in PARTS.values()])
     number = {part: k for k, part in enumerate(PARTS)}
     kinds = (len(MARKS) + np.arange(len(PARTS))).astype(np.uint8)
-    for rank, start, end, frame in _by_rank(answer.rows, of.lines):
+    for rank, start, end, frame in of.marks("part"):
         family = frame["part"].replace_strict(number, return_dtype=pl.UInt8).to_numpy()
         none = np.zeros(len(start), np.int64)
         empty = int(of.texts.ids(pl.Series([""]))[0])
@@ -132,8 +143,8 @@ def _parts(of: Making) -> Iterator[Track]:
 
 
 def _ranges(of: Making) -> Iterator[Track]:
-    rows = of.asker.ask("timeline", by="range", whole=True).rows
-    for rank, start, end, frame in _by_rank(rows, of.lines):
+    of.notes.extend(of.asker.ask("timeline", by="range", whole=True).notes)
+    for rank, start, end, frame in of.marks("range"):
         depth, name = frame["depth"].to_numpy(), of.texts.ids(frame["range"])
         for level in np.unique(depth).tolist():
             label = "ranges on the GPU" if level == 0 else ""
@@ -142,8 +153,7 @@ def _ranges(of: Making) -> Iterator[Track]:
 
 
 def _host(of: Making) -> Iterator[Track]:
-    rows = of.asker.ask("timeline", by="host", whole=True).rows
-    for rank, start, end, frame in _by_rank(rows, of.lines):
+    for rank, start, end, frame in of.marks("host"):
         name, tid = of.texts.ids(frame["name"]), frame["tid"].to_numpy()
         call = (frame["kind"] == "call").to_numpy()
         depth = np.where(call, np.iinfo(np.int64).max, frame["depth"].to_numpy())
@@ -193,14 +203,3 @@ def _counters(of: Making) -> Iterator[CounterTrack]:
     for level, (rank, label, unit, start, value) in enumerate(samples(of.profile)):
         if rank in of.lines:
             yield CounterTrack(rank, level, label, unit, of.lines[rank].at(start), value, COUNTER)
-
-
-def _by_rank(rows: pl.DataFrame, lines: dict[int, Line]) -> Iterator[tuple[int, I64, I64, pl.DataFrame]]:
-    """Rows of each rank by start, with their drawn times."""
-    if rows.height == 0:  # an answer without rows has no types
-        return
-    for (rank,), frame in rows.group_by("rank", maintain_order=True):
-        if rank in lines:
-            frame = frame.sort("start_ns", "end_ns", maintain_order=True)
-            line = lines[int(rank)]
-            yield int(rank), line.at(frame["start_ns"].to_numpy()), line.at(frame["end_ns"].to_numpy()), frame

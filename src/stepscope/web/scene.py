@@ -15,6 +15,7 @@ from stepscope import api, progress
 from stepscope.derive.comm.common_clock import Line, common_clock
 from stepscope.derive.rank.data import RankData, rank_of, ranks_of
 from stepscope.errors import StepscopeError
+from stepscope.files import budget
 from stepscope.model import heading
 from stepscope.model.kernel_names import kernel_base
 from stepscope.model.note import Note
@@ -64,6 +65,7 @@ def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
     progress.report("rows of the timeline")
     making = Making(whole, asker, lines)
     made = [*making.rows(), *functions(making)]
+    budget.give_back()
     for done, track in enumerate(made):
         progress.report("levels of detail", done, len(made))
         if isinstance(track, Track) and track.group != FUNCTIONS:  # those are shown when somebody wants them

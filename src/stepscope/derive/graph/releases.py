@@ -58,6 +58,11 @@ def releases(data: RankData) -> Releases:
     return data.once(_releases)
 
 
+def forget_releases(data: RankData) -> None:
+    """Give back what is known of each op: who goes on asks of a few ranks, or of other steps."""
+    data.forget(_releases, _launching, _nearest)
+
+
 def _releases(data: RankData) -> Releases:
     found = dependencies(data, data.syncs)
     n = len(data.start)

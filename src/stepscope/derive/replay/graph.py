@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stepscope.derive.graph.releases import BY_ORDER, Releases, releases
+from stepscope.derive.graph.releases import BY_ORDER, Releases, forget_releases, releases
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.host import Waits, forget_waits
@@ -80,6 +80,7 @@ def forget(data: RankData) -> None:
     """Give back what replays of the rank's steps keep: they take most of the memory of a diagnosis."""
     data.forget(_recorded_order, _recorded_host)
     forget_waits(data)
+    forget_releases(data)
 
 
 class _Order(NamedTuple):

@@ -14,6 +14,7 @@ import polars as pl
 
 from stepscope.derive.comm.common_clock import Line
 from stepscope.errors import CannotAnswer
+from stepscope.files import budget
 from stepscope.intervals.arrays import numbered
 from stepscope.model.command_line import command_line
 from stepscope.model.kernel_names import kernel_base
@@ -75,6 +76,7 @@ def make(asker: Asker) -> Timeline:
         raise CannotAnswer("no GPU work in the window", "choose another with --index or --anchor")
     of_ops = _op_marks(ops.rows, texts)
     ops = replace(ops, rows=ops.rows.clear())
+    budget.settle()
     parts = asker.ask("timeline", by="part", **which).rows
     origin = min(int(of_ops["start"].min()), int(parts["common_start_ns"].min()))  # type: ignore[arg-type]
     by_rank = scales(parts, origin)
@@ -82,12 +84,15 @@ def make(asker: Asker) -> Timeline:
     counters = sampled(asker, which, parts, origin)
     of_parts = _kept(_since(origin, _part_marks(parts)), MOST_PARTS, _LANE, "parts")
     n_ops, parts = of_ops.height, parts.clear()
+    budget.settle()
     measured = asker.ask("window")
     marks = _kept(_since(origin, of_ops), MOST_OPS, (*_LANE, "kind"), "ops")
     of_ops = of_ops.clear()
     ranges = _range_marks(asker.ask("timeline", by="range", **which).rows, texts)
     marks += _kept(_since(origin, ranges), MOST_RANGES, _LANE, "ranges") + of_parts
+    budget.settle()
     host, threads = _host_marks(asker.ask("timeline", by="host", **which), shown, by_rank, texts)
+    budget.settle()
     marks += _kept(host, MOST_HOST, _LANE, "host ranges and calls")
     marks += [(counters.marks, "")] if counters.marks.height else []
     said = [note for _, note in marks if note]
@@ -217,13 +222,14 @@ def _host_of_rank(
     return _frame(frame, HOST_LANES, level=level.astype(np.int32), kind=kind, name=name, **_no(frame)), ids.tolist()
 
 
-def _all(rows: pl.DataFrame, value: int) -> pl.Series:
-    return pl.Series(np.full(rows.height, value, np.int32))
+def _all(rows: pl.DataFrame, value: int, dtype: type[np.signedinteger[Any]] = np.int32) -> pl.Series:
+    return pl.Series(np.full(rows.height, value, dtype))
 
 
 def _no(rows: pl.DataFrame) -> dict[str, pl.Series]:
-    """What ranges and parts do not have."""
-    return {"range": _all(rows, 0), "stage": _all(rows, 0), "outside": _all(rows, 0), "n": _all(rows, 1)}
+    """What ranges and parts do not have: in a byte each, as there are millions. Merged marks count further."""
+    none = {column: _all(rows, 0, np.int8) for column in ("range", "stage", "outside")}
+    return {**none, "n": _all(rows, 1)}
 
 
 def _kept(marks: pl.DataFrame, most: int, by: tuple[str, ...], what: str) -> list[tuple[pl.DataFrame, str]]:
