@@ -116,14 +116,14 @@ class Calls:
         self._data = data
         self._start = frame["start_ns"].to_numpy()
         self._end = frame["end_ns"].to_numpy()
-        self._tid = frame["tid"].cast(pl.Int64).to_numpy()
+        self._tid = frame["tid"].to_numpy()
         self._cause = call_causes(data)
 
     def start_of(self, rows: I64) -> I64:
         return self._start[np.maximum(rows, 0)] if len(self._start) else rows
 
     def tid_of(self, rows: I64) -> I64:
-        return self._tid[np.maximum(rows, 0)] if len(self._tid) else rows
+        return self._tid[np.maximum(rows, 0)].astype(np.int64) if len(self._tid) else rows
 
     def split(self, start: I64, end: I64, tid: I64, next_op: I64) -> Pieces:
         """Cut disjoint stretches, each on a thread, at the edges of that thread's innermost calls."""
@@ -137,8 +137,7 @@ class Calls:
 
     def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> Pieces:
         wanted = union(start, end)
-        rows = np.flatnonzero(self._tid == thread)
-        rows = rows[wanted.meets(self._start[rows], self._end[rows])]
+        rows = np.flatnonzero(wanted.meets(self._start, self._end) & (self._tid == thread))
         cuts = self._data.range_edges
         cuts = cuts[wanted.contains(cuts)]
         edges = distinct(self._start[rows], self._end[rows], start, end, cuts)

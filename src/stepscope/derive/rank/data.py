@@ -167,7 +167,7 @@ class RankData(RankRanges):
     def _enclosing(self, ops: I64) -> I64:
         linked = self.launch[ops] != NONE
         tid = np.full(len(ops), NONE, dtype=np.int64)
-        tid[linked] = self.calls["tid"].cast(pl.Int64).to_numpy()[self.launch[ops[linked]]]
+        tid[linked] = self.calls["tid"].to_numpy()[self.launch[ops[linked]]]
         return self.range_at(tid, self.launched_at[ops])
 
     def within(self, ops: I64, pattern: str) -> Mask:

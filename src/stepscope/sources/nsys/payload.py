@@ -115,18 +115,23 @@ def _schemas(tables: Tables) -> dict[tuple[int | None, int | None], list[_Field]
 
 
 def _from_json(texts: list[str | None], columns: dict[str, list[Any]]) -> None:
-    """What the blobs left open."""
+    """What the blobs left open. Calls that are alike say the same: each text is read once."""
+    read = {text: _said(text) for text in set(texts) if text}
     for row, text in enumerate(texts):
-        if not text:
-            continue
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        for label, value in content.items() if isinstance(content, dict) else ():
-            column = _LABELS.get(label)
-            if column is not None and columns[column][row] is None:
-                columns[column][row] = _reduction(value) if column == "reduction" else _number(value)
+        for column, value in read[text] if text else ():
+            if columns[column][row] is None:
+                columns[column][row] = value
+
+
+def _said(text: str) -> list[tuple[str, Any]]:
+    """Columns and values of one payload."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    told = content.items() if isinstance(content, dict) else ()
+    known = [(_LABELS[label], value) for label, value in told if label in _LABELS]
+    return [(column, _reduction(value) if column == "reduction" else _number(value)) for column, value in known]
 
 
 def _number(value: object) -> int | None:
