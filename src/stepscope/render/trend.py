@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from stepscope.model.alike import alike
 from stepscope.model.units import about
 from stepscope.render.html.shell import page
 from stepscope.render.inert import escape, markdown
 from stepscope.render.md import listed, table
 from stepscope.report.trend import Captured, Trend
 
-#: Title, figure, how it is written, colour.
-_FIGURES: tuple[tuple[str, Callable[[Captured], float | None], Callable[[float], str], str], ...] = (
-    ("step", lambda c: c.step_ns, about, "ink"),
-    ("MFU", lambda c: c.mfu_pct, lambda share: f"{share:.1f} %", "compute"),
-    ("exposed communication", lambda c: c.exposed_ns, about, "comm"),
-    ("idle", lambda c: c.idle_ns, about, "idle-host"),
+#: Title, name with its unit, figure, how it is written, colour.
+_FIGURES: tuple[tuple[str, str, Callable[[Captured], float | None], Callable[[float], str], str], ...] = (
+    ("step", "step_ns", lambda c: c.step_ns, about, "ink"),
+    ("MFU", "mfu_pct", lambda c: c.mfu_pct, lambda share: f"{share:.1f} %", "compute"),
+    ("exposed communication", "exposed_ns", lambda c: c.exposed_ns, about, "comm"),
+    ("idle", "idle_ns", lambda c: c.idle_ns, about, "idle-host"),
 )
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 150, 8, 26
 #: More captures have no room for all their names.
@@ -26,7 +27,9 @@ h1{font-size:21px;margin:0 0 4px}h2{font-size:17px;margin:28px 0 6px}
 figure{margin:0;border:1px solid var(--line);border-radius:10px;padding:10px 14px;background:var(--panel)}
 figcaption{display:flex;justify-content:space-between;gap:12px;font-size:13px}
 svg{display:block;width:100%;height:auto;overflow:visible}
-svg text{font-size:11px;fill:var(--dim)}svg .value{fill:var(--ink)}
+svg text{font-size:11px;fill:var(--dim)}
+svg .value{fill:var(--ink);paint-order:stroke;stroke:var(--panel);stroke-width:4px}
+p+.charts{margin-top:12px}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;width:100%}
 th,td{padding:4px 0 4px 14px;text-align:right;white-space:nowrap}
@@ -41,7 +44,8 @@ def to_markdown(trend: Trend, command: str) -> str:
     """A table of figures, one of findings, and what came and went."""
     names = [one.name for one in trend.captures]
     out = [f"### stepscope: {len(names)} captures over time", ""]
-    out += table(("capture", *(title for title, *_ in _FIGURES)), map(_figures, trend.captures), numbers=range(1, 5))
+    cells = zip(map(markdown, names), *_columns(trend.captures), strict=True)
+    out += table(("capture", *(title for title, *_ in _FIGURES)), cells, numbers=range(1, 5))
     rows = ([markdown(title), *(map(_gain, gains))] for _, title, gains in trend.findings())
     out += table(("finding", *map(markdown, names)), rows, numbers=range(1, len(names) + 1))
     out += [*listed(map(markdown, trend.changes())), ""]
@@ -55,7 +59,9 @@ def to_html(trend: Trend, command: str) -> str:
     change = (last.step_ns - first.step_ns) / first.step_ns * 100 if first.step_ns else 0.0
     ends = [f"{about(one.step_ns)} ({one.name})" for one in (first, last)]
     said = f"The step went from {ends[0]} to {ends[1]}, {change:+.1f} %."
-    charts = "".join(_chart(trend.captures, *figure) for figure in _FIGURES)
+    charts = "".join(
+        _chart(trend.captures, title, figure, write, colour) for title, _, figure, write, colour in _FIGURES
+    )
     names = "".join(f'<th scope="col">{escape(one.name)}</th>' for one in trend.captures)
     body = (
         f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(said)}</p>"
@@ -74,9 +80,9 @@ def _scroll(label: str, inner: str) -> str:
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>{inner}</table></div>'
 
 
-def _figures(one: Captured) -> list[str]:
-    values = [(figure(one), write) for _, figure, write, _ in _FIGURES]
-    return [markdown(one.name), *("" if value is None else write(value) for value, write in values)]
+def _columns(captures: Sequence[Captured]) -> list[list[str]]:
+    """Each figure of all captures, in one unit."""
+    return [alike(name, [figure(one) for one in captures]) for _, name, figure, _, _ in _FIGURES]
 
 
 def _gain(ns: int | None) -> str:
@@ -88,8 +94,7 @@ def _table(trend: Trend) -> str:
         f'<th scope="col">{title}</th>' for title in ("capture", "ranks", "window", *(f[0] for f in _FIGURES))
     )
     rows = ""
-    for one in trend.captures:
-        values = ("–" if (v := figure(one)) is None else write(v) for _, figure, write, _ in _FIGURES)
+    for one, *values in zip(trend.captures, *_columns(trend.captures), strict=True):
         cells = "".join(f"<td>{escape(text)}</td>" for text in (str(one.ranks), one.window, *values))
         rows += f'<tr><th scope="row" title="{escape(one.path, quote=True)}">{escape(one.name)}</th>{cells}</tr>'
     return f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
@@ -120,7 +125,7 @@ def _chart(
     values = [figure(one) for one in captures]
     known = [value for value in values if value is not None]
     if not known:
-        return f"<figure><figcaption><b>{title}</b><span class=dim>not recorded</span></figcaption></figure>"
+        return ""  # the table says that it was not recorded
     most = max(*known, 1e-9)
     step = (_WIDTH - 2 * _LEFT) / max(len(values) - 1, 1)
     points = [
