@@ -25,6 +25,7 @@ _own_listener: ContextVar[Listener | None] = ContextVar("own_listener", default=
 _unwanted: ContextVar[Callable[[], bool] | None] = ContextVar("unwanted", default=None)
 #: What the work at hand is for: a question of a report, a finding that is looked for.
 _phase: ContextVar[str] = ContextVar("phase", default="")
+_depth: ContextVar[int] = ContextVar("depth", default=0)
 
 
 class Stopped(BaseException):
@@ -83,13 +84,19 @@ def phase(name: str) -> Iterator[None]:
     """All that the block reports is for this, and for what the phases around it are for. It is itself a report."""
     around = _phase.get()
     whole = f"{around}, {name}" if around else name
-    before = _phase.set(whole)
+    before, deep = _phase.set(whole), _depth.set(_depth.get() + 1)
     try:
         check()
         _tell(whole, None, None)
         yield
     finally:
         _phase.reset(before)
+        _depth.reset(deep)
+
+
+def depth() -> int:
+    """In how many phases the work at hand lies: a count in more of them is a part of one in fewer."""
+    return _depth.get()
 
 
 def each(what: str, items: Sequence[T]) -> Iterator[T]:

@@ -139,7 +139,16 @@ def test_one_bar_keeps_the_count_while_a_part_of_it_is_worked_on():
     display.report("reading job.json", 200_000_000, 200_000_000)
     display.report("working out diagnose", None, None)
     display.report("findings", 3, 42)
-    display.report("looking for drift", None, None)
+    with progress.phase("looking for drift"):
+        display.report("looking for drift", None, None)
+        display.report("looking for drift: rank", 1, 2)
+        display.report("looking for drift: rank", 2, 2)
+        display.report("looking for drift: replaying", None, None)
+    display.report("findings", 42, 42)
+    with progress.phase("looking for spikes"):
+        display.report("looking for spikes: rank", 1, 2)
+    display.report("writing", None, None)
+    display.report("ranks", 1, 2)
     assert drawn == [
         ("opening job.json (203 MiB)", 0, None),
         ("reading job.json 25%", 50_000_000, 200_000_000),
@@ -147,6 +156,13 @@ def test_one_bar_keeps_the_count_while_a_part_of_it_is_worked_on():
         ("working out diagnose", 0, None),
         ("findings 3 of 42", 3, 42),
         ("findings 3 of 42: looking for drift", 3, 42),
+        ("findings 3 of 42: looking for drift: rank 1 of 2", 3, 42),
+        ("findings 3 of 42: looking for drift: rank 2 of 2", 3, 42),
+        ("findings 3 of 42: looking for drift: replaying", 3, 42),
+        ("findings 42 of 42", 42, 42),
+        ("findings 42 of 42: looking for spikes: rank 1 of 2", 42, 42),
+        ("writing", 0, None),
+        ("ranks 1 of 2", 1, 2),
     ]
 
 

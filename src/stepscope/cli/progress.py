@@ -56,8 +56,9 @@ class _Display:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: tuple[str, int | None, int | None] = ("starting", None, None)
-        #: the last that was counted, and is not at its end: what is not counted is a part of it
+        #: what the bar counts, and in how many phases: what is not counted, or within more of them, is a part of it
         self._counted: tuple[str, int, int] | None = None
+        self._depth = 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._timer: threading.Timer | None = None
@@ -65,9 +66,18 @@ class _Display:
     def report(self, what: str, done: int | None, total: int | None) -> None:
         with self._lock:
             self._latest = (what, done, total)
-            if done is not None and total is not None:
-                self._counted = (what, done, total) if done < total else None
+            self._count(progress.depth())
             self._draw()
+
+    def _count(self, depth: int) -> None:
+        """One bar for one command: a count within another does not take it over."""
+        what, done, total = self._latest
+        if self._counted is not None and depth > self._depth:
+            return
+        if done is not None and total is not None:
+            self._counted, self._depth = (what, done, total), depth
+        elif self._counted is not None and self._counted[1] >= self._counted[2]:
+            self._counted = None  # the last of them is done
 
     def wait(self) -> None:
         """Be drawn in a while."""
@@ -109,9 +119,9 @@ class _Display:
             return
         what, done, total = self._latest
         text = _counted(what, done, total)
-        if done is None and self._counted is not None:
+        if self._counted is not None and self._counted != self._latest:
             whole, done, total = self._counted
-            text = f"{_counted(whole, done, total)}: {what}"
+            text = f"{_counted(whole, done, total)}: {text}"
         self._bar.update(self._task, description=text, completed=done or 0, total=total)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import stepscope
@@ -55,6 +56,7 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     missing: list[Missing] = []
 
     def tried(title: str, make: Callable[..., Any], *args: Any) -> Any:
+        progress.report("sections", next(begun), total)
         try:
             with progress.phase(title):
                 return make(asker, *args)
@@ -69,11 +71,13 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     where = breakdown.make(asker)
     setup = asker.ask("setup")
     budget.settle()
-    drawing = tried(timeline.TITLE, timeline.make) if drawn else None
-    concluded = tried(findings.TITLE, findings.make)
     run = (steps,) if drawn and steps.wanted(asker) else ()
     measured = (roofline,) if roofline.wanted(setup) else ()
-    made = [tried(s.TITLE, s.make) for s in (*run, compute, overlap, peak, *measured, memory, collectives, stragglers)]
+    asked = (*run, compute, overlap, peak, *measured, memory, collectives, stragglers)
+    begun, total = count(1), len(asked) + 1 + 2 * drawn  # findings; the timeline and the pipeline's chart
+    drawing = tried(timeline.TITLE, timeline.make) if drawn else None
+    concluded = tried(findings.TITLE, findings.make)
+    made = [tried(s.TITLE, s.make) for s in asked]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
     parts = [p for p in made if p is not None]
