@@ -298,7 +298,7 @@ def notes_md() -> str:
         "are missing. Origin: the profiler's `recording`, our reading of it (`import`), or the `analysis`.",
         "",
     ]
-    rows = sorted({(f"`{n.code}`", n.severity, n.origin, n.text) for n in note_codes(SOURCES)})
+    rows = sorted({(f"`{n.code}`", n.severity, n.origin, n.text) for n in note_codes()})
     out += table(("code", "severity", "origin", "text"), rows)
     return "\n".join(out).rstrip() + "\n"
 

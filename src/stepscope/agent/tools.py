@@ -19,7 +19,7 @@ from stepscope.agent.overview import overview
 from stepscope.agent.shapes import Answer, Description, Listing, Overview
 from stepscope.findings.finding import for_profile
 from stepscope.model.command_line import command_line, flags
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.result import Result
 from stepscope.questions import Analysis
 
@@ -245,4 +245,4 @@ def _answered(profile: api.Profile, question: Analysis, values: dict[str, Any]) 
 
 
 def _first_rows() -> Note:
-    return Note("first-rows", f"the first {MOST_ROWS:,} rows, and there are more: aggregate, or use LIMIT and OFFSET")
+    return noted("first-rows/agent", rows=MOST_ROWS)

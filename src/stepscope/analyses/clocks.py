@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stepscope.derive.comm.across import across
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
@@ -55,7 +55,7 @@ def clocks(profile: Profile) -> Result:
         )
     notes = list(found.notes)
     if len(by_source) == 1:
-        notes.append(Note("one-clock", "one file: all its ranks share a clock"))
+        notes.append(noted("one-clock"))
     summary = {"residual_p95_ns": round(c.residual), "clocks": len(numbers)}
     return Result(rows(COLUMNS, table), summary=summary, notes=notes)
 

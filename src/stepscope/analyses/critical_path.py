@@ -24,7 +24,7 @@ from stepscope.derive.rank.needs import need_calls, no_gpu_activity
 from stepscope.derive.replay import replay as _replay
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.units import about
@@ -48,12 +48,7 @@ VARIANTS = {
     "by=range": (Col("range", "range that launched the op"), Col("kind", "kind of the segments"), *_TOTALS),
     "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
 }
-_BOUND = Note(
-    "what-if-bound",
-    "what-if: bound is a lower bound of the step, at_most what could be gained at most: recorded dependencies are "
-    "replayed, and whatever else held an op up is left out; saves compares that with the same replay without the "
-    "change",
-)
+_BOUND = noted("what-if-bound")
 #: A rank that enters the step later than this share of it is worth a note.
 _LATE = 0.01
 By = Literal["segment", "kind", "rank", "range", "name"]
@@ -136,38 +131,16 @@ def _notes(path: Path) -> list[Note]:
     notes = []
     silent = path.steps.filter(~pl.col("events"))
     if guessed := int(silent["inferred"].sum()):
-        notes.append(
-            Note(
-                "waits-inferred",
-                f"no event records on {silent.height} of {path.steps.height} ranks: {guessed} ops that neither "
-                "stream nor "
-                "launch explain are taken to have waited for the op that ended last before them",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("waits-inferred", without=silent.height, all=path.steps.height, number=guessed))
     missing = int(path.steps["unresolved"].sum())
     if missing and not silent.height:
-        notes.append(
-            Note(
-                "events-unrecorded",
-                f"{missing} waits for events have no record in the trace: not followed",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("events-unrecorded/path", number=missing))
     if path.pieces.height == 0:  # a step of no length
         return notes
     first = int(path.pieces["rank"][-1])
     own = path.begun.get(first, path.begin)
     if own - path.begin > _LATE * (path.end - path.begin):
-        notes.append(
-            Note(
-                "path-begins-late",
-                f"rank {first}, on which the path begins, entered the step {about(own - path.begin)} after "
-                "the first rank did: its first segment covers that time too",
-            )
-        )
+        notes.append(noted("path-begins-late", rank=first, late=about(own - path.begin)))
     if path.label == WHOLE:
-        notes.append(Note("no-step-range", "no range marks the step: the path is that of the whole capture"))
+        notes.append(noted("no-step-range/path"))
     return notes

@@ -15,7 +15,7 @@ from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.rank.streams import overlapping
 from stepscope.derive.windows.cut_off import notes_on_cut
 from stepscope.model.kernel_names import shorten
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_summary
 from stepscope.model.result import Col, Result
@@ -98,12 +98,16 @@ def _side_by_side(data: RankData) -> list[Note]:
     begin = "op begins" if len(ops) == 1 else "ops begin"
     length = about(data.end[most] - data.start[most])
     return [
-        Note(
+        noted(
             "ops-overlap",
-            f"rank {data.rank}: {len(ops)} {begin} before the one before on the stream has ended, as programmatic"
-            f" dependent launch allows: the most {name} on stream {data.stream[most]}, {about(early.max())} early,"
-            f" {length} from {data.start[most]} ns",
-            origin="recording",
+            rank=data.rank,
+            number=len(ops),
+            begin=begin,
+            name=name,
+            stream=data.stream[most],
+            ahead=about(early.max()),
+            length=length,
+            start=data.start[most],
             ranks=[data.rank],
         )
     ]

@@ -17,7 +17,7 @@ from stepscope.derive.comm.communicators import missing_ranks
 from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.errors import CannotAnswer
 from stepscope.model.labels import axis_sizes, label_groups, setups
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
@@ -50,7 +50,7 @@ def mesh(profile: Profile, *, align: Align = "auto") -> Result:
             raise
         notes += [
             *missing_ranks(ranks),
-            Note("mesh-by-labels-alone", f"by the setup labels alone: {error.message}", severity="warning"),
+            noted("mesh-by-labels-alone", why=error.message),
         ]
     table = [_row(key[0], members, about, ranks) for (key, members), about in _sorted(groups)]
     axes = {row["axis"]: 0 for row in table if row["axis"]}

@@ -23,7 +23,7 @@ from stepscope.derive.rank.pattern import check_pattern
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.model.kernel_names import shorten
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
@@ -103,12 +103,7 @@ def overlap(
     result = chosen.table(_columns(by, across), _over_ranks(table, by, chosen.all) if across else table)
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
-        notes.append(
-            Note(
-                "no-communication-in-window",
-                f"no communication in the window of {len(silent)} of {len(totals)} windows ({some_ranks(silent)})",
-            )
-        )
+        notes.append(noted("no-communication-in-window", without=len(silent), all=len(totals), some=some_ranks(silent)))
     said = _statement(about_window(chosen.spans), totals, table, by)
     return Result(result, chosen.rows(), summary={"total": totals, STATEMENT: said}, notes=notes)
 

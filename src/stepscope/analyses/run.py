@@ -25,7 +25,7 @@ from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.result import Col, Result, rows
@@ -213,8 +213,7 @@ def _without_steps(profile: Profile, whole: Run) -> list[Note]:
     if not bare:
         return []
     why = why_unmarked(d for d in ranks_of(profile) if d.rank in {r.data.rank for r in bare})
-    text = f"no range marks steps{why}: start-up is what comes before kernels run, the rest is one stretch"
-    return [Note("run-without-steps", text)]
+    return [noted("run-without-steps", why=why)]
 
 
 def _program(profile: Profile) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.model.labels import Setup, parse_setup
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import INFERRED, world_summary
 from stepscope.model.result import Col, Result
@@ -60,13 +60,7 @@ def setup(profile: Profile) -> Result:
     notes = []
     unlabelled = profile.ranks.filter(pl.col("setup").is_null())
     if unlabelled.height:
-        notes.append(
-            Note(
-                "no-setup-label",
-                f"no setup label on {unlabelled.height} of {table.height} ranks: mesh coordinates unknown there",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-setup-label", without=unlabelled.height, all=table.height))
     how = profile.ranks.group_by("rank_from").len().sort("rank_from")
     summary = {
         "rank_from": dict(how.iter_rows()),

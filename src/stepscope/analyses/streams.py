@@ -22,7 +22,7 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, listed, several
@@ -58,12 +58,7 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
             idle += unused
     notes = [*chosen.notes, *outside_notes(profile, chosen)]
     if idle:
-        notes.append(
-            Note(
-                "streams-idle",
-                f"{idle} streams have nothing in the window: kind and purpose are those of the whole capture",
-            )
-        )
+        notes.append(noted("streams-idle", number=idle))
     said = _statement(about_window(chosen.spans), table)
     return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
 

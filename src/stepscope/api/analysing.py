@@ -22,7 +22,7 @@ from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant
 from stepscope.files import forks
 from stepscope.findings.finding import for_profile
 from stepscope.model import profile as model
-from stepscope.model.note import Note, folded, foremost
+from stepscope.model.note import folded, foremost, noted
 from stepscope.model.option import Option
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Result
@@ -98,7 +98,7 @@ def _of_any_capture(profile: model.Profile | None, ask: Callable[[model.Profile 
         return ask(profile)
     except CannotAnswer as lacking:
         for name, opened in getattr(profile, "others", {}).items():
-            note = Note("other-capture", f"figures are {name}'s; the other capture does not tell: {lacking.message}")
+            note = noted("other-capture", name=name, why=lacking.message)
             try:
                 result = ask(opened().view(profile.limited_to if profile is not None else None))
             except CannotAnswer:

@@ -12,7 +12,7 @@ from stepscope import questions
 from stepscope.api.analysing import analyse
 from stepscope.api.options import WINDOW_KEYWORDS, Ranks, parse_ranks, window_spec
 from stepscope.errors import CannotAnswer
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
 
@@ -63,7 +63,7 @@ def _diagnosed(notes: list[Note], window: dict[str, Any], file: str, profile: Pr
     try:
         found = analyse(profile, "diagnose", **window)
     except CannotAnswer as reason:
-        notes.append(Note("no-findings", f"no findings are drawn: {reason.message}"))
+        notes.append(noted("no-findings", why=reason.message))
         return None
     # Where the traces lie is nobody's business who gets the export, and its own name is what works there.
     lie = [str(path) for source in range(len(profile.sources)) for path in [profile.source_path(source)]]

@@ -17,7 +17,7 @@ from stepscope.errors import BadInput
 from stepscope.files import budget, forks
 from stepscope.model import taxonomy as rules
 from stepscope.model.label_rules import load as load_labels
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.ranks import has_timeline
 from stepscope.model.source import Source
 from stepscope.model.units import size
@@ -89,10 +89,15 @@ def _on_stretches(path: Path) -> list[Note]:
     several = next((found for folder in (path, path / "nsys", path / "torch") if (found := stretches(folder))), [])
     if len(several) < 2:
         return []
-    text = (
-        f"{len(several)} stretches of the run were recorded, and {middle(several).name} answers; name another one, or"
-    )
-    return [Note("one-stretch-of-several", f"{text} `compare {several[0]} --to {several[-1]}`", origin="recording")]
+    return [
+        noted(
+            "one-stretch-of-several",
+            number=len(several),
+            answering=middle(several).name,
+            first=several[0],
+            last=several[-1],
+        )
+    ]
 
 
 @dataclass(frozen=True)

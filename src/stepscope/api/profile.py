@@ -13,7 +13,7 @@ from stepscope.api.share import Task
 from stepscope.api.workers import Sharing
 from stepscope.errors import BadInput, StepscopeError
 from stepscope.model import profile as model
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.program import ProgramSteps
 from stepscope.model.result import Result
 from stepscope.model.statement import several
@@ -84,8 +84,7 @@ class Profile(model.Profile, Methods):
         if not self.captured:
             return super().notes
         told = " and ".join(f"{name} ({several(n, 'file')})" for name, n in self.captured.items())
-        text = f"{told} recorded this job: figures are {next(iter(self.captured))}'s, unless a note says otherwise"
-        return [Note("two-captures", text, origin="import"), *super().notes]
+        return [noted("two-captures", both=told, next=next(iter(self.captured))), *super().notes]
 
     def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""

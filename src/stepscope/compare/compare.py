@@ -17,7 +17,7 @@ from stepscope.compare.why import Gather, because, nothing_known
 from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_by
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.result import Result, rows
 from stepscope.statistics import RUNS, Design
 
@@ -124,73 +124,33 @@ def _shown(d: Difference) -> dict[str, str]:
 
 def _notes(base: Side, new: Side, step: Step, differ: list[Difference], design: Design) -> list[Note]:
     notes = [
-        Note("runs-understood", f"{name}: {side.said}") for name, side in (("base", base), ("new", new)) if side.said
+        noted("runs-understood", name=name, how=side.said) for name, side in (("base", base), ("new", new)) if side.said
     ]
     variables = [d.what for d in differ if d.variable]
     if len(variables) > 1:
         notes.append(
-            Note(
+            noted(
                 "several-variables",
-                f"{len(variables)} things differ ({', '.join(variables[:6])}{', …' * (len(variables) > 6)}): the "
-                "change "
-                "cannot be put down to one of them",
-                severity="warning",
+                number=len(variables),
+                names=", ".join(variables[:6]),
+                more=", …" * (len(variables) > 6),
             )
         )
     if missing := about.unknown(base.facts, new.facts):
-        notes.append(Note("one-side-says", f"only one side says: {', '.join(missing)}"))
+        notes.append(noted("one-side-says", missing=", ".join(missing)))
     if base.ranks != new.ranks:
-        notes.append(
-            Note(
-                "ranks-differ",
-                f"ranks of the base: {len(base.ranks)}, of the new side: {len(new.ranks)}; a step is the mean of its "
-                "own",
-                severity="warning",
-            )
-        )
+        notes.append(noted("ranks-differ", base=len(base.ranks), new=len(new.ranks)))
     if any(d.what == "format" for d in differ):
-        notes.append(
-            Note(
-                "profilers-differ",
-                "two profilers slow the host differently: idle time between them says little about the program",
-                severity="warning",
-            )
-        )
+        notes.append(noted("profilers-differ"))
     if step.uneven:
-        notes.append(
-            Note(
-                "uneven-steps",
-                f"{step.uneven}: the median is not what the job pays, and the verdict is by means (over whole periods)",
-                severity="warning",
-            )
-        )
+        notes.append(noted("uneven-steps", how=step.uneven))
     if step.low is not None and design is not RUNS:
-        notes.append(
-            Note(
-                "one-run-each",
-                f"the interval is of the {step.unit}s of one run each: another run may differ by more (give several "
-                "runs)",
-                severity="warning",
-            )
-        )
+        notes.append(noted("one-run-each", unit=step.unit))
     lengths = [len(run.labels) for side in (base, new) for run in side.runs]
     if design is RUNS and 2 * min(lengths) < max(lengths):
-        notes.append(
-            Note(
-                "runs-of-unequal-length",
-                f"runs have {min(lengths)} to {max(lengths)} steps: the median of a short one is noisier than the "
-                "interval "
-                "says",
-                severity="warning",
-            )
-        )
+        notes.append(noted("runs-of-unequal-length", shortest=min(lengths), longest=max(lengths)))
     if step.unit == "chunk":
-        notes.append(
-            Note(
-                "samples-are-chunks",
-                "the captures hold one step: samples are its chunks, each compared with the one of the same label",
-            )
-        )
+        notes.append(noted("samples-are-chunks"))
     shared = [n for n in base.notes if n in new.notes]
     apart = [n.of(name) for name, side in (("base", base), ("new", new)) for n in side.notes if n not in shared]
     return [*notes, *dict.fromkeys([*shared, *apart])]

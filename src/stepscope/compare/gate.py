@@ -25,7 +25,7 @@ from stepscope.compare.run import UNSPLIT
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant_of
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.tomlfile import read_toml
 from stepscope.statistics import RUNS, Change, Design, mean_change, median_change
@@ -132,13 +132,11 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
     count = {s: sum(c["status"] == s for c in checks) for s in (PASSED, FAILED, OPEN)}
     bad = [c for c in checks if c["status"] == FAILED or (c["status"] == OPEN and not allow_inconclusive)]
     undecided = [
-        Note("gate-check", f"{c['status']}: {c['check']}: {c['why']}", severity="warning")
-        for c in checks
-        if c["status"] != PASSED
+        noted("gate-check", status=c["status"], check=c["check"], why=c["why"]) for c in checks if c["status"] != PASSED
     ]
     notes = [*undecided, *answer.notes]
     if itself:
-        notes.insert(0, Note("same-capture", "both sides are the same capture: nothing was tested", severity="warning"))
+        notes.insert(0, noted("same-capture"))
     result = Result(rows(COLUMNS, checks), answer.window, {"pass": not bad, **count}, notes, "gate")
     result.summary |= {k: answer.summary[k] for k in ("verdict", "step", "differs", "statement") if k in answer.summary}
     result.sources, result.ranks = answer.sources, answer.ranks

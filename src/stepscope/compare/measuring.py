@@ -14,7 +14,7 @@ from stepscope.compare.run import Run, measure
 from stepscope.compare.side import Side
 from stepscope.compare.steps import StepSpec
 from stepscope.errors import CannotAnswer
-from stepscope.model.note import Note, folded
+from stepscope.model.note import Note, folded, noted
 from stepscope.model.profile import Profile
 
 Sides = tuple[Side, Side]
@@ -36,13 +36,7 @@ class Given:
         facts = [about.facts_of(p, *_rule(r), r.graphs, recorded) for p, r in zip(profiles, runs, strict=True)]
         notes = _notes(profiles, runs)
         if other := about.within(facts):
-            notes.append(
-                Note(
-                    "runs-differ",
-                    f"its runs differ in {', '.join(other)}: they are not repetitions of one another",
-                    severity="warning",
-                )
-            )
+            notes.append(noted("runs-differ", facts=", ".join(other)))
         sources = [s for p in profiles for s in p.sources]
         return Side(runs, facts[0], manifest.of(self.paths), sources, notes, self.said)
 
@@ -75,13 +69,7 @@ def both(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None = None
         ranks = common
         sides = _sides(base, new, spec, ranks)
         named = ",".join(map(str, common))
-        sides[1].notes.append(
-            Note(
-                "ranks-left-out",
-                f"of the ranks, only {named} have steps on both sides: the others are left out",
-                severity="warning",
-            )
-        )
+        sides[1].notes.append(noted("ranks-left-out", some=named))
     return sides
 
 

@@ -23,7 +23,7 @@ from stepscope.derive.windows.samples import Samples, notes_on_left_out
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 from stepscope.model.taxonomy import COMMUNICATION
@@ -98,9 +98,7 @@ def measure(profile: Profile, spec: StepSpec) -> Run:
     notes = [note for r in ranks for note in r.notes]
     notes += notes_on_left_out([r.samples for r in ranks if r.samples is not None])
     if absent := sorted(set(profile.rank_ids()) - {r.rank for r in ranks}):
-        notes.append(
-            Note("ranks-left-out", f"{some_ranks(absent)}: no step with GPU work, left out", severity="warning")
-        )
+        notes.append(noted("ranks-left-out/no-step", some=some_ranks(absent)))
     kept, labels = _common(ranks, notes)
     split = pl.concat(
         r.split.with_columns(
@@ -165,7 +163,7 @@ def _measure_host(part: Profile, spec: StepSpec) -> list[_Rank]:
                 pl.lit(NO_STAGE).alias("stage"), pl.lit(IDLE).alias("kernel"), pl.lit(IDLE).alias("family"), n=pl.lit(0)
             )
             where = (steps.kind, steps.label, steps.start, steps.end)
-            note = Note("steps-on-host", "no GPU activity was recorded: steps are compared by their time on the host")
+            note = noted("steps-on-host")
             ranks.append(_Rank(data.rank, data.pid, *where, split, None, [note], steps.samples))
     return ranks
 
@@ -255,12 +253,7 @@ def _common(ranks: Sequence[_Rank], notes: list[Note]) -> tuple[list[list[int]],
     else:
         labels = first.label[: min(counts)]
         rows = [list(range(min(counts)))] * len(ranks)
-    notes.append(
-        Note(
-            "steps-in-common",
-            f"ranks have {min(counts)} to {max(counts)} {first.kind}s: the {len(labels)} that all have are compared",
-        )
-    )
+    notes.append(noted("steps-in-common", fewest=min(counts), most=max(counts), kind=first.kind, common=len(labels)))
     return rows, labels
 
 

@@ -18,7 +18,7 @@ import polars as pl
 from stepscope.export.content import Content
 from stepscope.model.demangle import demangled
 from stepscope.model.exported import Header
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.taxonomy import Taxonomy
 
 #: Names that are public as a whole: ops of torch, functions of CUDA, HIP and NCCL, what profilers call things.
@@ -91,11 +91,7 @@ def anonymized(content: Content, rules: Taxonomy) -> Content:
     )
     notes = _notes(content.header)
     if kept:
-        notes.append(
-            Note(
-                "names-kept", f"{kept} names are as they were: their kind would change with them", origin="import"
-            ).data()
-        )
+        notes.append(noted("names-kept", number=kept).data())
     processes = [
         {**row, "host": hosts.get(row["host"]), "setup": words.of(row["setup"]) if row["setup"] else None}
         for row in content.header.processes

@@ -10,7 +10,7 @@ from stepscope.hang.places import Place, meeting_text, places, ranks_text, site
 from stepscope.hang.verdict import CLASSES, NOT_HUNG, Verdict, verdict
 from stepscope.hang.wording import advice, before, statement
 from stepscope.model.flight import NONE, Flight
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.result import Col, Result, rows
 
 COLUMNS = (
@@ -146,22 +146,23 @@ def _step(rank: int, where: str, other: int | None) -> str:
 
 
 def _notes(flight: Flight, found: Verdict) -> list[Note]:
-    notes = [
-        Note("dump-refused", f"left out: {why}", severity="loss", origin="import")
-        for _, why in flight.refused[:_MOST_STEPS]
-    ]
+    notes = [noted("dump-refused", why=why) for _, why in flight.refused[:_MOST_STEPS]]
     if flight.missing:
-        text = f"no dump of {len(flight.missing)} of {flight.world} ranks: {ranks_text(flight.missing)}"
-        notes.append(Note("dumps-missing", text, severity="warning", origin="recording", ranks=flight.missing[:64]))
+        notes.append(
+            noted(
+                "dumps-missing",
+                number=len(flight.missing),
+                all=flight.world,
+                some=ranks_text(flight.missing),
+                ranks=flight.missing[:64],
+            )
+        )
     if any(dump.overflowed for dump in flight.dumps):
-        text = "the recorder's ring overflowed: older calls are gone (a larger TORCH_FR_BUFFER_SIZE keeps more)"
-        notes.append(Note("ring-overflowed", text, origin="recording"))
+        notes.append(noted("ring-overflowed"))
     if found.pace.state == "unknown":
-        text = "nothing says when the dumps were taken: that the job stands still is taken on trust"
-        notes.append(Note("dump-time-unknown", text, severity="warning"))
+        notes.append(noted("dump-time-unknown"))
     elif found.pace.dated == "file":
-        notes.append(Note("dump-time-of-file", "when the dumps were taken is taken from their files' last change"))
+        notes.append(noted("dump-time-of-file"))
     if not flight.timed and found.kind not in NOT_HUNG:
-        text = "recorded without timing: what the GPU has begun is not known (TORCH_NCCL_ENABLE_TIMING=1)"
-        notes.append(Note("no-timing", text, origin="recording"))
+        notes.append(noted("no-timing"))
     return notes

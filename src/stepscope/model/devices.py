@@ -17,7 +17,7 @@ import polars as pl
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.columns import Part
 from stepscope.model.link import NO_CALL, link
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 
@@ -115,14 +115,7 @@ class DevicesApart:
         told = self.source.processes().drop_nulls("devices").select("proc", "devices")
         found = {proc: [int(d) for d in text.split(",")] for proc, text in told.iter_rows()}
         for devices in found.values():
-            self.quality.note(
-                Note(
-                    "several-gpus",
-                    f"one process computes on {len(devices)} GPUs: each is a rank of its own here, with the host's "
-                    "activity of the process",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("several-gpus", number=len(devices)))
         return found
 
     @property

@@ -33,7 +33,7 @@ from stepscope.model.admission import flaws, repeated
 from stepscope.model.columns import NO_NAME, Dtype, Part, Table
 from stepscope.model.kernel_names import shorten
 from stepscope.model.labels import no_axes
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.schema import MOST_RANKS, PROCESSES, TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo, order_of
 from stepscope.model.spill import gathered
@@ -102,14 +102,7 @@ class Door:
             for label in frame["setup"].drop_nulls():
                 for pair in no_axes(label):
                     rank = label.split(";")[0].strip()
-                    self.quality.note(
-                        Note(
-                            "label-not-an-axis",
-                            f"the setup label {rank} says {pair}: taken as no axis",
-                            severity="warning",
-                            origin="import",
-                        )
-                    )
+                    self.quality.note(noted("label-not-an-axis", rank=rank, pair=pair))
             self._processes = frame.with_columns(pl.when(pl.col("rank").is_not_null()).then(pl.col("rank_from")))
         return self._processes
 
@@ -175,9 +168,10 @@ class Door:
 
     def _unknown(self, frame: pl.DataFrame, table: str, column: str, outside: pl.Series, example: str) -> pl.DataFrame:
         count = int(outside.sum())
-        what = f"{count} value{'s' * (count != 1)} of {column} cannot be ({example})"
         self.quality.note(
-            Note("values-unknown", f"{table}: {what}: taken as unknown", severity="loss", origin="import")
+            noted(
+                "values-unknown/value", table=table, count=count, s="s" * (count != 1), column=column, example=example
+            )
         )
         return frame.with_columns(pl.when(~outside).then(pl.col(column)).alias(column))
 
@@ -201,9 +195,8 @@ class Door:
             taken = NO_NAME if column.name_id else instead
             if (spec.name, column.name) == ("ops", "name"):
                 taken = f"{NO_NAME}, and counted as compute"
-            what = f"{_rows(count)} without {column.name}"
             self.quality.note(
-                Note("values-assumed", f"{spec.name}: {what}: taken as {taken}", severity="warning", origin="import")
+                noted("values-assumed", table=spec.name, count=_rows(count), column=column.name, taken=taken)
             )
         return Chunk(frame, names)
 
@@ -280,14 +273,7 @@ class Door:
 
     def _left_out(self, spec: Table, count: int, why: str, example: str = "") -> None:
         if count:
-            self.quality.note(
-                Note(
-                    "rows-impossible",
-                    f"{spec.name}: left out {_rows(count)} {why}{example}",
-                    severity="loss",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("rows-impossible", name=spec.name, count=_rows(count), why=why, example=example))
 
 
 def _with(names: pl.Series, text: str) -> tuple[pl.Series, int]:

@@ -14,8 +14,8 @@ import msgspec
 import polars as pl
 
 from stepscope.model.columns import Column, Dtype
-from stepscope.model.note import Origin, Severity
 from stepscope.model.schema import TABLES
+from stepscope.model.texts import Origin, Severity
 
 #: By table: the column that is the title of its events. Tables without times are not part of a timeline.
 TITLES = {

@@ -7,13 +7,9 @@ wherever text is wanted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
-#: info: context, or what was inferred. warning: figures mean less than they seem to. loss: records are missing.
-Severity = Literal["info", "warning", "loss"]
-#: Where it comes from: the profiler's recording, our reading of it, or the analysis.
-Origin = Literal["recording", "import", "analysis"]
-
+from stepscope.model.texts import NOTES, Origin, Severity
 
 #: Notes that say that some ranks recorded less than others: an answer begins with them.
 INCOMPLETE = ("cut-off", "step-not-on-all-ranks", "no-gpu-work-in-window")
@@ -68,6 +64,18 @@ class Note(str):
         return Note.from_data, (self.data(),)
 
 
+def noted(key: str, /, *, severity: Severity | None = None, ranks: Iterable[int] = (), **values: object) -> Note:
+    """The note that stands under `key` in `model/texts`, with what its braces name filled in."""
+    text, usual, origin = NOTES[key]
+    return Note(
+        key.partition("/")[0],
+        text.format_map(values),
+        severity=severity or usual,
+        origin=origin,
+        ranks=ranks,
+    )
+
+
 #: What the profiler itself warned of.
 PROFILER_WARNING = "profiler-warning"
 
@@ -97,10 +105,5 @@ def folded(notes: Iterable[Note]) -> list[Note]:
     warnings = sum(n.code == PROFILER_WARNING for n in every)
     if warnings < 2:
         return every
-    short = Note(
-        "profiler-warnings",
-        f"the profiler gave {warnings} warnings: `stepscope info` lists them",
-        severity="warning",
-        origin="recording",
-    )
+    short = noted("profiler-warnings", number=warnings)
     return [*(n for n in every if n.code != PROFILER_WARNING), short]

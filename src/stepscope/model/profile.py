@@ -26,7 +26,7 @@ from stepscope.model.devices import DevicesApart
 from stepscope.model.label_rules import LabelRules
 from stepscope.model.memo import Memo
 from stepscope.model.names import A, Names
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.program import ProgramSteps
 from stepscope.model.schema import OPS, TABLES
 from stepscope.model.source import Chunk, Source, SourceInfo
@@ -467,25 +467,10 @@ class Profile:
             spans = call_start[c0:c1], call_end[c0:c1]
             linked, repeated = link.nearest(linked, op_id[o0:o1], op_start[o0:o1], call_id[c0:c1], spans)
             if repeated:
-                self._sources[source].quality.note(
-                    Note(
-                        "correlation-repeats",
-                        f"{repeated} correlation ids were given to several calls: an op is of the nearest call before "
-                        "it",
-                        severity="warning",
-                        origin="recording",
-                    )
-                )
+                self._sources[source].quality.note(noted("correlation-repeats", number=repeated))
             launch[o0:o1], early = link.without_early(linked, op_start[o0:o1], call_start[c0:c1])
             if early:
-                self._sources[source].quality.note(
-                    Note(
-                        "launch-too-late",
-                        f"{early} GPU ops start before the call that launched them: their launch is taken as unknown",
-                        severity="warning",
-                        origin="import",
-                    )
-                )
+                self._sources[source].quality.note(noted("launch-too-late", number=early))
         column = pl.Series("launch", launch)
         return ops.with_columns(pl.when(column != link.NO_CALL).then(column).alias("launch")).select(
             [c.name for c in OPS if c.part == "core"]

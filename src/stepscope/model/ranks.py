@@ -12,7 +12,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.labels import axis_sizes, setups
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Source
 
@@ -93,13 +93,7 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
         if len(timed) == unknown == table.height == 2:
             a, b = (sources[index].path for index in timed)
             apart = f"; if they are two runs: {_comparing(a, b, sources)}"
-        notes.append(
-            Note(
-                "ranks-inferred",
-                f"rank inferred from the {INFERRED} for {unknown} of {table.height} processes{apart}",
-                origin="import",
-            )
-        )
+        notes.append(noted("ranks-inferred", source=INFERRED, without=unknown, all=table.height, apart=apart))
     notes += [*_coinciding(table), *_sharing(table)]
     return table.sort("rank"), notes
 
@@ -230,14 +224,7 @@ def _sharing(table: pl.DataFrame) -> list[Note]:
         return []
     who = " and ".join(some_ranks(ranks) for ranks in shared[:4]) + (" and others" if len(shared) > 4 else "")
     each = " each" * (len(shared) > 1)
-    return [
-        Note(
-            "shared-gpu",
-            f"{who} share one GPU{each}: durations of their ops include the turns and the load of the others",
-            severity="warning",
-            origin="recording",
-        )
-    ]
+    return [noted("shared-gpu", who=who, each=each)]
 
 
 def _coinciding(table: pl.DataFrame) -> list[Note]:
@@ -252,8 +239,7 @@ def _coinciding(table: pl.DataFrame) -> list[Note]:
         return []
     place, ranks = twice
     where = " ".join(f"{axis}={at}" for axis, at in place)
-    text = f"the setup labels of {some_ranks(ranks)} say the same place, {where}: one of them is wrong"
-    return [Note("coordinates-twice", text, severity="warning", origin="recording", ranks=ranks)]
+    return [noted("coordinates-twice", some=some_ranks(ranks), where=where, ranks=ranks)]
 
 
 def _number(table: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stepscope.errors import BadInput
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.result import Result
 
 
@@ -38,5 +38,5 @@ class Showing:
             result = result.paged(self.limit or 0, self.offset)
         if result.rows.height < result.total:
             said = result.page or f"that matter most, {result.rows.height:,} of {result.total:,}; --top 0 for all"
-            result.notes = [*result.notes, Note("rows-not-shown", f"rows {said}")]
+            result.notes = [*result.notes, noted("rows-not-shown", which=said)]
         return result

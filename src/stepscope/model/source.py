@@ -13,7 +13,7 @@ import polars as pl
 from stepscope.files import budget
 from stepscope.intervals.arrays import in_order
 from stepscope.model.columns import Part
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.schema import PROCESSES, TABLES
 from stepscope.model.spill import gathered
 
@@ -165,8 +165,7 @@ def conform(frame: pl.DataFrame, table: str, part: Part, quality: Quality | None
         lost = shaped[name].null_count() - frame[name].null_count() if name in frame.columns else 0
         if lost:
             assert quality is not None
-            what = f"{lost} value{'s' * (lost != 1)} of {name} too large"
-            quality.note(Note("values-unknown", f"{table}: {what}: taken as unknown", severity="loss", origin="import"))
+            quality.note(noted("values-unknown", table=table, lost=lost, s="s" * (lost != 1), name=name))
     return shaped
 
 

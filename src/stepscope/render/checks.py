@@ -7,7 +7,7 @@ from typing import Any
 
 from stepscope.model.note import Note
 from stepscope.model.result import Result
-from stepscope.render.table import Pen, noted, opening, single, wrapped
+from stepscope.render.table import Pen, note_lines, opening, single, wrapped
 
 WELL = ("ok", "passed", "skipped")
 #: How wide the words of a status are.
@@ -25,7 +25,7 @@ def checks_text(result: Result, width: int = 100, colour: bool = False) -> str:
     if line := single(result.summary, result.begins):
         out += ["", *wrapped(line, width)]
     if told := other_notes(result):
-        out += ["", *noted(told, width, pen)]
+        out += ["", *note_lines(told, width, pen)]
     return "\n".join(out) + "\n"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from stepscope.model.note import INCOMPLETE, OF_THE_CAPTURE, Note
 from stepscope.model.result import Result
 from stepscope.model.units import about
-from stepscope.render.table import Pen, noted, opening, wrapped
+from stepscope.render.table import Pen, note_lines, opening, wrapped
 
 
 def findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
@@ -22,7 +22,7 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
         out += [*_finding(number, row, worth, ("", "try", "see"), width, pen), ""]
     skipped = not_looked_for(result)
     out += [line for text in skipped for line in wrapped(text, width)]
-    out += noted(later, width, pen)
+    out += note_lines(later, width, pen)
     if skipped or result.notes:
         out.append("")
     out += [pen.bold(line) for line in wrapped(result.summary["statement"], width)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from stepscope.model.result import Result
 from stepscope.render.md import code, folded, listed, prose, table
-from stepscope.render.table import Pen, noted, opening, to_rows, wrapped
+from stepscope.render.table import Pen, note_lines, opening, to_rows, wrapped
 
 _LISTS = (("chain", "who waits for whom"), ("before", "before"), ("record_next_time", "record next time"))
 
@@ -25,7 +25,7 @@ def hang_text(result: Result, width: int = 100, colour: bool = False) -> str:
     for fact in result.summary["logs"]:
         out += wrapped(f"  log: {fact['text']}", width, indent=4)
     if result.notes:
-        out += ["", *noted(result.notes, width, pen)]
+        out += ["", *note_lines(result.notes, width, pen)]
     out += ["", *(pen.bold(line) for line in wrapped(result.summary["statement"], width))]
     return "\n".join(out) + "\n"
 

@@ -52,7 +52,7 @@ def to_text(result: Result, width: int = PIPED_WIDTH, colour: bool = False) -> s
         out += ["", *drawn(result, width)]
     if result.notes_below:
         out.append("")
-    out += noted(result.notes_below, width, pen)
+    out += note_lines(result.notes_below, width, pen)
     if said := result.summary.get(STATEMENT):
         out += ["", *(pen.bold(line) for line in wrapped(said, width))]
     return "\n".join(out) + "\n"
@@ -67,7 +67,7 @@ def opening(result: Result, width: int, pen: Pen) -> list[str]:
     return out + [pen.yellow(line) for text in doubts for line in wrapped(text, width)]
 
 
-def noted(notes: Iterable[Note], width: int, pen: Pen) -> list[str]:
+def note_lines(notes: Iterable[Note], width: int, pen: Pen) -> list[str]:
     """Notes under the figures."""
     out = []
     for note in notes:

@@ -16,7 +16,7 @@ import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer, StepscopeError, extra
 from stepscope.files import budget, temporary
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
 from stepscope.model.units import size
@@ -56,13 +56,7 @@ def query(
         rows, notes = _answered(profile, text, limit, seconds, answers or {}, folder)
     if limit and rows.height > limit:
         rows = rows.head(limit)
-        notes.append(
-            Note(
-                "first-rows",
-                f"the first {limit:,} rows, and there are more: --limit 0 gives all, LIMIT and OFFSET in the query page"
-                " through them",
-            )
-        )
+        notes.append(noted("first-rows", rows=limit))
     return Result(rows, notes=notes)
 
 

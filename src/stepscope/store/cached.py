@@ -16,9 +16,10 @@ import polars as pl
 from stepscope.files.identity import Identity
 from stepscope.model.columns import Dtype, Part
 from stepscope.model.door import Admission, Door
-from stepscope.model.note import Note, Origin, Severity
+from stepscope.model.note import Note
 from stepscope.model.schema import PROCESSES, TABLES, empty
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
+from stepscope.model.texts import Origin, Severity
 from stepscope.store import background, content, disk
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from stepscope.capture import manifest, step_times
 from stepscope.capture.size import parse_size
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import GateFailed
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Col, Result, rows
@@ -128,7 +128,7 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
     for c in checks:  # in full: a table cuts them
         if c.status in (FAILED, WARNING):
             text = f"{c.status}: {c.check}: {c.found}" + (f"; {c.fix}" if c.fix else "")
-            result.notes.append(Note("verify-check", text, severity="warning", origin="recording"))
+            result.notes.append(noted("verify-check", text=text))
     if failed:
         first = f"{failed[0].check}: {failed[0].found}"
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""

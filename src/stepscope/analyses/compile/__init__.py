@@ -43,7 +43,7 @@ from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_with
 from stepscope.model.effect import Effect
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT
@@ -128,17 +128,7 @@ def _answer(
 def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
     found = {data.rank: compiled(profile, data) for data in ranks_of(profile)}
     named = _by_name(profile, found)
-    if named:
-        notes = [
-            Note(
-                "compile-not-annotated",
-                "no annotations of torch.compile: what is compiled is judged by inductor's kernel names alone",
-                severity="warning",
-                origin="recording",
-            )
-        ]
-    else:
-        notes = []
+    notes = [noted("compile-not-annotated")] if named else []
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
     table: list[dict[str, Any]] = []
     for data in ranks_of(profile):

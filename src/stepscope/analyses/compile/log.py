@@ -22,7 +22,7 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.errors import BadInput
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.result import Col, Result
 from stepscope.model.source import SourceInfo
 
@@ -172,14 +172,7 @@ def _read(file: Path, option: str, notes: list[Note]) -> list[Event]:
     except OSError as error:
         raise BadInput(f"{option} {file}: cannot read ({error.strerror})", "give what TORCH_LOGS wrote") from None
     if not events:
-        notes.append(
-            Note(
-                "log-empty",
-                f"{Path(file).name} has no graph break and no recompile: there was none, "
-                "or it was not written with TORCH_LOGS=graph_breaks,recompiles",
-                origin="recording",
-            )
-        )
+        notes.append(noted("log-empty", name=Path(file).name))
     return events
 
 

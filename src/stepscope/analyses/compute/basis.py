@@ -6,20 +6,17 @@ from stepscope.derive.work.reference import MEASURED_ON
 from stepscope.derive.work.rules import MULTIPLYING
 from stepscope.derive.work.step import StepWork
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 
 
 def basis_notes(work: StepWork, rank: int) -> list[Note]:
     """Which of shapes, grids and GPU the figures rest on."""
     if work.gpu is None:
-        text = f"rank {rank}: the trace names no GPU that is known, so nothing says what good kernels reach"
-        return [Note("work-gpu-unknown", text, severity="warning", origin="recording")]
+        return [noted("work-gpu-unknown", rank=rank)]
     notes = []
     multiplying = work.kinds.are(*MULTIPLYING)
     if multiplying.any() and not (multiplying & work.done.known).any():
-        text = "shapes of torch ops were not recorded: FLOPs are not known, bytes are by grids and names"
-        notes.append(Note("work-without-shapes", f"{text}; {capture_with('shapes')}", origin="recording"))
+        notes.append(noted("work-without-shapes", capture_with=capture_with("shapes")))
     if work.gpu.name != MEASURED_ON:
-        text = f"good times are measured on an {MEASURED_ON} and scaled by the peaks of {work.gpu.name}"
-        notes.append(Note("work-scaled", text, origin="analysis"))
+        notes.append(noted("work-scaled", measured_on=MEASURED_ON, name=work.gpu.name))
     return notes

@@ -35,7 +35,7 @@ from stepscope.intervals import Spans, gaps, intersect, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.capturing import capture_with
 from stepscope.model.kernel_names import short_names, shorten
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 
@@ -278,24 +278,5 @@ def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window) ->
 
 def _event_notes(profile: Profile, missing: int) -> list[Note]:
     if not profile.has("syncs"):
-        return [
-            Note(
-                "no-event-records",
-                "the trace has no event records: a wait for another stream shows as `unknown`; with a recent nsys, "
-                f"{capture_with()}",
-                severity="warning",
-                origin="recording",
-            )
-        ]
-    return (
-        [
-            Note(
-                "events-unrecorded",
-                f"{missing} waits for events have no record in the trace: `unknown`",
-                severity="warning",
-                origin="recording",
-            )
-        ]
-        if missing
-        else []
-    )
+        return [noted("no-event-records", capture_with=capture_with())]
+    return [noted("events-unrecorded", number=missing)] if missing else []

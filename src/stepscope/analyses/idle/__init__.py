@@ -27,7 +27,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
 from stepscope.errors import CannotAnswer
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, most_in, percent, several, time_of
@@ -207,8 +207,7 @@ def _few_samples(table: pl.DataFrame) -> list[Note]:
     count, ns = int(sampled["samples"].sum()), int(sampled["total_ns"].sum())
     if not ns or count >= _ENOUGH_SAMPLES:
         return []
-    text = f"{about(ns)} of the launching thread are shared among {several(count, 'sample')}: take the shares as rough"
-    return [Note("few-samples", text, severity="warning", origin="recording")]
+    return [noted("few-samples", ns=about(ns), samples=several(count, "sample"))]
 
 
 def _totals(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:

@@ -41,7 +41,7 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.statement import percent
@@ -194,7 +194,7 @@ def _sampled_notes(told: list[tuple[Activities, pl.DataFrame]]) -> list[Note]:
     if time < total:
         oftener = capture_by("--with gpu-metrics --nsys-args=--gpu-metrics-frequency=200000")
         text += f"; kernels that fill no three samples have none ({oftener})"
-    return [Note("sampled-metrics", text, origin="recording")]
+    return [noted("sampled-metrics", text=text)]
 
 
 def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:

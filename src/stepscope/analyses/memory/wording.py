@@ -12,7 +12,7 @@ from stepscope.analyses.memory.oom import oom_sentence, out_of_memory
 from stepscope.analyses.memory.rules import BACKWARD
 from stepscope.derive.memory.estimate import Estimate
 from stepscope.intervals.arrays import NONE
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.statement import percent, several
 from stepscope.model.units import about, size
@@ -113,16 +113,14 @@ def estimate_notes(found: Estimate) -> list[Note]:
     job, notes = found.job, []
     text = "the estimate is of transformers' own modules in PyTorch's eager mode, with flash attention"
     text += ", and a KV cache in 16 bits" if job.kv_tokens else " and a fp32 loss"
-    notes.append(Note("estimate-assumes", text))
+    notes.append(noted("estimate-assumes", text=text))
     if job.model.experts:
-        notes.append(Note("experts-even", "experts are taken as evenly loaded, without a capacity or padding"))
+        notes.append(noted("experts-even"))
     if job.model.kv_rank and not job.kv_tokens:
         text = "latent attention is taken as if its keys and values were expanded, and nothing else were kept"
-        notes.append(Note("latent-attention", text, severity="warning"))
+        notes.append(noted("latent-attention", text=text))
     if job.dp * job.cp * job.ep * job.tp * job.pp > 1:
-        notes.append(
-            Note("outside-not-estimated", "buffers of NCCL and the CUDA context are outside PyTorch: not counted")
-        )
+        notes.append(noted("outside-not-estimated"))
     return notes
 
 
@@ -133,29 +131,22 @@ def notes_of(profile: Profile, found: Sequence[Ledger]) -> list[Note]:
         history, stacks = ledger.history, ledger.stacks
         early = int(history.blocks.requested[history.blocks.begin == NONE].sum())
         if early:
-            text = f"{size(early)} were allocated before recording began: known from the segments at the end"
-            notes.append(Note("allocated-before", text, origin="recording"))
+            notes.append(noted("allocated-before/segments", early=size(early)))
         if history.unnamed:
-            text = f"{size(history.unnamed)} were allocated before the trace began: a snapshot would tell what they are"
-            notes.append(Note("allocated-before", text, origin="recording"))
+            notes.append(noted("allocated-before", unnamed=size(history.unnamed)))
         if (
             stacks.recorded
             and stacks.of_event is None
             and not stacks.traits[BACKWARD].any()
             and ledger.decided.backward.any()
         ):
-            text = "no native frames: what has no Python frame is taken as allocated by autograd's threads"
-            notes.append(Note("backward-by-thread", text))
+            notes.append(noted("backward-by-thread"))
         if not stacks.recorded and history.events:
-            text = "no stacks were recorded: most blocks are unknown (record with context='all')"
-            notes.append(Note("no-stacks", text, severity="warning", origin="recording"))
+            notes.append(noted("no-stacks"))
         if over := int(ledger.parts()["bytes"].sum()) - ledger.reserved:
-            text = f"the parts are {size(over)} more than what is reserved: blocks and segments of the record disagree"
-            notes.append(Note("ledger-open", text, severity="warning", origin="recording"))
+            notes.append(noted("ledger-open", excess=size(over)))
         if not history.events:
-            text = "no history was recorded: only what is alive at the end is known (_record_memory_history())"
-            notes.append(Note("no-history", text, severity="warning", origin="recording"))
+            notes.append(noted("no-history"))
         if (retries := int(np.count_nonzero((history.action == "segment_free").to_numpy()))) and len(history.oom):
-            text = f"the allocator returned {several(retries, 'segment')} before memory ran out"
-            notes.append(Note("allocator-retries", text, origin="recording"))
+            notes.append(noted("allocator-retries", segments=several(retries, "segment")))
     return list(dict.fromkeys(notes))

@@ -10,7 +10,7 @@ from stepscope.analyses.mfu.utilization import Utilization
 from stepscope.derive.flops.count import ATTENTION
 from stepscope.derive.flops.work import AGAIN, BACKWARD, FORWARD, MEASURED, OPTIMIZER
 from stepscope.model.kernel_names import short_names
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
 from stepscope.model.units import about, operations
@@ -62,7 +62,7 @@ def _formula(found: Sequence[Utilization]) -> Note:
         )
     else:
         text += f"; {said} FLOPs are the sum of the terms that `--by term` shows"
-    return Note("mfu-formula", text)
+    return noted("mfu-formula", text=text)
 
 
 def _peak(found: Sequence[Utilization]) -> Note:
@@ -74,7 +74,7 @@ def _peak(found: Sequence[Utilization]) -> Note:
             texts.append(f"{rates}")
         else:
             texts.append(f"{rates} of {gpu.name}, dense; {gpu.cited}{f', {gpu.url}' if gpu.url else ''}")
-    return Note("mfu-peak", f"peak: {'; '.join(texts)}")
+    return noted("mfu-peak", texts="; ".join(texts))
 
 
 def attends(each: Utilization) -> bool:
@@ -98,7 +98,7 @@ def _convention(found: Sequence[Utilization]) -> Note | None:
         text += f": with --attention {option} MFU is {_share(other, time)}, not {_share(ideal, time)}"
     else:
         text += ", which makes no difference: no op has a causal mask, or masks were not recorded"
-    return Note("mfu-convention", text)
+    return noted("mfu-convention", text=text)
 
 
 def _share(part: float, whole: float) -> str:
@@ -124,10 +124,11 @@ def _beside(found: Sequence[Utilization]) -> Note | None:
         return None
     told, counted = sum(e.flops for e in found), sum(e.work.total("model") for e in found)
     far = abs(told - counted) > 0.05 * counted
-    return Note(
+    return noted(
         "mfu-declared-and-counted",
-        f"the declared model asks for {operations(told)}; shapes of the trace's ops say {operations(counted)}"
-        f"{': not the same model, or not the same tokens' if far else ''}",
+        declared=operations(told),
+        counted=operations(counted),
+        doubt=": not the same model, or not the same tokens" if far else "",
         severity="warning" if far else "info",
     )
 
@@ -138,11 +139,8 @@ def _measured(found: Sequence[Utilization]) -> Note | None:
     if not rows.height:
         return None
     flops, total = float(rows["hardware"].sum()), sum(e.work.total("hardware") for e in found)
-    return Note(
-        "mfu-measured",
-        f"{operations(flops)} ({100 * flops / total:.0f} % of what was run) are Nsight Compute's counts of "
-        f"{several(rows.height, 'kernel')} that no shape tells: in HFU, not in MFU, since nothing says what of it the "
-        "model asks for",
+    return noted(
+        "mfu-measured", flops=operations(flops), share=100 * flops / total, kernels=several(rows.height, "kernel")
     )
 
 
@@ -151,11 +149,7 @@ def _recomputed(found: Sequence[Utilization]) -> Note | None:
     total = sum(e.work.total("hardware") for e in found)
     if not again:
         return None
-    return Note(
-        "mfu-recomputed",
-        f"{operations(again)} ({100 * again / total:.0f} % of what was run) are forward ops that run again in the "
-        "backward pass (activation checkpointing): in HFU, not in MFU",
-    )
+    return noted("mfu-recomputed", flops=operations(again), share=100 * again / total)
 
 
 def _beyond(found: Sequence[Utilization]) -> Note | None:
@@ -172,13 +166,11 @@ def _beyond(found: Sequence[Utilization]) -> Note | None:
     if not beyond:
         return None
     time, all_ideal = sum(e.span.gpu_ns for e in steps), sum(e.ideal_ns for e in steps)
-    return Note(
+    return noted(
         "mfu-beyond-twice-forward",
-        f"the backward pass has {operations(beyond)} more than twice the forward pass: it runs some of that again "
-        "where no op tells (within compiled graphs), is differentiated twice, or forward ops are missing in the trace; "
-        "if all of it runs again, MFU is "
-        f"{_share(all_ideal - ideal, time)}, not {_share(all_ideal, time)}",
-        severity="warning",
+        beyond=operations(beyond),
+        most=_share(all_ideal - ideal, time),
+        mfu=_share(all_ideal, time),
     )
 
 
@@ -187,8 +179,7 @@ def _optimizer(found: Sequence[Utilization]) -> Note | None:
     if not flops:
         return None
     total = sum(e.work.total("hardware") for e in found)
-    text = f"{operations(flops)} ({100 * flops / total:.0f} % of what was run) are products of the optimizer"
-    return Note("mfu-optimizer", f"{text}: in HFU, not in MFU")
+    return noted("mfu-optimizer", flops=operations(flops), flops2=100 * flops / total)
 
 
 def _uncounted(found: Sequence[Utilization]) -> Note | None:
@@ -203,10 +194,12 @@ def _uncounted(found: Sequence[Utilization]) -> Note | None:
     first = by_name.sort(["ns", "short"], descending=[True, False]).head(_NAMED)
     named = ", ".join(f"{name} ({about(ns)})" for name, ns in first.iter_rows())
     more = " …" if by_name.height > _NAMED else ""
-    return Note(
+    return noted(
         "mfu-uncounted",
-        f"{about(time)} of compute kernels ({100 * time / whole:.1f} %) are products, attention, convolutions or "
-        f"unknown, and have no count of FLOPs: {named}{more}; the shares lack theirs",
+        time=about(time),
+        share=100 * time / whole,
+        names=named,
+        more=more,
         severity="warning" if time >= 0.01 * whole else "info",
     )
 
@@ -218,7 +211,7 @@ def _unclear(found: Sequence[Utilization]) -> Note | None:
         return None
     reasons = unclear.group_by("name", "why").len().sort("len", descending=True).head(_NAMED)
     named = ", ".join(f"{name} ({n} times: {why})" for name, why, n in reasons.iter_rows())
-    return Note("mfu-op-unclear", f"ops whose FLOPs the record does not tell: {named}", severity="warning")
+    return noted("mfu-op-unclear", names=named)
 
 
 def _types(found: Sequence[Utilization]) -> Note | None:
@@ -227,8 +220,7 @@ def _types(found: Sequence[Utilization]) -> Note | None:
         return None
     ranks = some_ranks([e.span.rank for e in untold])
     taken = untold[0].bound.assumed
-    text = f"types were not recorded on {ranks}: products are taken for {taken} (--precision says another)"
-    return Note("mfu-types-unknown", text, severity="warning", origin="recording")
+    return noted("mfu-types-unknown", some=ranks, taken=taken)
 
 
 def _without_rate(found: Sequence[Utilization]) -> Note | None:
@@ -236,8 +228,7 @@ def _without_rate(found: Sequence[Utilization]) -> Note | None:
     if not lost.height:
         return None
     named = ", ".join(sorted(set(lost["precision"].drop_nulls().to_list())))
-    text = f"no peak is known for {named}: {operations(float(lost['hardware'].sum()))} are left out of the shares"
-    return Note("mfu-no-peak", text, severity="warning")
+    return noted("mfu-no-peak", names=named, float=operations(float(lost["hardware"].sum())))
 
 
 def _fast(found: Sequence[Utilization]) -> Note | None:
@@ -252,5 +243,4 @@ def _fast(found: Sequence[Utilization]) -> Note | None:
     if not beyond.height:
         return None
     named = ", ".join(beyond["name"].head(_NAMED).to_list())
-    text = f"{named} would run above the peak: the count or the time of its kernels is wrong"
-    return Note("mfu-above-peak", text, severity="warning")
+    return noted("mfu-above-peak", names=named)

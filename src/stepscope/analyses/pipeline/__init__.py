@@ -40,7 +40,7 @@ from stepscope.derive.windows.choosing import settled
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.statement import STATEMENT, time_of
@@ -147,13 +147,7 @@ def _two_stages(
         other = two_stages(against, host_time)
         summary |= overlap_score.against(found, other, warmup)
         notes += [note.of("against") for note in other.notes]
-        notes.append(
-            Note(
-                "one-run-each",
-                "the interval is of the chunks of one run each: another run may differ by more",
-                severity="warning",
-            )
-        )
+        notes.append(noted("one-run-each/chunks"))
     if timed:
         table = blocks(profile)
         summary["blocks"] = table.to_dicts()
@@ -180,15 +174,7 @@ def _blocks(profile: Profile, against: Profile | None) -> Result:
 def _block_notes(table: pl.DataFrame) -> list[Note]:
     if not table["synchronized"].any():
         return []
-    return [
-        Note(
-            "attribution-only",
-            "block timers synchronize: attribution only, the shares say where time goes; the periods of such a run are "
-            "no throughput",
-            severity="warning",
-            origin="recording",
-        )
-    ]
+    return [noted("attribution-only")]
 
 
 def _works(profile: Profile, window: WindowSpec) -> list[tuple[list[Work], Windows]]:
@@ -296,29 +282,16 @@ def _slowest(chunks: pl.DataFrame) -> str | None:
 
 
 def _notes(shape: Shape, share: float | None, works: list[Work], times: dict[str, float]) -> list[Note]:
-    notes = [Note("pipeline-inferred", "inferred: " + ", ".join(shape.said))] if shape.said else []
+    notes = [noted("pipeline-inferred", what=", ".join(shape.said))] if shape.said else []
     if share is None:
         lacking = {"--schedule": shape.schedule, "--micro-batches": shape.micro_batches, "--stages": shape.stages}
         missing = [option for option, value in lacking.items() if value is None]
         notes.append(
-            Note(
-                "no-ideal",
-                "no ideal: " + (f"give {', '.join(missing)}" if missing else "no labelled chunks to take times from"),
-            )
+            noted("no-ideal", why=f"give {', '.join(missing)}" if missing else "no labelled chunks to take times from")
         )
     elif shape.schedule in ("zero-bubble", "dualpipev"):
         taken = ", ".join(f"{k} {about(ns)}" for k, ns in sorted(times.items()))
-        notes.append(
-            Note(
-                "ideal-by-median", f"the ideal of {shape.schedule} rests on the median compute time of chunks: {taken}"
-            )
-        )
+        notes.append(noted("ideal-by-median", schedule=shape.schedule, times=taken))
     if works and not any(w.piped for w in works):
-        notes.append(
-            Note(
-                "pipeline-communication-unknown",
-                "no communication is known to be the pipeline's: a wait for another stage may count as busy",
-                severity="warning",
-            )
-        )
+        notes.append(noted("pipeline-communication-unknown"))
     return notes

@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct, field
 
 from stepscope.analyses.pipeline.stage_ranges import depths, names_stages, stage_rows
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col
 
@@ -61,7 +61,7 @@ def _process(table: pl.DataFrame, what: str, notes: list[Note]) -> pl.DataFrame:
     """The rows of the one process whose clock counts: the lowest rank that has any."""
     ranks = table["rank"].unique().sort().to_list()
     if len(ranks) > 1:
-        notes.append(Note("several-ranks-have-it", f"{len(ranks)} ranks have the {what}: rank {ranks[0]} counts"))
+        notes.append(noted("several-ranks-have-it", number=len(ranks), what=what, first=ranks[0]))
     return table.filter(pl.col("rank") == ranks[0]) if ranks else table
 
 
@@ -71,16 +71,10 @@ def _measured_by(ranges: pl.DataFrame, profile: Profile) -> list[Note]:
     if launched:
         quiet = ranges.height - launched
         rest = f"; {quiet} ranges launched nothing and count by host time" if quiet else ""
-        return [Note("stages-on-gpu", f"stages are the GPU work launched in {launched} of their ranges{rest}")]
+        return [noted("stages-on-gpu", launched=launched, rest=rest)]
     if all(s.format == "pipeline-log" for s in profile.sources):
         return []
-    return [
-        Note(
-            "stages-on-host",
-            "stages are host ranges: a stage that only launches work ends before the GPU has done it",
-            severity="warning",
-        )
-    ]
+    return [noted("stages-on-host")]
 
 
 def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.DataFrame:
@@ -93,14 +87,7 @@ def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.
     )
     emitted = first.filter("emit").group_by("k").agg(pl.col("end_ns").max().alias("emit"))
     if emitted.height == 0:
-        notes.append(
-            Note(
-                "no-emit",
-                "no emitting is recorded: a chunk counts as emitted when its first stage last ended",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-emit"))
         emitted = stage0.select("k", pl.col("worked").alias("emit"))
     tokens = pl.concat([first, second]).group_by("k").agg(pl.col("tokens").max())
     table = stage0.join(stage1, on="k", how="full", coalesce=True).join(emitted, on="k", how="full", coalesce=True)
@@ -135,22 +122,8 @@ def _scored(table: pl.DataFrame) -> pl.DataFrame:
 def _lacking(table: pl.DataFrame) -> list[Note]:
     notes = []
     if lacking := table.filter(pl.col("stage0_ns").is_null() | pl.col("stage1_ns").is_null()).height:
-        notes.append(
-            Note(
-                "chunks-incomplete",
-                f"{lacking} of {table.height} chunks lack a stage's times: no score",
-                severity="loss",
-                origin="recording",
-            )
-        )
+        notes.append(noted("chunks-incomplete", without=lacking, all=table.height))
     gaps = table["period_ns"].null_count() - (1 if table.height else 0)
     if gaps > 0:
-        notes.append(
-            Note(
-                "chunks-without-period",
-                f"{gaps} chunks have no period: the chunk before them was not emitted before them, or not recorded",
-                severity="loss",
-                origin="recording",
-            )
-        )
+        notes.append(noted("chunks-without-period", number=gaps))
     return notes

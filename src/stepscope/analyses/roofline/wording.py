@@ -10,7 +10,7 @@ from stepscope.derive.kernel.bound import Bound
 from stepscope.derive.kernel.roofline import Roofline
 from stepscope.derive.kernel.roofs import Roof, sm_clock
 from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -76,28 +76,13 @@ def roof_notes(found: Roofline, chosen: list[int]) -> list[Note]:
     notes = []
     if found.beyond:
         counts = several(found.beyond, "count is", "counts are")
-        text = f"{counts} more than the GPU does in the kernel's time: taken as unknown"
-        notes.append(Note("values-unknown", text, severity="loss", origin="import"))
+        notes.append(noted("values-unknown/counts", counts=counts))
     roofless = int(np.isnan(found.roof_ns[chosen]).sum())
     if roofless:
-        notes.append(
-            Note(
-                "no-roof",
-                f"{several(roofless, 'kernel has', 'kernels have')} no roof: the report has no counters of their "
-                "arithmetic (`ncu --set roofline` or `--set full` has)",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-roof", kernels=several(roofless, "kernel has", "kernels have")))
     table = any(roof.from_table[chosen].any() for roof in (*found.peaks, *found.bandwidths.values()))
     if table:
-        notes.append(
-            Note(
-                "peaks-from-table",
-                "the report lacks some peaks: they are the data sheet's, at the boost clock",
-                origin="recording",
-            )
-        )
+        notes.append(noted("peaks-from-table"))
     return notes
 
 

@@ -38,7 +38,7 @@ from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.capturing import capture_with
 from stepscope.model.effect import Effect
 from stepscope.model.kernel_names import short_names
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import TORCH_OP
 from stepscope.model.result import Col, Result
@@ -121,14 +121,10 @@ def _said(kind: str, ops: int, bare: int, inferred: int) -> list[Note]:
     """How many frames are inferred, and how many ops have none."""
     notes = []
     if inferred:
-        text = (
-            f"{inferred} of {ops} GPU ops have no Python stack of their own: credited by those taken before and after"
-        )
-        notes.append(Note("stack-inferred", text, origin="analysis"))
+        notes.append(noted("stack-inferred", number=inferred, all=ops))
     if bare:
         why = " (nsys takes none of calls shorter than its threshold: `--cudabacktrace=kernel:0`)" * (kind == "nsys")
-        text = f"{bare} of {ops} GPU ops have no call stack{why}"
-        notes.append(Note("no-call-stack", text, severity="warning", origin="recording"))
+        notes.append(noted("no-call-stack", number=bare, all=ops, why=why))
     return notes
 
 

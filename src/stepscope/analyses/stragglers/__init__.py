@@ -19,7 +19,7 @@ from stepscope.analyses.stragglers.host import host_excess
 from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.peers.compute import Compared, compare, longer, recorded_whole, same_work
 from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.result import Col, Result, rows
@@ -66,59 +66,19 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     worst = max(table, key=lambda r: r["late_ns"])
     absent = any(n.code == "ranks-missing" for n in a.notes)
     if absent and worst["cause"] is None:
-        notes.append(
-            Note(
-                "late-or-missing",
-                "not all ranks of the job are in the profile: who comes last among these may itself wait for one that "
-                "is not, and is not to blame for it",
-                severity="warning",
-                origin="import",
-            )
-        )
+        notes.append(noted("late-or-missing"))
     elif worst["cause"] is None and worst["share_pct"] > _MOST:
-        notes.append(
-            Note(
-                "late-without-cause",
-                f"rank {worst['rank']} has {worst['share_pct']:.0f} % of the lateness, but nothing recorded took "
-                "longer "
-                "there than on its peers: it came late from before the capture, or from work that was not recorded",
-                severity="warning",
-            )
-        )
+        notes.append(noted("late-without-cause", rank=worst["rank"], share=worst["share_pct"]))
     elif not named:
-        notes.append(
-            Note(
-                "no-straggler",
-                "no rank takes longer than ranks that do the same: waiting is the schedule's, or evenly spread",
-            )
-        )
+        notes.append(noted("no-straggler"))
     if stretch:
-        notes.append(
-            Note(
-                "compared-where-all-recorded",
-                f"ranks were recorded for unlike times: compared over the {about(stretch)} that all of them recorded",
-                origin="recording",
-            )
-        )
+        notes.append(noted("compared-where-all-recorded", duration=about(stretch)))
     if short := sorted(set(groups) - whole):
-        notes.append(
-            Note(
-                "ranks-recorded-less",
-                f"{some_ranks(short)} recorded less than ranks that do the same: not compared with them",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("ranks-recorded-less", some=some_ranks(short)))
     if (unsure := lone_links(a)) is not None:
         notes.append(unsure)
     if lone := sum(c.alone for c in compared.values()):
-        notes.append(
-            Note(
-                "no-peer",
-                f"{lone} {'ranks have' if lone > 1 else 'rank has'} no peer that does the same work: compared by "
-                "the names of kernels",
-            )
-        )
+        notes.append(noted("no-peer", number=lone, have="ranks have" if lone > 1 else "rank has"))
     summary: dict[str, Any] = {
         "stragglers": [{k: r[k] for k in ("rank", "cause", "excess_ns", "late_ns")} for r in named],
         "slow_links": _link_rows(a, links),

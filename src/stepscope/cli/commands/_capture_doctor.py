@@ -18,7 +18,7 @@ from stepscope.cli.declare import command_of
 from stepscope.cli.output import Target
 from stepscope.cli.shared import AnyFormat, MaxSize, Words
 from stepscope.errors import GateFailed
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.result import Col, Result, rows
 
 COLUMNS = (
@@ -61,7 +61,7 @@ def _doctor(
         table = [c.row() for c in doctor.examine(spec, gpus, _python(command))]
     else:
         left = "no limit" if job.left_s is None else f"{job.left_s / 60:.0f} min left"
-        notes.append(Note("slurm-allocation", f"SLURM job {job.job}: {job.nodes} nodes, {left}"))
+        notes.append(noted("slurm-allocation", job=job.job, nodes=job.nodes, left=left))
         table = [c.row() for c in doctor.examine_nodes(spec, job, gpus)]
     missing = [row for row in table if row["status"] == "missing"]
     result = Result(rows(COLUMNS, table), notes=notes, command="capture doctor")

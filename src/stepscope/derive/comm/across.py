@@ -22,7 +22,7 @@ from stepscope.derive.comm.matching import Matched, match
 from stepscope.derive.rank.needs import no_communication
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
@@ -172,14 +172,7 @@ def _rebase(profile: Profile, notes: list[Note]) -> dict[int, int]:
     epochs = {s: profile.source_info(s).epoch_ns for s in used}
     unknown = [s for s in used if epochs[s] is None]
     if unknown and len(used) > 1:
-        notes.append(
-            Note(
-                "no-session-time",
-                f"{len(unknown)} of {len(used)} files do not say when they began: times taken as they are",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-session-time", without=len(unknown), all=len(used)))
         return dict.fromkeys(used, 0)
     first = epochs[used[0]] or 0
     return {s: (e or 0) - first for s, e in epochs.items()}
@@ -198,29 +191,13 @@ def _presence(a: Across) -> list[Note]:
     notes = []
     if part.height:
         unsure = " (or may: nothing tells the size of their groups)" if part["size"].null_count() else ""
-        notes.append(
-            Note(
-                "communication-incomplete",
-                f"{part.height} of {a.meetings.height} communications lack a rank{unsure}: their wait is a lower "
-                "bound, "
-                "their transfer an upper one, and last_rank the last of those recorded",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("communication-incomplete", incomplete=part.height, all=a.meetings.height, unsure=unsure))
     apart = a.last > np.minimum.reduceat(a.end, a.first)
     # A broadcast's root, and a send, need not wait for the others.
     kinds = a.meetings["kind"].is_in(["all_reduce", "all_gather", "reduce_scatter", "barrier"]).to_numpy()
     odd = int((apart & kinds & (a.count > 1)).sum())
     if odd:
-        notes.append(
-            Note(
-                "collectives-apart",
-                f"{odd} collectives end on one rank before they begin on another (by more than clocks explain, ranks "
-                "do not show the same collectives)",
-                severity="warning",
-            )
-        )
+        notes.append(noted("collectives-apart", number=odd))
     return notes
 
 
@@ -231,7 +208,7 @@ def clock_notes(profile: Profile, a: Across, how: str) -> list[Note]:
     if sources < 2:
         return []
     if how == "none":
-        return [Note("clocks-as-recorded", f"clocks of {sources} files taken as recorded (--align none)")]
+        return [noted("clocks-as-recorded", files=sources)]
     notes = []
     groups = np.unique(c.component)
     if len(groups) > 1:
@@ -239,22 +216,10 @@ def clock_notes(profile: Profile, a: Across, how: str) -> list[Note]:
         shown = [a.ranks.filter(pl.Series(of_rank == g))["rank"].to_list() for g in groups[:_MOST_SETS]]
         more = f" | and {len(groups) - len(shown)} more" if len(shown) < len(groups) else ""
         texts = " | ".join(map(ranks_text, shown)) + more
-        notes.append(
-            Note(
-                "clocks-unconnected",
-                f"no common communication aligns ranks {texts}: times between them are as recorded",
-                severity="warning",
-            )
-        )
+        notes.append(noted("clocks-unconnected", some=texts))
     if c.n.any():
         clocks = len(np.unique(c.same))
         shared = "" if clocks == sources else ", which share one" if clocks == 1 else f", {clocks} different ones"
         worst = float(np.nanmax(c.residual_p50))
-        notes.append(
-            Note(
-                "clocks-aligned",
-                f"clocks of {sources} files aligned by the ends of collectives{shared}: residual p50 "
-                f"{about(worst)}, p95 {about(c.residual)}; nothing finer is claimed",
-            )
-        )
+        notes.append(noted("clocks-aligned", files=sources, shared=shared, p50=about(worst), p95=about(c.residual)))
     return notes

@@ -13,7 +13,7 @@ from stepscope.derive.comm.across import Across, across
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 
 
@@ -86,12 +86,4 @@ def _aligned(profile: Profile, how: str) -> CommonClock:
     try:
         return CommonClock.of(across(profile, how))
     except CannotAnswer as reason:
-        return CommonClock(
-            notes=[
-                Note(
-                    "clocks-not-aligned",
-                    f"clocks of several files are taken as recorded: {reason.message}",
-                    severity="warning",
-                )
-            ]
-        )
+        return CommonClock(notes=[noted("clocks-not-aligned", why=reason.message)])

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from stepscope.derive.comm.axes import AXIS_OF
 from stepscope.model.labels import Setup, axis_sizes, label_groups, setups
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
 
 _HASH = re.compile("0x[0-9a-f]{1,16}")
@@ -115,23 +115,9 @@ def missing_ranks(ranks: pl.DataFrame) -> list[Note]:
     world: int = max([*ranks["world_size"].drop_nulls().to_list(), max(have) + 1])
     gone = set(range(world)) - have
     if gone:
-        return [
-            Note(
-                "ranks-missing",
-                f"{len(gone)} of the job's {world} ranks are not in the profile ({some_ranks(gone)})",
-                severity="warning",
-                origin="import",
-            )
-        ]
+        return [noted("ranks-missing", number=len(gone), world=world, some=some_ranks(gone))]
     labels = setups(ranks)
     product = prod(axis_sizes(labels).values())
     if labels and product > len(have):
-        return [
-            Note(
-                "ranks-missing",
-                f"the setup labels describe {product} ranks, the profile has {len(have)} (axes may also overlap)",
-                severity="warning",
-                origin="import",
-            )
-        ]
+        return [noted("ranks-missing/by-labels", labelled=product, here=len(have))]
     return []

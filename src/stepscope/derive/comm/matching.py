@@ -15,7 +15,7 @@ from stepscope.derive.comm.communicators import Communicator, communicators
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV
 from stepscope.intervals.arrays import I64
 from stepscope.model.labels import label_groups, setups
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.ranks import ranks_text, some_ranks
 
 _UNKNOWN = "unknown"
@@ -68,13 +68,7 @@ def _transfers(sides: pl.DataFrame, comms: dict[str, Communicator], notes: list[
     joined = sides.join(numbering, on=["communicator", "peer"], how="left", maintain_order="left")
     lost = joined["other"].null_count()
     if lost:
-        notes.append(
-            Note(
-                "peer-unknown",
-                f"{lost} sends and receives name a peer whose rank is not known: not matched",
-                severity="loss",
-            )
-        )
+        notes.append(noted("peer-unknown", number=lost))
     joined = joined.drop_nulls("other").filter(pl.col("other") != pl.col("rank"))
     return joined.with_columns(
         pl.when("send").then("rank").otherwise("other").alias("src"),
@@ -99,14 +93,7 @@ def _by_labels(
             text = f"{name}:{ranks_text(members)}"
             paired = _pipeline_pairs(of_group, members, size) if name == "pp" else _collectives(of_group)
             if paired is None or not _agree(paired, members):
-                notes.append(
-                    Note(
-                        "unmatched-by-label",
-                        f"{of_group.height} ops of {text} differ in number, name or direction between its ranks: not "
-                        "matched",
-                        severity="loss",
-                    )
-                )
+                notes.append(noted("unmatched-by-label", number=of_group.height, group=text))
                 continue
             comms[text] = Communicator(text, text, members, size, dict(enumerate(members)), "labels", name)
             taken.append(paired.with_columns(pl.lit(text).alias("communicator"), pl.lit("labels").alias("known_by")))
@@ -165,14 +152,7 @@ def _by_order(
         return refused
     world = max(ranks["world_size"].drop_nulls().to_list(), default=0)
     if world > len(everyone):
-        notes.append(
-            Note(
-                "unmatched-partial-world",
-                f"{sides.height} communication ops carry no communicator; with {len(everyone)} of {world} ranks in the "
-                "profile their order tells nothing: not matched",
-                severity="loss",
-            )
-        )
+        notes.append(noted("unmatched-partial-world", number=sides.height, here=len(everyone), world=world))
         return refused
     nth = pl.col("stream").rank("dense").over("rank").cast(pl.Int64) - 1
     sides = sides.sort("rank", "start_ns", maintain_order=True).with_columns(nth.alias("nth"))
@@ -183,15 +163,7 @@ def _by_order(
             pl.lit(None, pl.Boolean).alias("send"),
         )
         if not _agree(numbered, everyone) or not _overlap(numbered, ranks):
-            notes.append(
-                Note(
-                    "unmatched-by-order",
-                    f"{of_stream.height} communication ops carry no communicator, and differ in number, name or time "
-                    "between "
-                    "ranks: not matched (export nsys with --include-blobs=true, as `capture run` does)",
-                    severity="loss",
-                )
-            )
+            notes.append(noted("unmatched-by-order", number=of_stream.height))
             continue
         text = f"order:{k}"
         size = len(everyone)
@@ -233,14 +205,7 @@ def _shifted(sides: pl.DataFrame, notes: list[Note]) -> pl.DataFrame:
             shift = _best_shift(of[reference], of[rank])
             if shift:
                 moved.append(of[rank].select("side", pl.lit(shift).cast(pl.Int64).alias("shift")))
-        notes.append(
-            Note(
-                "collectives-fewer",
-                f"{text}: {some_ranks(short)} recorded fewer of its collectives",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("collectives-fewer", group=text, some=some_ranks(short)))
     if not moved:
         return sides
     joined = sides.join(pl.concat(moved), on="side", how="left", maintain_order="left")
@@ -269,13 +234,7 @@ def _meetings(sides: pl.DataFrame, comms: dict[str, Communicator], notes: list[N
     odd = sides.filter(pl.col("names") > 1)
     if odd.height:
         what = ", ".join(sorted(comms[c].label for c in odd["communicator"].unique().to_list())[:3])
-        notes.append(
-            Note(
-                "unmatched-operation",
-                f"{odd.height} ops differ in their operation between ranks at the same ordinal ({what}): left out",
-                severity="loss",
-            )
-        )
+        notes.append(noted("unmatched-operation", number=odd.height, what=what))
         sides = sides.filter(pl.col("names") == 1)
     sides = sides.sort(*key, "rank", maintain_order=True).drop("names")
     sides = sides.with_columns((pl.struct(key).rle_id()).cast(pl.Int64).alias("meeting"))

@@ -17,7 +17,7 @@ from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.steps import marks_of
 from stepscope.derive.windows.window import Kind, Window, Windows, of_step, whole_capture
 from stepscope.intervals.arrays import Mask
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.units import about
 
@@ -29,9 +29,9 @@ def outside_notes(profile: Profile, chosen: Windows) -> list[Note]:
     """How much communication of their steps the windows leave out; none where they are no parts, or have it all."""
     notes = []
     if left := _left_out(profile, chosen, "chunk"):
-        notes.append(Note("communication-outside-chunk", f"the window is a chunk: {left}; --step has all of it"))
+        notes.append(noted("communication-outside-chunk", outside=left))
     if left := _left_out(profile, chosen, "range"):
-        notes.append(Note("communication-outside-window", f"the window is a range: {left}; --step has all of it"))
+        notes.append(noted("communication-outside-window", outside=left))
     return notes
 
 

@@ -25,7 +25,7 @@ from stepscope.derive.windows.choosing import settled, step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 
@@ -129,11 +129,7 @@ def collect(profile: Profile, spec: WindowSpec, how: str) -> tuple[Across | None
     try:
         met = across(profile, how)
     except CannotAnswer as why:
-        notes = (
-            [Note("path-on-one-rank", f"the path stays on one rank: {why.message}", severity="warning")]
-            if profile.ranks.height > 1
-            else []
-        )
+        notes = [noted("path-on-one-rank", why=why.message)] if profile.ranks.height > 1 else []
         return None, tables, [*notes, *collected(profile).notes]
     return met, tables, list(met.notes)
 
@@ -188,14 +184,7 @@ def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[Note]) -> pl.D
     if len(set(labels)) == 1 or spec.start is not None:
         return steps
     label = max(sorted(set(labels)), key=labels.count)
-    notes.append(
-        Note(
-            "steps-differ",
-            f"ranks differ in their step: {labels.count(label)} of {len(labels)} have {label!r}, which counts "
-            "(--match finds one that all have)",
-            severity="warning",
-        )
-    )
+    notes.append(noted("steps-differ", same=labels.count(label), all=len(labels), label=label))
     return steps.filter(pl.col("label") == label)
 
 

@@ -10,7 +10,7 @@ from stepscope.derive.kernel.roofline import roofline_of
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.statement import percent, several
 
@@ -34,23 +34,20 @@ def match_notes(profile: Profile, windows: list[tuple[RankData, I64]]) -> list[N
     total, time = found.height, int(found["ns"].sum())
     hows = ", ".join(f"{n} by {how}" for how, n in known.group_by("how").len().sort("len", descending=True).iter_rows())
     notes = [
-        Note(
+        noted(
             "measured-matched",
-            f"{several(known.height, 'kernel')} of {total} in the window ({percent(int(known['ns'].sum()), time)} of "
-            f"their time) match measured ones{f' ({hows})' if hows else ''}; {_seen(profile, matches)}",
+            matched=several(known.height, "kernel"),
+            total=total,
+            share=percent(int(known["ns"].sum()), time),
+            hows=f" ({hows})" if hows else "",
+            seen=_seen(profile, matches),
         )
     ]
     variants = profile.once(variants_of)
     gpus = [gpu for _, gpu in profile.ranks.select("rank", "gpu").iter_rows()]
     if all(on_gpu(variants, gpu).height == 0 for gpu in gpus):
         measured = ", ".join(sorted(variants["gpu"].drop_nulls().unique()))
-        notes.append(
-            Note(
-                "measured-elsewhere",
-                f"the kernels were measured on another GPU ({measured}): their roofs are not those of this profile",
-                severity="warning",
-            )
-        )
+        notes.append(noted("measured-elsewhere", measured=measured))
     unsure = found.filter(pl.col("how") == "ambiguous")
     if unsure.height:
         names = unsure.with_columns(short=short_names(profile.names.gather(unsure["name"])))
@@ -58,11 +55,11 @@ def match_notes(profile: Profile, windows: list[tuple[RankData, I64]]) -> list[N
         listed = ", ".join(f"{n} × {name}" for name, n, _ in most.head(_MOST_NAMES).iter_rows())
         more = f" and {several(most.height - _MOST_NAMES, 'name')} more" if most.height > _MOST_NAMES else ""
         notes.append(
-            Note(
+            noted(
                 "measured-ambiguous",
-                f"{several(unsure.height, 'kernel is', 'kernels are')} ambiguous: name, grid and block are those of a "
-                f"measured one, but nothing tells which work it is, or it took another time ({listed}{more}): no roof",
-                severity="warning",
+                kernels=several(unsure.height, "kernel is", "kernels are"),
+                listed=listed,
+                more=more,
             )
         )
     return notes

@@ -20,7 +20,7 @@ from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
 from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS, SLOW_LINK, WORTH_A_NAME
 from stepscope.intervals.arrays import Mask
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 
 #: What makes links similar.
 SIMILAR = ["kind", "bytes", "size", "hosts"]
@@ -138,8 +138,4 @@ def lone_links(a: Across) -> Note | None:
         return None
     n = lone["link"].n_unique()
     who = f"{n} groups between hosts have" if n > 1 else "one group between hosts has"
-    return Note(
-        "no-like-link",
-        f"{who} no other of the same size and reach to compare transfers with: a slow link would not show here "
-        "(`collectives --by size --peak-gbps` compares with what links could give)",
-    )
+    return noted("no-like-link", who=who)

@@ -11,7 +11,7 @@ from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 
 
@@ -36,24 +36,9 @@ def notes_of_counts(counts: Collection[tuple[int, int, int]]) -> list[Note]:
     whole, replayed, launches = (sum(c) for c in zip(*counts, strict=True)) if counts else (0, 0, 0)
     notes = []
     if whole:
-        notes.append(
-            Note(
-                "graphs-whole",
-                f"{whole} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, communication "
-                f"included, was not recorded; {capture_with()}",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("graphs-whole", number=whole, capture_with=capture_with()))
     if replayed:
-        notes.append(
-            Note(
-                "graphs-replayed",
-                f"{replayed} GPU ops were replayed by {launches} CUDA-graph launches: they take the launch's time and "
-                "range, since a replay has no calls or ranges of its own",
-                origin="recording",
-            )
-        )
+        notes.append(noted("graphs-replayed", number=replayed, launches=launches))
     return notes
 
 

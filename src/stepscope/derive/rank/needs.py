@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepscope.derive.rank.data import COMM, COMPUTE, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import some_ranks
 
@@ -61,12 +61,4 @@ def bare_notes(profile: Profile) -> list[Note]:
     bare = [d.rank for d in ranks_of(profile) if (d.role == COMM).any() and not (d.role == COMPUTE).any()]
     if not bare:
         return []
-    return [
-        Note(
-            "no-compute",
-            f"no compute kernel on {some_ranks(bare)}: all communication there counts as exposed, which says nothing "
-            "if the trace was reduced to communication",
-            severity="warning",
-            origin="recording",
-        )
-    ]
+    return [noted("no-compute", some=some_ranks(bare))]

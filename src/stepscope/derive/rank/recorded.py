@@ -19,7 +19,7 @@ from stepscope.intervals import union
 from stepscope.intervals.arrays import NONE
 from stepscope.model.columns import NO_NAME
 from stepscope.model.link import EARLY_NS
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 
 #: Shares that single flawed records may have: of ops before their launch, and of launches without an op (some launch
 #: nothing when there is nothing to do). Of 133 real captures none has half as much.
@@ -119,15 +119,11 @@ def contradictions(data: RankData) -> list[Note]:
     counts = recorded(data)
     notes = []
     if counts.clock_is_wrong:
-        text = f"{counts.early:,} of {counts.linked:,} GPU ops start before their launch: the clocks are wrong"
-        notes.append(Note("ops-before-launch", f"rank {data.rank}: {text}", severity="warning", origin="recording"))
+        notes.append(noted("ops-before-launch", rank=data.rank, early=counts.early, linked=counts.linked))
     if counts.lost_some:
-        text = f"{counts.lost:,} of {counts.launches:,} launches have no GPU op: records were lost"
-        notes.append(Note("launches-without-op", f"rank {data.rank}: {text}", severity="loss", origin="recording"))
+        notes.append(noted("launches-without-op", rank=data.rank, lost=counts.lost, launches=counts.launches))
     if counts.ids_are_wrong:
-        text = f"{counts.shared:,} kernels share the launch of another: ids are wrong"
-        notes.append(Note("launches-shared", f"rank {data.rank}: {text}", severity="warning", origin="recording"))
+        notes.append(noted("launches-shared", rank=data.rank, shared=counts.shared))
     if counts.names_are_lost:
-        text = f"{counts.unnamed:,} of {counts.kernels:,} kernels have no name: transfers among them count as compute"
-        notes.append(Note("kernels-without-name", f"rank {data.rank}: {text}", severity="loss", origin="recording"))
+        notes.append(noted("kernels-without-name", rank=data.rank, unnamed=counts.unnamed, kernels=counts.kernels))
     return notes

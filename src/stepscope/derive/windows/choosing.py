@@ -18,7 +18,7 @@ from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.derive.windows.window import Kind, Window, Windows, by_gpu_time, by_launch, of_step, whole_capture
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_by
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
@@ -51,32 +51,14 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
     spans = [w for c in chosen for w in c.windows(spec)]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None or (w.clipped and not len(w.ops))})
     if idle and profile.has("ops"):
-        notes.append(
-            Note(
-                "no-gpu-work-in-window",
-                f"{some_ranks(idle)}: no GPU work in the window (the capture may have ended early there)",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-gpu-work-in-window", some=some_ranks(idle)))
     notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
     notes += [note for c in chosen for note in contradictions(c.data)]
     unlinked = sum(c.data.unlinked for c in chosen)
     if unlinked:
-        notes.append(
-            Note(
-                "unlinked-ops",
-                f"{unlinked} GPU ops have no launch record: placed by their GPU start",
-                origin="recording",
-            )
-        )
+        notes.append(noted("unlinked-ops", number=unlinked))
     if spec.period and (last := [w.rank for w in spans if w.kind in ("chunk", "range") and w.index + 1 == w.count]):
-        notes.append(
-            Note(
-                "last-instance-open",
-                f"{some_ranks(last)}: nothing follows the last instance, so its window ends with its last op",
-            )
-        )
+        notes.append(noted("last-instance-open", some=some_ranks(last)))
     return Windows(spans, notes, spec.index == "all")
 
 
@@ -190,31 +172,18 @@ def _without_anchor(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
     without = [c.data.rank for c in chosen if c.anchors is not None and not c.picks]
     notes = []
     if without:
-        notes.append(
-            Note(
-                "step-not-on-all-ranks",
-                f"{some_ranks(without)} did not record {short_range(spec.label or '')!r}: left out",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("step-not-on-all-ranks", some=some_ranks(without), label=short_range(spec.label or "")))
     if not lacking:
         return notes
     ranks = some_ranks([c.data.rank for c in lacking])
     if spec.anchor is not None:
-        return [
-            Note(
-                "no-anchor-on-ranks",
-                f"no range matches --anchor {spec.anchor!r} on {ranks}: left out",
-                severity="warning",
-            )
-        ]
+        return [noted("no-anchor-on-ranks", anchor=spec.anchor, some=ranks)]
     if any(marks_of(c.data).chunks is not None for c in lacking):
-        text = "the trainer marks chunks, but no steps: the step is the whole capture"
         paced = any(marks_of(c.data).repeats is not None for c in lacking)
-        return [*notes, Note("no-step-range", f"{text}{'; --step takes one from its first chunk to the next' * paced}")]
+        paced_text = "; --step takes one from its first chunk to the next" * paced
+        return [*notes, noted("no-step-range/chunks", paced_text=paced_text)]
     why = why_unmarked(c.data for c in lacking)
-    return [*notes, Note("no-step-range", f"no step or chunk range on {ranks}{why}: the window is the whole capture")]
+    return [*notes, noted("no-step-range", some=ranks, why=why)]
 
 
 def _pick(choice: _Choice, spec: WindowSpec) -> tuple[int, ...]:
@@ -250,5 +219,5 @@ def _match(chosen: list[_Choice], notes: list[Note]) -> list[_Choice]:
     )
     if k is None:
         raise CannotAnswer("no chunk has the same label on every rank", "leave out --match: each rank's own median")
-    notes.append(Note("matched-label", f"--match: {short_range(first[k])!r} on every rank"))
+    notes.append(noted("matched-label", label=short_range(first[k])))
     return [replace(c, picks=(c.anchors.label.index(first[k]),) if c.anchors else ()) for c in chosen]

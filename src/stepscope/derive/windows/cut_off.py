@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.steps import marks_of
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,7 @@ class CutOff:
     total: int
 
     def note(self) -> Note:
-        return Note(
-            "cut-off",
-            f"rank {self.rank}: no GPU work of its last {self.empty} of {self.total} steps or chunks "
-            "(the capture may have ended early there)",
-            severity="warning",
-            origin="recording",
-            ranks=[self.rank],
-        )
+        return noted("cut-off", rank=self.rank, empty=self.empty, total=self.total, ranks=[self.rank])
 
 
 def cut_off(data: RankData) -> CutOff | None:

@@ -19,7 +19,7 @@ from stepscope.derive.rank.recorded import recorded
 from stepscope.derive.windows.periods import Periods, periods
 from stepscope.derive.windows.steps import by_chunks
 from stepscope.intervals.arrays import I64, Mask
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
 
 #: Why a step is not a sample: no step before it was recorded, its end was not, or none of its GPU work.
@@ -88,7 +88,7 @@ def notes_on_left_out(ranks: list[Samples]) -> list[Note]:
         said.append(f"{most} ({reasons[why]}){where}")
     if not said:
         return []
-    return [Note("steps-cut", f"steps that are not whole do not count: {'; '.join(said)}", origin="recording")]
+    return [noted("steps-cut", reasons="; ".join(said))]
 
 
 def _cut(ranked: Samples, why: str) -> int:

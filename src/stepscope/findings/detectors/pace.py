@@ -11,7 +11,7 @@ from stepscope.derive.run.pace import Longer, Pace, pace_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
 from stepscope.findings.thresholds import PACE_DIFFERS
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.units import about
 
 ID = "pace"
@@ -55,12 +55,15 @@ def notes(case: Case) -> list[Note]:
     off = pace.mean_ns - captured
     if off <= max(PACE_DIFFERS.share * pace.mean_ns, pace.error_ns):
         return []
-    text = (
-        f"the step you captured is not the usual one: {about(captured)}"
-        f"{' without the profiler' if plain is not None and captured == plain else ''}, mean of "
-        f"{pace.steps:,} steps {about(pace.mean_ns)}"
-    )
-    return [Note("step-not-usual", text, severity="warning", origin="recording")]
+    return [
+        noted(
+            "step-not-usual",
+            captured=about(captured),
+            more=" without the profiler" if plain is not None and captured == plain else "",
+            steps=pace.steps,
+            mean_ns=about(pace.mean_ns),
+        )
+    ]
 
 
 def _plain(case: Case) -> float:

@@ -21,7 +21,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import LARGE_IDEAL_BUBBLE, SHOWN
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.units import about
 
 ID = "pipeline-bubble"
@@ -94,9 +94,12 @@ def notes(case: Case) -> list[Note]:
     more = ideal(Shape(s["schedule"], s["stages"], 2 * s["micro_batches"], s.get("virtual", 1), ()), {})
     then = f"; with twice as many micro-batches {100 * more:.0f} %" if more is not None else ""
     return [
-        Note(
+        noted(
             "schedule-bubble",
-            f"the {s['schedule']} schedule itself leaves {share:.0f} % of the step idle with {s['micro_batches']} "
-            f"micro-batches on {s['stages']} stages{then}: no fault of the run, and in no finding",
+            schedule=s["schedule"],
+            share=share,
+            micro_batches=s["micro_batches"],
+            stages=s["stages"],
+            then=then,
         )
     ]

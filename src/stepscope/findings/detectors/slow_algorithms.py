@@ -17,7 +17,7 @@ from stepscope.findings.evidence.hosts import Host, hosts
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -75,9 +75,5 @@ def notes(case: Case) -> list[Note]:
         work = step_work(host.data, host.window) if settings.get("cudnn_benchmark") is False else None
         took = int(work.length[work.kinds.are(Role.CONVOLUTION)].sum()) if work else 0
         if case.share(took) >= 20.0:
-            text = (
-                f"convolutions take {about(took)} of the step on rank {rank}, and cudnn.benchmark is off: cuDNN chose "
-                "their kernels by rule; torch.backends.cudnn.benchmark = True tries them, where sizes do not change"
-            )
-            return [Note("convolutions-not-tried", text, origin="analysis")]
+            return [noted("convolutions-not-tried", took=about(took), rank=rank)]
     return []

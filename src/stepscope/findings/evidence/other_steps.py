@@ -10,7 +10,7 @@ from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.thresholds import STEPS_DIFFER
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.units import about
 
@@ -26,14 +26,7 @@ def other_steps_notes(case: Case) -> list[Note]:
     if abs(mean - shown) <= STEPS_DIFFER.share * shown:
         return []
     compute = 100 * sum(row[2] for row in found) / max(sum(row[3] for row in found), 1)
-    return [
-        Note(
-            "steps-of-other-lengths",
-            f"steps differ: the median one, which was looked at, takes {about(shown)}, all of them {about(mean)} on "
-            f"average, {compute:.0f} % of it compute; --index N looks at another (`stepscope iterations` lists them)",
-            severity="warning",
-        )
-    ]
+    return [noted("steps-of-other-lengths", median=about(shown), mean=about(mean), compute=compute)]
 
 
 def _all_steps(_: Profile, data: RankData, window: Window) -> tuple[int, float, int, int] | None:

@@ -12,7 +12,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.start_up import loads
 from stepscope.findings.thresholds import RUN_LOSES, STARTS_UP
 from stepscope.intervals import Spans, intersect
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import percent, several
 from stepscope.model.units import about
@@ -35,8 +35,7 @@ def _beside_the_step(run: Run) -> list[Note]:
     said = [text for text, ns in (*_steps(run), _between(run, between)) if ns >= RUN_LOSES.share * mean * steps]
     if not said:
         return []
-    text = f"the run, beyond the step that was looked at: {'; '.join(said)}. `stepscope run` has the account"
-    return [Note("run-beyond-the-step", text, severity="warning")]
+    return [noted("run-beyond-the-step", said="; ".join(said))]
 
 
 def _steps(run: Run) -> list[tuple[str, float]]:
@@ -80,11 +79,15 @@ def _before_the_steps(run: Run) -> list[Note]:
     parts = contents(longest.data, longest.startup)
     made = ", ".join(f"{what} {about(ns)}" for what, _, ns in parts[:2])
     steps = before / len(run.ranks) / max(float(run.lengths.mean()), 1.0)
-    text = (
-        f"start-up before the first step takes {about(longest.startup.length())}, {percent(before, captured)} of the "
-        f"capture and as long as {steps:,.0f} steps ({made}): no step loses it, a short run does"
-    )
-    return [Note("start-up-before-steps", text)]
+    return [
+        noted(
+            "start-up-before-steps",
+            length=about(longest.startup.length()),
+            before=percent(before, captured),
+            steps=steps,
+            made=made,
+        )
+    ]
 
 
 def _startup(case: Case, run: Run) -> list[Note]:
@@ -104,5 +107,4 @@ def _startup(case: Case, run: Run) -> list[Note]:
     parts = contents(rank.data, spans)
     made = ", ".join(f"{what} {about(ns)}" for what, _, ns in parts[:2])
     share = percent(inside, whole)
-    text = f"{share} of this capture is start-up, before its kernels run ({made}): no step loses it"
-    return [Note("capture-starts-up", text, severity="warning")]
+    return [noted("capture-starts-up", share=share, parts=made)]

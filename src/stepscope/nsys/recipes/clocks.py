@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 
 
@@ -15,22 +15,9 @@ def offsets(profile: Profile, notes: list[Note]) -> dict[int, int]:
     if len(began) == 1:
         return dict.fromkeys(used, 0)
     if len(known) < len(began):
-        notes.append(
-            Note(
-                "no-session-time",
-                "not every file says when its capture began: times are each file's own",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-session-time/own"))
         return dict.fromkeys(used, 0)
     hosts = profile.ranks["host"].n_unique()
     if hosts > 1:
-        notes.append(
-            Note(
-                "clocks-not-aligned",
-                f"{hosts} hosts, by the clocks of each: `stepscope clocks` says how far these are apart",
-                severity="warning",
-            )
-        )
+        notes.append(noted("clocks-not-aligned/recipe", hosts=hosts))
     return {rank: (began[source] or 0) - min(known) for rank, source in used.items()}

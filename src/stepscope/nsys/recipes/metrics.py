@@ -12,7 +12,7 @@ import polars as pl
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
 from stepscope.nsys.recipes.maps import BINS, edges_of, unbounded
@@ -107,13 +107,7 @@ def _map(profile: Profile, args: Args, kind: _Kind) -> Outcome:
         rows = mine.group_by("rank", "device", maintain_order=True).agg("value")
         labels = [f"rank {rank} · {kind.device} {device}" for rank, device in rows.select("rank", "device").iter_rows()]
         pictures.append(HeatMap(str(name), labels, rows["value"].to_list(), int(edges[0]), int(edges[-1]), kind.unit))
-    notes.append(
-        Note(
-            "samples-of-device",
-            "samples are the device's, whichever process ran: ranks that share one have the same",
-            origin="recording",
-        )
-    )
+    notes.append(noted("samples-of-device"))
     return Outcome({"ranks": whole, "analysis": table}, pictures, notes)
 
 

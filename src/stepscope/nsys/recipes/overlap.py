@@ -10,7 +10,7 @@ from stepscope.derive.rank.data import COMM, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.intervals import Spans, covered, union
 from stepscope.intervals.arrays import I64
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Bars
 from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, with_pid
@@ -100,14 +100,7 @@ def _overlap(profile: Profile, args: Args) -> Outcome:
     notes: list[Note] = []
     trace = pl.concat(per_source(profile, _trace, args, notes))
     if trace["communicator"].null_count() == trace.height:
-        notes.append(
-            Note(
-                "no-payloads",
-                "no communicators and bytes: the capture has no NCCL payloads or collective metadata",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        notes.append(noted("no-payloads"))
     every = _summed(trace, ["operation"]).sort("total_ns", descending=True)
     ranks = with_pid(profile, _summed(trace, ["rank", "operation"]))
     per_rank = _summed(trace, ["rank"])

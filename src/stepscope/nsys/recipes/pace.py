@@ -8,7 +8,7 @@ from functools import partial
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer, meant
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.clocks import offsets
 from stepscope.nsys.recipes.picture import Lines
@@ -82,7 +82,7 @@ def chosen(profile: Profile, source: Mapping_, args: Args, notes: list[Note], fo
     if wanted is None:
         several = totals.filter(pl.col("n") > 1)
         name = str((several if several.height else totals)["name"][0])
-        notes.append(Note("name-chosen", f"--name was not given: {name!r} takes longest"))
+        notes.append(noted("name-chosen", name=name))
         return name
     if wanted not in totals["name"]:
         near = meant(str(wanted), totals["name"].to_list(), repr)
@@ -118,7 +118,7 @@ def _pace(profile: Profile, args: Args, source: Source) -> Outcome:
     )
     lacking = sorted(set(profile.rank_ids()) - set(found["rank"].to_list()))
     if lacking:
-        notes.append(Note("ranks-without", f"none on rank{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))}"))
+        notes.append(noted("ranks-without", s="s" * (len(lacking) > 1), ranks_named=", ".join(map(str, lacking))))
     trace = with_pid(profile, found.select("rank", "index", pl.exclude("rank", "index")))
     tables = {"rank_stats": _by_rank(profile, found), "delta_stats": _by_index(found), "trace": trace}
     tables |= {f"pace_{file}": _matrix(found, column) for file, column in _MATRICES.items()}

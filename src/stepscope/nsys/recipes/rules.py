@@ -6,7 +6,7 @@ from functools import partial
 
 import polars as pl
 
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.picture import Bars
 from stepscope.nsys.recipes.spec import Outcome, Recipe, per_source, view_of
@@ -78,7 +78,7 @@ def _listed(profile: Profile, args: Args, rule: str) -> Outcome:
     ranks = ranks.sort("rank")
     quiet = len(set(profile.rank_ids()) - set(table["rank"].to_list()))
     if quiet:
-        notes.append(Note("ranks-without", f"nothing found on {quiet} of {profile.ranks.height} ranks"))
+        notes.append(noted("ranks-without/rule", without=quiet, all=profile.ranks.height))
     picture = Bars(
         "Total by rank",
         [f"rank {r}" for r in ranks["rank"].to_list()],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from stepscope.errors import BadInput, CannotAnswer
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part
 from stepscope.nsys.reports.spec import SPAN, Args, Argument, Value
@@ -88,13 +88,7 @@ def per_source(profile: Profile, mapping: Mapping_, args: Args, notes: list[Note
     if not frames:
         raise lacking[0]
     if lacking:
-        notes.append(
-            Note(
-                "files-left-out",
-                f"{len(lacking)} of {len(found)} files left out: {lacking[0].message}",
-                severity="loss",
-            )
-        )
+        notes.append(noted("files-left-out", number=len(lacking), all=len(found), why=lacking[0].message))
     return frames
 
 

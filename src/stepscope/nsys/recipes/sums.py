@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.errors import CannotAnswer
 from stepscope.model.capturing import capture_with
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.nccl import call_bytes, kernel_bytes, nccl_calls, nccl_projections
 from stepscope.nsys.recipes.picture import Bars
@@ -96,14 +96,7 @@ class Sum:
                 ranks, every = _moved(ranks, moved, ["rank", "name"]), _moved(every, moved, ["name"])
                 extra = ["bytes", "communicators"]
             else:
-                notes.append(
-                    Note(
-                        "no-payloads",
-                        f"no bytes: no NCCL payloads (nsys export --include-blobs=true keeps them); {capture_with()}",
-                        severity="warning",
-                        origin="recording",
-                    )
-                )
+                notes.append(noted("no-payloads/bytes", capture_with=capture_with()))
         first = ["time_pct"] if self.share else []
         ranks = ranks.sort("rank", "total", "name", descending=[False, True, False])
         every = every.sort("total", "name", descending=[True, False])

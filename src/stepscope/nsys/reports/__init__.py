@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.reports.part import Part, part_of
 from stepscope.nsys.reports.registry import DEFAULT_REPORTS, all_rules, find, reports
@@ -55,8 +55,7 @@ class Asker:
         if "gpu" not in report.name and "kern" not in report.name:
             return []
         whole = int((self.profile.ops["kind"] == "graph").sum())
-        text = f"{whole} CUDA graphs recorded whole are left out, as in nsys: the GPU looks idle"
-        return [Note("graphs-whole", text, severity="warning", origin="recording")] if whole else []
+        return [noted("graphs-whole/left-out", number=whole)] if whole else []
 
     def _torch(self, report: Report, args: Args, frame: pl.DataFrame) -> list[Note]:
         """What a torch trace cannot say: it has fewer kinds of records than nsys, and fewer columns in them."""
@@ -65,24 +64,11 @@ class Asker:
         blank = [c.name for c, s in zip(report.columns, frame.get_columns(), strict=True) if s.null_count() == len(s)]
         notes = []
         if blank:
-            text = f"torch traces do not record: {', '.join(blank)}"
-            notes.append(Note("not-in-torch-traces", text, origin="recording"))
+            notes.append(noted("not-in-torch-traces/columns", blank=", ".join(blank)))
         if report.name.startswith("nvtx") or args.flag("nvtx-name"):
-            notes.append(
-                Note(
-                    "not-in-torch-traces",
-                    "ranges are torch's annotations; NVTX ranges are not in a torch trace",
-                    origin="recording",
-                )
-            )
+            notes.append(noted("not-in-torch-traces/ranges"))
         if "api" in report.name or "exec" in report.name:
-            notes.append(
-                Note(
-                    "not-in-torch-traces",
-                    "only the CUDA calls that torch's profiler records are counted",
-                    origin="recording",
-                )
-            )
+            notes.append(noted("not-in-torch-traces/calls"))
         return notes
 
 

@@ -18,7 +18,7 @@ from stepscope.files import budget
 from stepscope.model import schema
 from stepscope.model.capturing import capture_with
 from stepscope.model.columns import Part
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform
 from stepscope.sources.kineto import comms, processes
@@ -135,14 +135,7 @@ class _Trace:
         for name in list(raw):
             frame = self._found.assign(raw.pop(name))
             if lost := frame["proc"].null_count():
-                self.quality.note(
-                    Note(
-                        "rows-left-out",
-                        f"{lost} {name} belong to no known rank of this merged file: left out",
-                        severity="loss",
-                        origin="import",
-                    )
-                )
+                self.quality.note(noted("rows-left-out/no-rank", number=lost, name=name))
                 frame = frame.drop_nulls("proc")
             tables[name] = frame
         marks = tables.pop(MARKS, None)
@@ -154,35 +147,19 @@ class _Trace:
 
     def _note(self, chunks: EventChunks, collector: Collector) -> None:
         if chunks.mended:
-            self.quality.note(
-                Note(
-                    "json-mended",
-                    "the JSON has flaws (NaN, raw control characters or the like) that were mended",
-                    severity="warning",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("json-mended"))
         if chunks.unclosed:
-            self.quality.note(
-                Note(
-                    "file-cut-short",
-                    "the list of events is not closed: events may be missing at its end",
-                    severity="loss",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("file-cut-short/events"))
         if collector.absurd:
             self._left_out(f"{collector.absurd} events with an impossible time (negative or over a year)")
         if collector.endless:
             self._left_out(f"{collector.endless} events without a duration")
         for category, count in collector.unknown.most_common(8):
             shown = category[:80]
-            self.quality.note(
-                Note("unknown-category", f"{count} events of the unknown category {shown!r} left out", origin="import")
-            )
+            self.quality.note(noted("unknown-category", number=count, category=shown))
 
     def _left_out(self, what: str) -> None:
-        self.quality.note(Note("rows-impossible", f"{what} left out", severity="loss", origin="import"))
+        self.quality.note(noted("rows-impossible/kineto", what=what))
 
 
 @contextmanager

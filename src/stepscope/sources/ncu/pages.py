@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from stepscope.errors import BadInput
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.sources.ncu import HEADER
 from stepscope.sources.ncu.labels import METRIC_OF
 from stepscope.sources.ncu.measured import ADVICE, KERNELS, METRICS, Measured
@@ -156,15 +156,7 @@ def _valued(path: Path, long: pl.DataFrame) -> tuple[pl.DataFrame, list[Note]]:
     if without.height:
         count = without["name"].n_unique()
         example = without["name"][0]
-        notes.append(
-            Note(
-                "units-missing",
-                f"{count} metrics without the unit that ncu scales them by, such as {example}: taken as unknown"
-                f" ({_AGAIN})",
-                severity="loss",
-                origin="import",
-            )
-        )
+        notes.append(noted("units-missing", number=count, example=example, again=_AGAIN))
     value = numbers(pl.col("shown"), mark)
     long = long.filter(~lost).with_columns(number=value)
     return (

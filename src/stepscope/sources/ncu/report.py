@@ -16,7 +16,7 @@ import polars as pl
 from stepscope.errors import BadInput, extra
 from stepscope.files import temporary
 from stepscope.files.whole import working_folder
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.sources.ncu import extract
 from stepscope.sources.ncu.measured import ADVICE, KERNELS, METRICS, Measured
 from stepscope.sources.ncu.units import base_unit
@@ -67,8 +67,7 @@ def read_report(path: Path) -> Measured:
         raise _unreadable(path, "finds no kernel in it")
     measured = _measured(whole, [(name, unit) for name, unit in records[-1]["names"]])
     if lost := len(records) - 2 - len(whole):
-        text = f"{lost} of {len(records) - 2} kernels are empty: the report is cut off, or damaged"
-        measured.notes.append(Note("file-cut-short", text, severity="loss", origin="import"))
+        measured.notes.append(noted("file-cut-short", number=lost, records=len(records) - 2))
     return measured
 
 

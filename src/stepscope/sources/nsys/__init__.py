@@ -6,7 +6,7 @@ import weakref
 from pathlib import Path
 
 from stepscope.files import temporary
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.sources.nsys.parquet import ParquetTables, is_parquet_dir
 from stepscope.sources.nsys.report import export_report
 from stepscope.sources.nsys.source import NsysSource
@@ -28,14 +28,7 @@ def open_sqlite(path: str | Path) -> NsysSource:
     source = NsysSource(tables, path, "nsys-sqlite")
     log = path.with_name(path.name + "-wal")
     if log.is_file() and log.stat().st_size:
-        source.quality.note(
-            Note(
-                "unmerged-log",
-                f"{log.name} holds changes that were never merged into the file: not read",
-                severity="loss",
-                origin="import",
-            )
-        )
+        source.quality.note(noted("unmerged-log", name=log.name))
     return source
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.source import Chunk, Quality, canonical, conform
 from stepscope.model.spill import kept
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME, Event
@@ -48,14 +48,7 @@ class Export:
     def left_out(self, what: str, count: int, why: str) -> None:
         """Loss never looks like zero."""
         if count:
-            self.quality.note(
-                Note(
-                    "rows-left-out",
-                    f"{what}: left out {count} row{'s' if count > 1 else ''} {why}",
-                    severity="loss",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("rows-left-out", what=what, number=count, more="s" if count > 1 else "", why=why))
 
     def require(self, event: Event, columns: Iterable[str]) -> None:
         """Events without a column of times are none."""
@@ -69,14 +62,18 @@ class Export:
         """What reading tables turned up: damage of the file, and values that are not of the type they should be."""
         sound, name = self.tables.soundness, self.tables.path.name
         if sound is not None and sound.damage is not None:
-            text = f"{name} is damaged ({sound.damage}): rows are lost or wrong; copy or export it again"
-            self.quality.note(Note("file-damaged", text, severity="loss", origin="import"))
+            self.quality.note(noted("file-damaged", name=name, damage=sound.damage))
         if sound is not None and sound.unchecked is not None:
-            self.quality.note(Note("pages-not-checked", f"{name} {sound.unchecked}", origin="import"))
+            self.quality.note(noted("pages-not-checked", name=name, how=sound.unchecked))
         for (table, column), count in sorted(self.tables.unread.items()):
-            what = f"{count} value{'s are' if count > 1 else ' is'} not of its type"
             self.quality.note(
-                Note("values-unknown", f"{table}.{column}: {what}: taken as unknown", severity="loss", origin="import")
+                noted(
+                    "values-unknown/column",
+                    table=table,
+                    column=column,
+                    count=count,
+                    more="s are" if count > 1 else " is",
+                )
             )
 
     def proc_of(self, ids: pl.Series) -> pl.Series:

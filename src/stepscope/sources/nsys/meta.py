@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.source import Quality, SourceInfo
 from stepscope.sources.nsys.tables import Tables, field, text_field
 
@@ -68,18 +68,9 @@ def note_diagnostics(tables: Tables, quality: Quality) -> None:
     losses_first = sorted(found.items(), key=lambda item: (not _LOSS.search(item[0]), -item[1], item[0]))
     for warning, count in losses_first[:_MAX_NOTES]:
         times = f" ({count} times)" if count > 1 else ""
-        quality.note(
-            Note("profiler-warning", f"the profiler warned{times}: {warning}", severity="warning", origin="recording")
-        )
+        quality.note(noted("profiler-warning", times=times, warning=warning))
     if len(found) > _MAX_NOTES:
-        quality.note(
-            Note(
-                "profiler-warning",
-                f"the profiler gave {len(found) - _MAX_NOTES} more kinds of warning",
-                severity="warning",
-                origin="recording",
-            )
-        )
+        quality.note(noted("profiler-warning/more", number=len(found) - _MAX_NOTES))
 
 
 def _public(text: str, hosts: list[str]) -> str:

@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any
 
 from stepscope.errors import BadInput
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.schema import MOST_RANKS
 
 FIRST = ("tA0", "tA1", "tSend", "tRecv", "tDecode", "tEmit")
@@ -96,11 +96,7 @@ def parse(lines: Iterable[str], name: str) -> Log:
         if "k" not in record and "block" not in record:
             defaults |= {key: record[key] for key in _DEFAULTS if key in record}
     if broken is not None:
-        log.notes.append(
-            Note(
-                "file-cut-short", f"the last line ({broken[0]}) is cut off: left out", severity="loss", origin="import"
-            )
-        )
+        log.notes.append(noted("file-cut-short/last-line", why=broken[0]))
     return log
 
 

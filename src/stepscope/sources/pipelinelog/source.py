@@ -15,7 +15,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.schema import empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
 from stepscope.sources.pipelinelog.records import LEADER, Log, Process, parse
@@ -80,23 +80,9 @@ class PipelineLog:
                     backward += first in of and last in of
             rows += [self._range(who, f"{text} {chunk}", of[t], of[t], "mark") for text, t in _MOMENTS if t in of]
         if half:
-            self.quality.note(
-                Note(
-                    "rows-left-out",
-                    f"{half} intervals have only one of their two times: left out",
-                    severity="loss",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("rows-left-out/half", number=half))
         if backward:
-            self.quality.note(
-                Note(
-                    "rows-left-out",
-                    f"{backward} intervals end before they start: left out",
-                    severity="loss",
-                    origin="import",
-                )
-            )
+            self.quality.note(noted("rows-left-out/backwards", number=backward))
         at = {**rows[0], "kind": "mark", "end_ns": rows[0]["start_ns"]} if rows else {}
         rows += [{**at, "name": f"pp:queue_depth_{queue}={depth}"} for queue, depth in log.depths.items() if at]
         return _table(rows, "ranges")

@@ -21,7 +21,7 @@ from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.intervals.arrays import I64
 from stepscope.model.columns import ALLOC_ACTION, BLOCK_STATE, Part
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
 from stepscope.sources.pickled.machine import Kind, Machine
@@ -197,8 +197,7 @@ class _Snapshot:
             else:
                 lone += 1
         if lone := lone + sum(map(len, opened.values())):
-            text = f"{lone} annotations lack their start or end: left out"
-            self.quality.note(Note("rows-left-out", text, severity="loss", origin="import"))
+            self.quality.note(noted("rows-left-out/open", lone=lone))
         schema = {"name": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
         frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
             proc=pl.lit(0, pl.Int32), tid=pl.lit(-1), kind=pl.lit("startend"), closed=pl.lit(True)
@@ -210,11 +209,9 @@ class _Snapshot:
 
     def _note(self, found: Collector) -> None:
         for action, count in found.unknown.most_common(8):
-            text = f"{count} events of the unknown action {action!r}: left out"
-            self.quality.note(Note("unknown-category", text, origin="import"))
+            self.quality.note(noted("unknown-category/action", number=count, action=action))
         if found.odd:
-            text = f"{found.odd} items of its lists are of another kind: left out"
-            self.quality.note(Note("rows-left-out", text, severity="loss", origin="import"))
+            self.quality.note(noted("rows-left-out/items", number=found.odd))
 
 
 def _read(path: Path, found: Collector) -> Any:

@@ -10,7 +10,7 @@ import polars as pl
 
 from stepscope.errors import BadInput
 from stepscope.model.columns import Part
-from stepscope.model.note import Note
+from stepscope.model.note import noted
 from stepscope.model.ranks import rank_in_name
 from stepscope.model.schema import empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
@@ -34,8 +34,7 @@ class StepLog:
         if not steps:
             raise BadInput(f"{path}: no line is a step", 'log a line {"step": 12, "ns": 57123456} per step')
         if lost:
-            text = f"{lost} lines are cut off, or no JSON: left out"
-            self.quality.note(Note("file-cut-short", text, severity="loss", origin="import"))
+            self.quality.note(noted("file-cut-short/lines", number=lost))
         self._ranks = sorted({s["rank"] for s in steps})
         self._frame, self._names = _ranges(steps, self._ranks)
 
