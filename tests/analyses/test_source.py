@@ -293,7 +293,7 @@ def test_a_real_nsys_trace_with_both_sorts_of_stacks(tmp_path):
     assert inferred == {("train.py(7)", "forward"), ("train.py(14-15)", "backward")}
     ops = {r["op"]: r["phase"] for r in p.source(by="op").rows.to_dicts()}
     assert ops["AddmmBackward0"] == "backward" and ops["aten::_foreach_mul__Scalar"] == "optimizer"
-    assert any("credited by those taken before and after" in n for n in p.source().notes)
+    assert any("credited to the stacks taken before and after" in n for n in p.source().notes)
 
 
 # -- real traces -------------------------------------------------------------------------------------------------------

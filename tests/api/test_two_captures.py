@@ -94,7 +94,7 @@ def test_what_nsys_lacks_torch_tells(unpacked: Callable[..., Path], flat: bool) 
     by_torch = [name for name, (_, of_nsys, _) in answers.items() if isinstance(of_nsys, str)]
     assert by_torch and "breakdown" not in by_torch
     note = next(n for n in answers[by_torch[0]][0].notes if n.code == "other-capture")  # type: ignore[union-attr]
-    assert str(note).startswith("figures are torch.profiler's; the other capture does not tell: ")
+    assert str(note).startswith("figures come from torch.profiler; the other capture lacks this: ")
 
 
 def test_the_other_is_only_read_where_it_is_needed(merged: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_function_is_a_command():
     assert sailed("gull", "-t", "Oslo", "--index", "0", "--index", "median")["window"] == {}
     given = sailed("gull", "tern", "-t", "Oslo", "--pp", "4", "--seen", "yes")
     assert given["job"]["pp"] == 4 and given["job"]["ep"] == Scenario().ep and "faults" not in given["job"]
-    assert given["seen"] == "yes"
+    assert given["seen"] == "yes", "called while the line is parsed"
 
 
 @pytest.mark.parametrize("words", [["-t", "Oslo"], ["gull"], ["gull", "-t", "Oslo", "--crew", "10"]])

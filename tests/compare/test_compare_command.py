@@ -76,12 +76,12 @@ def test_several_profiles_in_python(traces):
 def test_what_differs_is_named_and_two_things_are_a_warning(traces, capfd):
     answer = ask(capfd, traces / "nsys", "--to", traces / "shape")
     assert [d["what"] for d in answer["summary"]["differs"]] == ["setup mbs", "setup seq"]
-    assert any("cannot be put down to one of them" in note for note in answer["notes"])
+    assert any("cannot be attributed to one of them" in note for note in answer["notes"])
     assert "2 things changed besides: setup mbs, setup seq" in answer["summary"]["statement"]
     wide = ask(capfd, traces / "nsys", "--to", traces / "wide", "--by", "rank")
     assert {"world", "mesh"} <= {d["what"] for d in wide["summary"]["differs"]}
     assert wide["summary"]["statement"].endswith("mesh changed from pp=1 dp=2 cp=1 ep=1 to pp=1 dp=4 cp=1 ep=1")
-    assert any("ranks of the base: 2, of the new side: 4" in note for note in wide["notes"])
+    assert any("the base has 2 ranks, the new side 4" in note for note in wide["notes"])
 
 
 def test_the_manifest_beside_a_capture_counts(traces, tmp_path, capfd):

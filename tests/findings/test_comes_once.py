@@ -42,7 +42,7 @@ def test_gaps_before_what_runs_for_the_first_time_come_once() -> None:
     assert not result.rows.height
     assert result.summary["statement"].startswith("95 % of the 15.8 ms capture is set-up, done once: no step loses it.")
     (note,) = [n for n in result.notes if n.code == "comes-once"]
-    assert note.startswith("95 % of this capture is idle time that comes once")
+    assert note.startswith("95 % of this capture is idle time that occurs once")
 
 
 def test_gaps_that_recur_are_lost() -> None:

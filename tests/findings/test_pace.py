@@ -57,7 +57,7 @@ def test_a_checkpoint_outside_the_capture_is_seen_in_the_pace(captured):
     assert found["id"] == "pace" and found["recoverable_ns"] == pytest.approx(7 * MS, rel=0.01)
     assert found["title"] == "steps outside the capture take 414 ms instead of 64 ms, every 50 steps"
     assert "--warmup 48 --steps 3" in str(found["try_next"]) and found["cause"] == "possible"
-    assert notes == ["the step you captured is not the usual one: 64 ms, mean of 2,000 steps 71 ms"]
+    assert notes == ["the captured step is not the usual one: 64 ms; the mean of 2,000 steps is 71 ms"]
 
 
 def test_a_steady_program_is_not_accused(captured):

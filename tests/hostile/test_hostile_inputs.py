@@ -39,7 +39,7 @@ class Expected:
     cannot: tuple[str, ...] = field(default=())
 
 
-_NO_NAME, _NO_TIME = "without name: taken as (no name)", "ops: left out 1 row without a time"
+_NO_NAME, _NO_TIME = "without name: treated as (no name)", "ops: left out 1 row without a time"
 _FAR = "ops: left out 1 row at an impossible time (over a year from the others)"
 _ALL = ("breakdown", "overlap", "diagnose")
 _UNUSABLE = "rows is usable ("
@@ -68,7 +68,9 @@ EXPECTED: dict[str, Expected] = {
     "w03_ranges_backwards.sqlite": Expected(("iterations", "report"), refused=f"{_UNUSABLE}rows whose end is before"),
     "w04_ops_before_launch.sqlite": Expected(_ALL, doubted="ops-before-launch"),
     "w05_same_coordinates.sqlite": Expected(("breakdown", "stragglers"), doubted="coordinates-twice", true=True),
-    "w06_pp_5_of_2.sqlite": Expected(("breakdown", "setup"), noted="says pp=5/2: taken as no axis", true=True),
+    "w06_pp_5_of_2.sqlite": Expected(
+        ("breakdown", "setup"), noted="says pp=5/2: ignored, since it is not a valid mesh axis", true=True
+    ),
     "w07_correlation_all_1.sqlite": Expected((*_ALL, "report"), doubted="launches-without-op"),
     "w08_third_of_kernels_gone.sqlite": Expected(("breakdown", "idle"), doubted="launches-without-op"),
     "ranges_10_years_late.sqlite": Expected(("breakdown",), noted="(its ranges lie 316224000 s or more from its GPU"),
@@ -77,10 +79,12 @@ EXPECTED: dict[str, Expected] = {
     "w14_null_end_in_window.sqlite": Expected(("breakdown", "iterations", "launches"), noted=_NO_TIME),
     "w15_far_kernel.sqlite": Expected(("breakdown", "window"), noted=_FAR),
     "w16_negative_start.sqlite": Expected(("breakdown", "window"), noted=_FAR),
-    "c08_event_without_tid.pt.trace.json": Expected(("breakdown", "nvtx"), noted="without tid: taken as -1", true=True),
+    "c08_event_without_tid.pt.trace.json": Expected(
+        ("breakdown", "nvtx"), noted="without tid: treated as -1", true=True
+    ),
     "c10_no_dur.pt.trace.json": Expected(("breakdown", "report"), refused="events of a GPU or a host has a duration"),
     "c11_call_without_tid.pt.trace.json": Expected(
-        ("breakdown", "overlap", "exposed", "idle"), noted="calls: 3 rows without tid: taken as -1", true=True
+        ("breakdown", "overlap", "exposed", "idle"), noted="calls: 3 rows without tid: treated as -1", true=True
     ),
     "c12_1e999.pt.trace.json": Expected(("breakdown", "info"), noted="an impossible time"),
     "c12b_400digits.pt.trace.json": Expected(("info", "breakdown"), refused="a number out of range"),

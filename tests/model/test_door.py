@@ -118,12 +118,12 @@ def test_values_out_of_bounds_are_unknown() -> None:
         (64, None, None, 0),
     ]
     assert behind.quality.notes == [
-        "comms: 2 values of bytes cannot be (-5): taken as unknown",
-        "comms: 1 value of comm_rank cannot be (-1): taken as unknown",
-        "comms: 1 value of comm_size cannot be (0): taken as unknown",
-        "comms: 1 value of comm_size cannot be (not above comm_rank): taken as unknown",
-        "comms: 1 value of comm_rank cannot be (not below comm_size): taken as unknown",
-        "comms: 1 row without depth: taken as 0",
+        "comms: 2 values of bytes cannot be (-5): treated as unknown",
+        "comms: 1 value of comm_rank cannot be (-1): treated as unknown",
+        "comms: 1 value of comm_size cannot be (0): treated as unknown",
+        "comms: 1 value of comm_size cannot be (not above comm_rank): treated as unknown",
+        "comms: 1 value of comm_rank cannot be (not below comm_size): treated as unknown",
+        "comms: 1 row without depth: treated as 0",
     ]
 
 
@@ -152,9 +152,9 @@ def test_something_stands_for_what_is_missing() -> None:
     assert launch["tid"] == -1
     assert {profile.names[kernel["name"]], profile.names[launch["name"]]} == {"(no name)"}
     assert profile.ranges.select("tid", "closed").rows() == [(-1, True)]
-    assert "ops: 1 row without name: taken as (no name), and counted as compute" in profile.notes
-    assert "calls: 1 row without name: taken as (no name)" in profile.notes
-    assert "calls: 1 row without tid: taken as -1" in profile.notes
+    assert "ops: 1 row without name: treated as (no name), and counted as compute" in profile.notes
+    assert "calls: 1 row without name: treated as (no name)" in profile.notes
+    assert "calls: 1 row without tid: treated as -1" in profile.notes
 
 
 def test_ids_of_names_that_are_not_there() -> None:
@@ -233,8 +233,8 @@ def test_processes() -> None:
         (0, "order of pids", None),
         (1, "order of pids", 8),
     ]
-    assert "processes: 2 values of rank cannot be (-3): taken as unknown" in profile.notes
-    assert "the setup label rank=0 says pp=5/2: taken as no axis" in profile.notes
+    assert "processes: 2 values of rank cannot be (-3): treated as unknown" in profile.notes
+    assert "the setup label rank=0 says pp=5/2: ignored, since it is not a valid mesh axis" in profile.notes
     with pytest.raises(BadInput, match=r"processes\.proc does not count from 0"):
         Door(Delivers(source, processes=frame.with_columns(pl.Series("proc", [0, 2], dtype=pl.Int32)))).processes()
 

@@ -158,5 +158,5 @@ def test_info_counts_ops_that_overlap_as_they_may():
     (note,) = [n for n in api.analyse(make(ops=ops), "info").notes if n.code == "ops-overlap"]
     assert note == (
         "rank 0: 1 op begins before the one before on the stream has ended, as programmatic dependent launch allows:"
-        " the most next on stream 7, 100 µs early, 1.1 ms from 2900000 ns"
+        " the earliest is next on stream 7, 100 µs early, 1.1 ms from 2900000 ns"
     )

@@ -84,7 +84,7 @@ class Profile(model.Profile, Methods):
         if not self.captured:
             return super().notes
         told = " and ".join(f"{name} ({several(n, 'file')})" for name, n in self.captured.items())
-        return [noted("two-captures", both=told, next=next(iter(self.captured))), *super().notes]
+        return [noted("two-captures", both=told, first=next(iter(self.captured))), *super().notes]
 
     def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""

@@ -64,7 +64,7 @@ def options_of(group: type) -> list[click.Option]:
 def taken(group: type, given: dict[str, Any]) -> Any:
     """The value of a class of options, which are taken out of what was given. Keywords are those that say something."""
     options = shared_options(group)
-    values = {option.name: given.pop(option.name) for option in options}
+    values = {option.name: given.pop(option.name, option.default) for option in options}
     if is_typeddict(group):
         plain = {o.name: o.default for o in options}
         return {k: v for k, v in values.items() if v is not None and v is not False and v != plain[k]}
@@ -83,6 +83,7 @@ def option_of(option: Option) -> click.Option:
         settings["default"] = option.default
     if shell.acts is not None:
         settings["callback"] = lambda _context, _option, value: acted(shell.acts, value)
+        settings["expose_value"] = False
     if kind is bool:
         flags = (f"{flag}/--no-{flag[2:]}",) if option.default is True else (flag,)
         return click.Option([*(shell.flags or flags), option.name], is_flag=True, **settings)

@@ -30,7 +30,7 @@ from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import OF_THE_RUN, detectors
 from stepscope.findings.text import clean, of_window, statement, whole_of
 from stepscope.findings.thresholds import SHOWN
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
 from stepscope.model.result import Col, Result, rows
@@ -76,8 +76,7 @@ def diagnose(
     notes = [*map(_of_the_capture, above), *_notes(case)]
     if small:
         which, them = ("findings, each", "them") if small > 1 else ("finding", "it")
-        share = f"{least:g} % of the {whole_of(case)}"
-        notes.append(Note("smaller-findings", f"{small} smaller {which} below {share}: --least 0 lists {them}"))
+        notes.append(noted("smaller-findings", number=small, which=which, least=least, unit=whole_of(case), them=them))
     said = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
@@ -167,7 +166,7 @@ def _row(case: Case, f: Finding) -> dict[str, Any]:
 
 def _of_the_capture(f: Finding) -> Note:
     text = f"{f.title}. {f.evidence[0].upper()}{f.evidence[1:]}. {f.try_next[0].upper()}{f.try_next[1:]}"
-    return Note("profiler-distortion", text, severity="warning", ranks=f.ranks)
+    return noted("profiler-distortion", text=text, ranks=f.ranks)
 
 
 def _windows(case: Case) -> list[dict[str, Any]]:
@@ -176,13 +175,14 @@ def _windows(case: Case) -> list[dict[str, Any]]:
 
 def _notes(case: Case) -> list[Note]:
     if case.on_host:
-        text = "no GPU activity was recorded: steps are judged by their time on the host, and no cause is looked for"
-        on_host = Note("steps-on-the-host", f"{text} on the GPU", severity="warning", origin="recording")
-        return [on_host, *(note for d in detectors() if d.id in OF_THE_RUN for note in d.notes(case))]
+        return [
+            noted("steps-on-the-host"),
+            *(note for d in detectors() if d.id in OF_THE_RUN for note in d.notes(case)),
+        ]
     try:
         notes = list(case.path.notes)
     except CannotAnswer as why:
-        notes = [Note("no-replay", f"nothing could be replayed: {why}", severity="warning")]
+        notes = [noted("no-replay", why=why)]
     notes += other_steps_notes(case)
     notes += run_notes(case)
     notes += once_notes(case)

@@ -37,7 +37,7 @@ class Shell(NamedTuple):
     hidden: bool = False
     #: the words of a command to run, of which no option is ours
     words: bool = False
-    #: called with the value while the line is parsed: what is of the process, not of a command
+    #: called with the value while the line is parsed, and not handed on: what is of the process, not of a command
     acts: Callable[[Any], object] | None = None
 
 

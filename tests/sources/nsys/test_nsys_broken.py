@@ -160,7 +160,7 @@ def test_ops_without_names_are_said(tmp_path: Path) -> None:
     profile = Profile(open_sources(one_kernel(tmp_path / "a.sqlite", 1, 2, 0, 7, 16777216, 5)))
     ops = profile.ops
     assert profile.names.gather(ops["name"]).to_list() == ["(no name)"]
-    assert "ops: 1 row without name: taken as (no name), and counted as compute" in profile.notes
+    assert "ops: 1 row without name: treated as (no name), and counted as compute" in profile.notes
 
 
 def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
@@ -192,11 +192,11 @@ def test_values_of_another_type_are_unknown_and_counted(tmp_path: Path) -> None:
         (50, 7, 0),
     ]
     assert set(profile.notes) >= {
-        f"{KERNEL}.start: 1 value is not of its type: taken as unknown",
-        f"{KERNEL}.streamId: 1 value is not of its type: taken as unknown",
-        f"{KERNEL}.deviceId: 1 value is not of its type: taken as unknown",
+        f"{KERNEL}.start: 1 value is not of its type: treated as unknown",
+        f"{KERNEL}.streamId: 1 value is not of its type: treated as unknown",
+        f"{KERNEL}.deviceId: 1 value is not of its type: treated as unknown",
         "ops: left out 1 row without a time",
-        "ops: 1 row without device: taken as 0",
+        "ops: 1 row without device: treated as 0",
     }
 
 

@@ -228,7 +228,7 @@ def _without_rate(found: Sequence[Utilization]) -> Note | None:
     if not lost.height:
         return None
     named = ", ".join(sorted(set(lost["precision"].drop_nulls().to_list())))
-    return noted("mfu-no-peak", names=named, float=operations(float(lost["hardware"].sum())))
+    return noted("mfu-no-peak", names=named, flops=operations(float(lost["hardware"].sum())))
 
 
 def _fast(found: Sequence[Utilization]) -> Note | None:

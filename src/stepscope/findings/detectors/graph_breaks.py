@@ -18,7 +18,7 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
 from stepscope.model.units import about
 
@@ -89,14 +89,10 @@ def notes(case: Case) -> list[Note]:
         return []
     worst = max(idle, key=lambda r: (idle[r], -r))
     of = about(idle[worst])
-    text = (
-        f"{some_ranks(idle)} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step meanwhile. "
-    )
     data, begin = case.data_of(worst), case.windows[worst].cpu_start_ns
     if case.kind == "step" and begin is not None and bool((recordings(data)[0] < begin).any()):
-        again = "They are captured again in this step: keep shapes and buffers as they are from step to step"
-        return [Note("graph-capture", text + again, severity="warning")]
-    return [Note("graph-capture", text + "That is done once: profile later steps", severity="warning")]
+        return [noted("graph-capture/again", some=some_ranks(idle), worst=worst, of=of)]
+    return [noted("graph-capture", some=some_ranks(idle), worst=worst, of=of)]
 
 
 def _capturing(host: Host) -> Spans:

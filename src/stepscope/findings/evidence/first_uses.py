@@ -12,7 +12,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.thresholds import FIRST_USE, SHOWN
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -50,11 +50,10 @@ def first_use_notes(case: Case) -> list[Note]:
         return []
     longest = table.sort("over_ns", descending=True).row(0, named=True)
     return [
-        Note(
+        noted(
             "first-uses",
-            f"{several(table.height, 'communication is', 'communications are')} the first over a link, to make "
-            f"connections (longest: {about(longest['over_ns'])}, {str(longest['kind']).replace('_', '-')}): counted in "
-            "no finding; capture after more warm-up "
-            "steps",
+            communications=several(table.height, "communication is", "communications are"),
+            duration=about(longest["over_ns"]),
+            kind=str(longest["kind"]).replace("_", "-"),
         )
     ]

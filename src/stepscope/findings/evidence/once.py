@@ -19,7 +19,7 @@ from stepscope.findings.evidence.start_up import start_up, started
 from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, join, union
 from stepscope.intervals.arrays import Mask
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.statement import percent
 from stepscope.model.units import about
@@ -51,11 +51,7 @@ def once_notes(case: Case) -> list[Note]:
         made[what] = made.get(what, 0) + ns
     longest = ", ".join(f"{what} {about(ns)}" for what, ns in sorted(made.items(), key=lambda item: -item[1])[:2])
     share = percent(sum(s.length() for s in spans.values()), sum(case.windows[r].gpu_ns for r in spans))
-    text = (
-        f"{share} of this capture is idle time that comes once, before kernels that run for the first time or while a "
-        f"graph is captured ({longest}): no step loses it; profile later steps"
-    )
-    return [Note("comes-once", text, severity="warning")]
+    return [noted("comes-once", share=share, longest=longest)]
 
 
 def _once(_: Profile, data: RankData, window: Window) -> Spans:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stepscope.errors import CannotAnswer
-from stepscope.model.note import Note
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.nsys.recipes.registry import find, recipes
 from stepscope.nsys.recipes.spans import on_clock, refusal
@@ -40,21 +40,9 @@ def _torch_notes(profile: Profile, name: str) -> list[Note]:
     if all(s.format != "kineto" for s in profile.sources):
         return []
     notes: Mapping[str, Note] = {
-        "nvtx": Note(
-            "not-in-torch-traces",
-            "ranges are torch's annotations; NVTX ranges are not in a torch trace",
-            origin="recording",
-        ),
-        "cuda_api": Note(
-            "not-in-torch-traces", "only the CUDA calls that torch's profiler records are counted", origin="recording"
-        ),
-        "nccl_sum": Note(
-            "not-in-torch-traces", "calls are torch's records of collectives, not NCCL's own", origin="recording"
-        ),
-        "nccl_gpu_proj_sum": Note(
-            "not-in-torch-traces",
-            "by the metadata that torch puts on kernels; kernels without any are not counted",
-            origin="recording",
-        ),
+        "nvtx": noted("not-in-torch-traces/ranges"),
+        "cuda_api": noted("not-in-torch-traces/calls"),
+        "nccl_sum": noted("not-in-torch-traces/collectives"),
+        "nccl_gpu_proj_sum": noted("not-in-torch-traces/metadata"),
     }
     return [note for prefix, note in notes.items() if name.startswith(prefix)]
