@@ -53,9 +53,17 @@ def test_overlap_says_how_much_is_hidden_and_where_the_rest_is():
         comm(200 * MS, 270 * MS, call=9),  # all of it
         ranges=stages,
     )
-    want = "Communication is 20 % hidden in the step: 80 ms of 100 ms have no compute beside them, most in stage4_f."
-    assert said(profile, "overlap", index=0) == want
-    assert said(profile, "overlap", by="stream", index=0) == want.replace(", most in stage4_f", "")
+    want = "Communication is 20 % hidden in the step: 80 ms of 100 ms have no compute beside them"
+    assert said(profile, "overlap", index=0) == f"{want}, most in stage4_f (0 % hidden)."
+    assert said(profile, "overlap", by="stream", index=0) == f"{want}."
+    short = job(
+        op(100 * MS, 120 * MS, call=1),
+        comm(100 * MS, 180 * MS, call=5),  # 60 of 80 ms exposed
+        comm(200 * MS, 210 * MS, call=9),  # all of 10
+        ranges=stages,
+    )
+    worst = "most in stage2_f (25 % hidden); the least hidden is stage4_f (0 %)."
+    assert said(short, "overlap", index=0).endswith(worst)
     assert said(profile, "exposed", index=0).startswith("80 ms of communication are exposed in the step: ")
     hidden = job(op(0, 9 * MS, call=1), comm(MS, 2 * MS, call=2))
     want = "Communication is 100 % hidden in the step: compute runs beside all 1 ms."

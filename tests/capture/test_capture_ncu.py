@@ -108,6 +108,27 @@ def test_restricted_to_a_range(capsys: pytest.CaptureFixture[str]) -> None:
     assert option(words, "--launch-skip") == "0"
 
 
+def test_a_benchmark_without_a_timeline(
+    capsys: pytest.CaptureFixture[str], fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All kinds of kernels, once each and from the first launch on; or those of a name."""
+    said, argv = dry(capsys)
+    assert said.startswith("One launch of each kind of kernel that the program launches, about 26 passes each")
+    assert "--kernel-name" not in argv and argv[argv.index("--launch-skip") + 1] == "0"
+    assert (
+        argv[argv.index("--filter-mode") + 1] == "per-launch-config" and argv[argv.index("--launch-count") + 1] == "1"
+    )
+    _, argv = dry(capsys, "--kernel", "^scatter", "--warmup", "3")
+    assert argv[argv.index("--kernel-name") + 1] == "regex:^scatter" and argv[argv.index("--launch-skip") + 1] == "3"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None)
+    out = tmp_path / "m"
+    status, text, err = go(capsys, "--ncu", fake(), "-o", str(out), "--csv", "--", sys.executable, "-c", "pass")
+    assert status == 0, err
+    assert re.search(r"next:\n  stepscope roofline .*m\.", text)
+    assert go(capsys, "--from", TRAIN, "--kernel", "x", "--dry-run", "--", "true")[0] == 2
+    assert go(capsys, "--kernel", "(", "--dry-run", "--", "true")[0] == 2
+
+
 def test_fewer_or_more_suspects(capsys: pytest.CaptureFixture[str]) -> None:
     out, words = dry(capsys, "--from", PROBE, "--anchor", "step", "--most", "1")
     assert option(words, "--kernel-name") == "regex:^(fma_chain)$"

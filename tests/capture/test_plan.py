@@ -147,6 +147,16 @@ def test_memory_of_a_declared_model(capsys):
     assert float(more["value"].split()[0]) > float(row["value"].split()[0])
 
 
+def test_the_preset_s_own_sequence_length(capsys):
+    """What `capture run --preset pithtrain` runs: 2048 tokens, unless another length is asked for."""
+    words = ("--preset", "pithtrain", "--model", "qwen3-30b-a3b", "--pp", "2", "--ep", "8", "--max-size", "2GB")
+    preset = memory_row(capsys, *words)
+    assert preset == memory_row(capsys, *words[2:], "--seq", "2048")
+    assert preset != memory_row(capsys, *words[2:]) == memory_row(capsys, *words, "--seq", "4096")
+    assert run(["capture", "plan", "--preset", "pithtrain", "--model", "qwen3-30b-a3b", "--pp", "2"]) == 2
+    assert "no --ep, and it does not guess the mesh" in capsys.readouterr().err
+
+
 def test_memory_that_cannot_be_estimated_says_why(capsys):
     assert "heads" in memory_row(capsys, "--model", "layers=4,width=64", "--schedule", "ddp")["why"]
     assert memory_row(capsys, "--layers", "4", "--schedule", "ddp") == {}

@@ -49,6 +49,29 @@ def job(script, tmp_path, monkeypatch):
     return change
 
 
+def test_a_plan_that_the_allocation_cannot_hold(job, capsys):
+    """The same refusal as `capture run`'s, before anything is run."""
+    words = [
+        "--layers",
+        "32",
+        "--ep",
+        "8",
+        "--dp",
+        "4",
+        "--gpus-per-node",
+        "8",
+        "--schedule",
+        "ddp",
+        "--max-size",
+        "9GB",
+    ]
+    assert run(["capture", "plan", *words]) == 2
+    said = capsys.readouterr().err
+    assert "SLURM job 77: have 2 nodes, need 4 (32 ranks, 8 on each)" in said and "salloc --nodes=4" in said
+    job(nodes=4)
+    assert run(["capture", "plan", *words]) == 0
+
+
 def test_what_the_allocation_is(job, monkeypatch):
     assert slurm.allocation() == slurm.Allocation("77", 2, 3000.0, "n01")
     job(limit="UNLIMITED")

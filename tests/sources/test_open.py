@@ -70,6 +70,16 @@ def test_kinds_are_told_by_content_not_by_name(tmp_path: Path) -> None:
     assert kind_of(plain_name) == "kineto"
 
 
+@pytest.mark.parametrize("head", ['{"data":["[Unknown]","[kernel.kallsyms]"]}\n{"Type":80}\n', 'data: "[Unknown]"\n'])
+def test_events_that_nsys_exports_are_named_as_what_they_are(tmp_path: Path, head: str) -> None:
+    """The first bytes of what nsys 2023.4.4 writes with `--type json` and `--type text`."""
+    file = tmp_path / "run.json"
+    file.write_text(head)
+    with pytest.raises(BadInput, match="nsys export of serialized events") as caught:
+        open_sources([file])
+    assert "--type sqlite" in caught.value.hint
+
+
 def test_several_files_come_in_natural_order_however_named(tmp_path: Path) -> None:
     names = [f"rank{n}.sqlite" for n in (0, 1, 2, 10)]
     for name in names:

@@ -122,12 +122,26 @@ def _statement(where: str, totals: list[dict[str, Any]], table: list[dict[str, A
         all_of_it = f"{about(comm)}{sum_over(ranks)}"
         return f"Communication is 100 % hidden in {where}: compute runs beside all {all_of_it}{beside}."
     parts: dict[str, int] = {}
+    length: dict[str, int] = {}
     for row in table:
-        parts[_said(by, row[by])] = parts.get(_said(by, row[by]), 0) + row["exposed_ns"]
+        key = _said(by, row[by])
+        parts[key] = parts.get(key, 0) + row["exposed_ns"]
+        length[key] = length.get(key, 0) + row["comm_ns"]
     most = most_in(parts)
-    place = f", {most[1]} in {most[0]}" if most else ""
+    place = f", {most[1]} in {most[0]}{_least_hidden(most[0], parts, length)}" if most else ""
     figures = f"{time_of(bare, comm, ranks)} have no compute beside them{place}"
     return f"Communication is {percent(comm - bare, comm)} hidden in {where}: {figures}{beside}."
+
+
+def _least_hidden(most: str, exposed: dict[str, int], length: dict[str, int]) -> str:
+    """The part of which the smallest share is hidden, where that is not the one that exposes most time."""
+    hidden = {key: 1 - exposed[key] / total for key, total in length.items() if total}
+    worst = min(hidden, key=lambda key: (hidden[key], key))
+    if worst == most or hidden[worst] == hidden[most]:
+        return f" ({percent(length[most] - exposed[most], length[most])} hidden)"
+    share = percent(length[worst] - exposed[worst], length[worst])
+    own = percent(length[most] - exposed[most], length[most])
+    return f" ({own} hidden); the least hidden is {worst} ({share})"
 
 
 def _said(by: By, key: Any) -> str:

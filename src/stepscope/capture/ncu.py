@@ -66,17 +66,21 @@ class Measurement:
     launches: int = 1
     range: str | None = None
     clocks: str = "none"
+    #: instead of functions: a regular expression of their names; without either, all that the program launches
+    pattern: str | None = None
 
     def argv(self, ncu: str = "ncu") -> list[str]:
         """The command line."""
         sections = ("--set", self.set) if self.set else QUESTIONS[self.question][0]
         names = "|".join(re.escape(name) for name in self.functions)
+        regex = self.pattern if self.pattern is not None else f"^({names})$" if names else None
+        only = ("--kernel-name", f"regex:{regex}") if regex else ()
         within = ("--nvtx-include", f"{self.range}/") if self.range else ()
         return [
             ncu,
             *sections,
             *("--target-processes", "all", "--clock-control", self.clocks),
-            *("--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"),
+            *("--kernel-name-base", "function", *only),
             *("--filter-mode", "per-launch-config", "--launch-skip", str(self.skip), "--launch-count", str(self.count)),
             *("--nvtx", *within),
             *("--force-overwrite", "--export", str(self.report.with_suffix(""))),
@@ -149,7 +153,8 @@ def measure(wanted: Measurement, ncu: str) -> Path:
         if "No kernels were profiled" in said:
             raise BadInput(
                 f"ncu measured nothing: no launch matched{status}",
-                f"it may run other kernels, or fewer steps: --warmup 0, or another --from; {log} has its output",
+                f"it may run other kernels, or fewer steps: --warmup 0, or another --from or --kernel; {log} has what it "
+                "printed",
             )
         raise BadInput(f"ncu wrote no report{status}: {last:.200}", f"{log} has all of its output")
     return wanted.report

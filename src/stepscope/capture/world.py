@@ -61,6 +61,11 @@ def fit(spec: Spec, asked: Asked, made: Plan | None, job: Allocation | None) -> 
     return replace(spec, nproc=per_node, world=need or (spec.nproc * nodes or None)), job
 
 
+def hold(asked: Asked, made: Plan, job: Allocation) -> None:
+    """Refuse a plan that the allocation cannot hold, with the words of `fit`."""
+    _nodes(asked, made.world, made.ranks_per_node, False, job)
+
+
 def _nodes(asked: Asked, need: int | None, per_node: int, given: bool, job: Allocation | None) -> int:
     """How many of the nodes there are; an allocation is not taken whole where fewer are needed.
 

@@ -53,7 +53,7 @@ class Showing(NamedTuple):
 
     formats: Annotated[
         tuple[str, ...],
-        "column, table, csv, tsv, json or md; one for all, or one each.",
+        "column, table, csv, tsv, json, hdoc, htable or md; one for all, or one each.",
         Shell(flags=("-f", "--format"), metavar="FORMAT[:ARG…][,…]"),
     ] = ()
     outputs: Annotated[

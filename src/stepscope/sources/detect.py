@@ -47,6 +47,11 @@ _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _NCU_REPORT = b"NVR\0"
 _GZIP = b"\x1f\x8b"
 
+#: `nsys export --type json` and `--type text`: serialized events, whose meaning is not documented.
+_NSYS_EVENTS = (
+    "is an nsys export of serialized events (--type json or text)",
+    "export SQLite instead: `nsys export --type sqlite`, or give the .nsys-rep",
+)
 #: Files that are not profiles of a run, but that people have beside one: what they are, and what to do.
 _OTHERS: tuple[tuple[bytes, str, str], ...] = (
     (b"PAR1", "is a single parquet file", "give the directory that `nsys export --type parquetdir` wrote"),
@@ -55,8 +60,12 @@ _OTHERS: tuple[tuple[bytes, str, str], ...] = (
     (b"BZh", "is bzip2-compressed", "decompress it first: `bunzip2`"),
     (b"\xfd7zXZ", "is xz-compressed", "decompress it first: `xz -d`"),
     (b"\x80", "is a pickle, but not an allocator snapshot", "write one with torch.cuda.memory._dump_snapshot"),
+    (b'{"data":["[Unknown]"', *_NSYS_EVENTS),
+    (b'data: "[Unknown]"', *_NSYS_EVENTS),
     (b"\x89HDF", "is HDF5", "export SQLite instead: `nsys export --type sqlite`"),
 )
+#: JSON that is not a trace, and is named as what it is: of `_OTHERS`.
+_OTHER_JSON = b'{"data":["[Unknown]"'
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -84,6 +93,8 @@ def kind_of(path: Path) -> Kind | None:
         return "perfetto-export" if looks_like_perfetto_export(unpacked) else "pftrace"
     if looks_like_chrome_export(_text(head)):
         return "chrome-export"
+    if _text(head).startswith(_OTHER_JSON):
+        return None
     return "kineto" if _text(head)[:1] in (b"{", b"[") else None
 
 
@@ -110,7 +121,7 @@ def refusal(path: Path) -> BadInput:
     if not head:
         return BadInput(f"{path}: the file is empty", "export or capture it again")
     for magic, what, fix in _OTHERS:
-        if head.startswith(magic):
+        if head.startswith(magic) or _text(head).startswith(magic):
             return BadInput(f"{path}: {what}", fix)
     if head.startswith(_GZIP) and _inflate(head).startswith(_SQLITE):
         return BadInput(f"{path}: is a gzip-compressed SQLite file", "decompress it first: `gunzip`")

@@ -41,7 +41,19 @@ def compare(capfd: pytest.CaptureFixture[str]) -> Compare:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", ["column", "table", "tsv", "json", "csv:mem=KiB:thru=GB", "csv:noconv:nohdr"])
+@pytest.mark.parametrize(
+    "format",
+    [
+        "column",
+        "table",
+        "tsv",
+        "json",
+        "csv:mem=KiB:thru=GB",
+        "csv:noconv:nohdr",
+        "htable:dur=us",
+        "hdoc:title=A B:css=y.css",
+    ],
+)
 def test_formats(compare, unpacked, format):
     compare("stats", unpacked("eager"), "-r", "cuda_gpu_trace", "--format", format)
 

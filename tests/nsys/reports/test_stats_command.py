@@ -37,6 +37,20 @@ def eager(unpacked):
     return unpacked("eager")
 
 
+def test_html_as_nsys_writes_it(stepscope, eager):
+    """By hand of nsys 2023.4.4's own output: a document, a heading with the report's name, cells one a line."""
+    page = stepscope("stats", "-q", "-r", "cuda_gpu_kern_sum", "-f", "hdoc:title=a<b:css=y.css", eager).out
+    assert page.startswith(
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n  <meta charset="UTF-8">\n  <title>a&lt;b</title>\n'
+        '  <link rel="stylesheet" href="y.css">\n</head>\n<body>\n'
+        "<h1>CUDA GPU Kernel Summary (cuda_gpu_kern_sum)</h1>\n<table>\n  <thead>\n    <tr>\n      <th>Time (%)</th>\n"
+    )
+    assert page.rstrip().endswith("    </tr>\n  </tbody>\n</table>\n</body>\n</html>")
+    assert "reduce_kernel&lt;(int)128" in page and "reduce_kernel<" not in page
+    bare = stepscope("stats", "-q", "-r", "cuda_gpu_kern_sum", "-f", "htable", eager).out
+    assert bare.rstrip() in page and bare.startswith("<table>\n")
+
+
 def test_several_reports_each_with_its_format(stepscope, eager):
     ran = stepscope("stats", "-r", "cuda_gpu_mem_size_sum,cuda_api_sum", "-f", "json,csv", eager)
     first, second = ran.out.split("]\n\n")

@@ -51,6 +51,7 @@ COLUMNS = (
     Col("known_by", "how it was matched: payload, metadata, labels or order"),
     Col("ceiling_gbps", "bus bandwidth that nccl-tests reached with messages of this size; null without --ceiling"),
     Col("ceiling_pct", "busbw as a share of it"),
+    Col("pid", "process id of last_rank on its host"),
 )
 _SUMS = (
     Col("n", "collectives"),

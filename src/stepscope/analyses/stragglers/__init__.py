@@ -40,6 +40,7 @@ COLUMNS = (
     Col("network_more_ns", "time of its transfers beyond that of similar groups, in the slowest group that it is in"),
     Col("raw_ns", "blame before passing it on"),
     Col("host", "host of the rank"),
+    Col("pid", "process id on its host"),
 )
 #: An excess of data alone is input; a host that is slow everywhere is slow in getting input too.
 _ELSEWHERE = 0.1
@@ -142,6 +143,7 @@ def _table(
     total = int(who.late.sum())
     place = {int(r): i for i, r in enumerate(who.ranks.tolist())}
     hosts = dict(a.ranks.select("rank", "host").iter_rows())
+    pids = dict(a.ranks.select("rank", "pid").iter_rows())
     network = _network(links)
     shared = _shared_by_host(a, late)
     together = late_hosts(a)
@@ -167,6 +169,7 @@ def _table(
                 "network_more_ns": network.get(rank, 0),
                 "raw_ns": int(who.raw[i]) if i is not None else 0,
                 "host": hosts[rank],
+                "pid": pids[rank],
             }
         )
     return sorted(table, key=lambda r: (r["cause"] is None, -r["excess_ns"], -r["late_ns"], r["rank"]))

@@ -3,14 +3,18 @@
 --from is a profile of the same program (nsys or torch.profiler): the kernels that take most of its step are measured,
 and of identical layers (same function, grid and block) one launch. What that costs in passes and time is said first.
 COMMAND is the program again; afterwards `stepscope kernels PROFILE REPORT` says how far each is from its roof.
+
+Without --from, for a benchmark of a few kernels: one launch of each kind (function, grid and block) that COMMAND makes,
+of those whose function matches --kernel; `stepscope roofline REPORT` says the rest.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
@@ -21,11 +25,17 @@ from stepscope.cli import progress
 from stepscope.cli.declare import command_of
 from stepscope.cli.output import Target
 from stepscope.cli.shared import Labels, Memory, NoCache, Nsys, Words
+from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import BadInput
 from stepscope.model.option import Shell
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.statement import STATEMENT, several
 from stepscope.model.units import about
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from stepscope.api.suspects import Suspects
 
 COLUMNS = (
     Col("name", "short name"),
@@ -45,7 +55,8 @@ def _ncu(
         tuple[str, ...],
         "The timeline that says which kernels take the time.",
         Shell(flags=("--from",), metavar="PROFILE"),
-    ],
+    ] = (),
+    kernel: Annotated[str | None, "Without --from: only functions whose name matches.", Shell(metavar="REGEX")] = None,
     question: Annotated[
         str,
         "What is asked: what bounds them, their roofline with stalls and access, or all that ncu knows.",
@@ -54,7 +65,9 @@ def _ncu(
     set: Annotated[str | None, "A set of ncu's instead of what --for asks for.", Shell(metavar="NAME")] = None,
     share: Annotated[float, "Measure what takes so many % of the step's compute."] = 80.0,
     most: Annotated[int, "Kinds of kernels to measure at most."] = 8,
-    warmup: Annotated[int, "Steps that are let pass before."] = 2,
+    warmup: Annotated[
+        int | None, "Steps that are let pass before, by default 2; without --from launches, and by default none."
+    ] = None,
     range: Annotated[
         str | None, "Only launches within this NVTX range (of their own thread).", Shell(metavar="TEXT")
     ] = None,
@@ -80,27 +93,26 @@ def _ncu(
 
     if not command:
         raise BadInput("no command to run", "write it after --, as in capture ncu --from run.sqlite -- python train.py")
-    with progress.shown():
-        profile = api.open(*profiles, cache=not no_cache, nsys=nsys, labels=labels)
-        need_timeline(profile, "capture ncu --from")
-        suspects = suspects_of(profile, window_spec(profile, **window), share, most)
-    wanted = ncu.Measurement(
-        tuple(dict.fromkeys(kind.function for kind in suspects.kinds)),
-        command,
-        Path(output),
-        question,
-        set,
-        skip=warmup * suspects.least,
-        count=max(kind.needed for kind in suspects.kinds),
-        launches=suspects.launches,
-        range=range,
-        clocks=clock_control,
-    )
-    lengths = [kind.total_ns / kind.launches for kind in suspects.kinds]
-    table = [{c.name: getattr(kind, c.name) for c in COLUMNS} for kind in suspects.kinds]
-    costs = Result(rows(COLUMNS, table), command="capture ncu", sources=profile.sources)
-    costs.summary = {STATEMENT: _cost(wanted, suspects.share_pct, suspects.label, sum(lengths) / len(lengths))}
-    Target.of(None, None).write(costs)
+    base = ncu.Measurement(
+        (), command, Path(output), question, set, range=range, clocks=clock_control, pattern=kernel
+    )  # fmt: skip
+    if profiles:
+        if kernel is not None:
+            raise BadInput("--kernel and --from exclude each other", "the timeline says which kernels take the time")
+        with progress.shown():
+            profile = api.open(*profiles, cache=not no_cache, nsys=nsys, labels=labels)
+            need_timeline(profile, "capture ncu --from")
+            suspects = suspects_of(profile, window_spec(profile, **window), share, most)
+        wanted = _of_suspects(base, suspects, 2 if warmup is None else warmup)
+        costs = Result(_table(suspects), command="capture ncu", sources=profile.sources)
+        lengths = [kind.total_ns / kind.launches for kind in suspects.kinds]
+        costs.summary = {STATEMENT: _cost(wanted, suspects.share_pct, suspects.label, sum(lengths) / len(lengths))}
+        Target.of(None, None).write(costs)
+    else:
+        if kernel is not None:
+            check_pattern("kernel", kernel)
+        wanted = replace(base, skip=warmup or 0)
+        click.echo(_cost_of_each(wanted))
     if dry_run:
         click.echo("\n" + shlex.join(wanted.argv(program)))
         return
@@ -109,6 +121,27 @@ def _ncu(
     with progress.shown():
         report = ncu.measure(wanted, there)
     _after(report, there, profiles, csv)
+
+
+def _of_suspects(base: ncu.Measurement, suspects: Suspects, warmup: int) -> ncu.Measurement:
+    return replace(
+        base,
+        functions=tuple(dict.fromkeys(kind.function for kind in suspects.kinds)),
+        skip=warmup * suspects.least,
+        count=max(kind.needed for kind in suspects.kinds),
+        launches=suspects.launches,
+    )
+
+
+def _table(suspects: Suspects) -> pl.DataFrame:
+    return rows(COLUMNS, [{c.name: getattr(kind, c.name) for c in COLUMNS} for kind in suspects.kinds])
+
+
+def _cost_of_each(wanted: ncu.Measurement) -> str:
+    """How many launches there are, nobody knows before."""
+    which = f"whose function matches {wanted.pattern!r}" if wanted.pattern else "that the program launches"
+    passes = f"about {wanted.passes} passes each" if wanted.passes else f"as many passes as --set {wanted.set} takes"
+    return f"One launch of each kind of kernel {which}, {passes}, beside the program's own time."
 
 
 def _cost(wanted: ncu.Measurement, share: float, label: str, length: float) -> str:
@@ -133,9 +166,8 @@ def _after(report: Path, program: str, profiles: tuple[str, ...], csv: bool) -> 
         click.echo(f"{file}  {show_size(file.stat().st_size)}")
     measured = api.open(report if readable or page is None else page, cache=False)
     click.echo(f"{several(measured.table('measured').height, 'launch', 'launches')} measured; next:")
-    click.echo(
-        f"  stepscope kernels {shlex.join(profiles)} {shlex.quote(str(page if not readable and page else report))}"
-    )
+    asked = ["kernels", *profiles] if profiles else ["roofline"]
+    click.echo(f"  stepscope {shlex.join([*asked, str(page if not readable and page else report)])}")
 
 
 command = command_of(_ncu)

@@ -5,14 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from stepscope.capture import size
+import click
+
+from stepscope.capture import pithtrain, size
 from stepscope.capture.plan import STEPS, WARMUP, Plan, Request, plan
 from stepscope.capture.schedule import SCHEDULES
 from stepscope.capture.spec import TRIGGERS
 from stepscope.cli.shared import MaxSize
+from stepscope.errors import BadInput
 from stepscope.model import declared
 from stepscope.model.capturing import WANTS
 from stepscope.model.option import Shell
+
+
+def by_user(option: str) -> bool:
+    """Whether the user wrote it."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source not in (None, click.core.ParameterSource.DEFAULT)
 
 
 class Mesh(NamedTuple):
@@ -47,6 +56,16 @@ class Mesh(NamedTuple):
         model = declared.load(self.model) if self.model else None
         asked = self._asdict() | {"model": model, "max_size": size.parse_size(self.max_size)}
         return plan(Request(backend=backend, **asked))
+
+    def of_preset(self) -> Mesh:
+        """The run that a preset makes: its mesh is never guessed, and its sequence length is its own."""
+        unsaid = [axis for axis in ("pp", "ep") if not by_user(axis)]
+        if unsaid:
+            raise BadInput(
+                f"--preset pithtrain: no --{' and no --'.join(unsaid)}, and it does not guess the mesh",
+                "give both, as in --pp 2 --ep 8; 1 for none",
+            )
+        return self if by_user("seq") else self._replace(seq=pithtrain.SEQ)
 
 
 def backends(text: str) -> tuple[str, ...]:

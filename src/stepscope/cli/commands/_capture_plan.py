@@ -2,7 +2,8 @@
 
 Nothing is adjusted silently: what does not fit is an error with the numbers and the alternatives, exit status 2. Sizes
 come from a model of the events of a step; expect a factor of two either way. With --model the plan says how much
-memory a rank needs, as `stepscope memory --model` estimates it.
+memory a rank needs, as `stepscope memory --model` estimates it. With --preset it plans the run that `capture run
+--preset` makes. Inside of a SLURM job, what the allocation cannot hold is refused, as `capture run` does.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
+from stepscope.capture import slurm, world
 from stepscope.capture.plan import Plan
 from stepscope.capture.size import show_size
 from stepscope.cli.commands._capture_options import Mesh
@@ -35,12 +37,20 @@ def _plan(
     precision: Annotated[Literal["bf16", "autocast", "mixed"], "For the memory."] = "bf16",
     zero: Annotated[int | None, "ZeRO stage, for the memory; fsdp is 3.", Shell(between=(0, 3))] = None,
     recompute: Annotated[bool, "Layers keep their input only, for the memory."] = False,
+    preset: Annotated[Literal["pithtrain"] | None, "Plan the run of that preset of capture run."] = None,
     backend: Annotated[Literal["nsys", "torch"], "Profiler."] = "nsys",
     format: AnyFormat = None,
     output: Annotated[str | None, "File to write the plan to.", Shell(flags=("-o", "--output"), metavar="FILE")] = None,
 ) -> None:
     target = Target.of(output, format)
+    if preset is not None:
+        if not asked.model:
+            raise BadInput("--preset pithtrain needs --model", "see docs/capture.md")
+        asked = asked.of_preset()
     made = asked.plan(backend)
+    if (job := slurm.allocation()) is not None:
+        axes = {axis: getattr(asked, axis) for axis in world.SAID}
+        world.hold(world.Asked(axes, asked.dp, asked.world, asked.nodes), made, job)
     mesh = " ".join(f"{a}={getattr(made, a)}" for a in ("pp", "dp", "cp", "ep", "tp"))
     steps = f"{made.warmup} + {made.steps}"
     table = [

@@ -24,7 +24,7 @@ from stepscope.capture.size import parse_size
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import RANGES, Spec
 from stepscope.cli import progress
-from stepscope.cli.commands._capture_options import Launch, Mesh, Wants, backends
+from stepscope.cli.commands._capture_options import Launch, Mesh, Wants, backends, by_user
 from stepscope.cli.commands._capture_summary import summary
 from stepscope.cli.declare import command_of
 from stepscope.cli.output import Target
@@ -73,19 +73,13 @@ class Preset(NamedTuple):
 _GATE_STEPS = 20
 
 
-def _given(option: str) -> bool:
-    """Whether the user wrote it."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source not in (None, click.core.ParameterSource.DEFAULT)
-
-
 def _steps_for_gate(for_gate: str, named: str | None) -> int:
     """Steps by which the gate can decide: by the noise of the baseline, where there is one."""
     from stepscope.compare import baseline
     from stepscope.compare.gate import percentage
     from stepscope.compare.resolution import steps_needed
 
-    if _given("steps"):
+    if by_user("steps"):
         raise BadInput("--for-gate and --steps both say how many steps", "give one of them")
     limit = percentage("--for-gate", for_gate)
     if named is None:
@@ -169,18 +163,12 @@ def _tags(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _of_preset(mesh: Mesh, preset: Preset, chosen: tuple[str, ...]) -> Mesh:
-    """The mesh, which the preset will not guess, with its own sequence length where none was given."""
+    """The mesh of the preset; refused where it cannot be run."""
     if not mesh.model or preset.pithtrain is None:
         raise BadInput("--preset pithtrain needs --model and --pithtrain DIR", "see docs/capture.md")
     if chosen != ("nsys",):
         raise BadInput("--preset pithtrain: its trainer starts nsys only", "give --backend nsys")
-    unsaid = [axis for axis in ("pp", "ep") if not _given(axis)]
-    if unsaid:
-        raise BadInput(
-            f"--preset pithtrain: no --{' and no --'.join(unsaid)}, and it does not guess the mesh",
-            "give both, as in --pp 2 --ep 8; 1 for none",
-        )
-    return mesh if _given("seq") else mesh._replace(seq=pithtrain.SEQ)
+    return mesh.of_preset()
 
 
 def _run(
@@ -210,7 +198,7 @@ def _run(
         raise BadInput("--baseline says the noise for --for-gate", "give --for-gate PERCENT, the limit, too")
     spec, made = _spec(command, launch, recording, mesh, preset)
     axes = {axis: getattr(mesh, axis) for axis in world.SAID}
-    asked = world.Asked(axes, mesh.dp, mesh.world, mesh.nodes if _given("nodes") else None)
+    asked = world.Asked(axes, mesh.dp, mesh.world, mesh.nodes if by_user("nodes") else None)
     job = slurm.allocation()
     if job is not None:
         slurm.require(job, None, spec.need_s * len(spec.backends))

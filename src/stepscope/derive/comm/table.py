@@ -46,6 +46,10 @@ def table_of(a: Across) -> pl.DataFrame:
             pl.col("communicator").replace_strict(axes, default=None, return_dtype=pl.String),
         ).alias("axis"),
     )
+    pids = dict(a.ranks.select("rank", "pid").iter_rows())
+    table = table.with_columns(
+        pl.col("last_rank").replace_strict(pids, default=None, return_dtype=pl.Int64).alias("pid")
+    )
     speed = pl.when(pl.col("transfer_ns") > 0).then(pl.col("bytes") / pl.col("transfer_ns"))
     table = table.with_columns(speed.alias("algbw_gbps"))
     table = table.with_columns((pl.col("algbw_gbps") * bus_factors(pl.col("kind"), n)).alias("busbw_gbps"))

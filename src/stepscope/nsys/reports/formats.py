@@ -1,9 +1,13 @@
-"""Answers as text, in the formats of nsys: column, table, csv, tsv, json. Markdown, which it has not, is `render`'s."""
+"""Answers as text, in the formats of nsys: column, table, csv, tsv, json, hdoc, htable.
+
+Markdown, which nsys has not, is `render`'s.
+"""
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -13,7 +17,16 @@ from stepscope.nsys.reports import Answer
 from stepscope.nsys.reports.units import Units, parse_units, texts
 
 #: Names, and the suffix of files in that format.
-SUFFIXES = {"column": ".txt", "table": ".txt", "csv": ".csv", "tsv": ".tsv", "json": ".json", "md": ".md"}
+SUFFIXES = {
+    "column": ".txt",
+    "table": ".txt",
+    "csv": ".csv",
+    "tsv": ".tsv",
+    "json": ".json",
+    "md": ".md",
+    "hdoc": ".html",
+    "htable": ".html",
+}
 _CLIPPED = "…"
 
 
@@ -28,6 +41,8 @@ class Format:
     scan: int = 100  # rows that decide the widths; 0 for all
     widest: int = 100  # characters of the widest column; 0 for no limit
     widths: tuple[int | None, ...] = ()  # explicit ones; 0 hides a column
+    title: str = "Nsight Systems Stats Output"  # of an HTML document
+    css: str = ""  # its style sheet
 
 
 def parse_format(text: str, timeunit: str | None = None) -> Format:
@@ -38,6 +53,7 @@ def parse_format(text: str, timeunit: str | None = None) -> Format:
     header, escape, scan, widest = True, False, 100, 100
     widths: list[int | None] = []
     units: list[str] = []
+    document: dict[str, str] = {}
     for argument in arguments:
         key, _, value = argument.partition("=")
         if argument == "nohdr":
@@ -48,11 +64,13 @@ def parse_format(text: str, timeunit: str | None = None) -> Format:
             pass  # numbers are never regrouped here
         elif key in ("autolines", "colmax") and value.isdigit():
             scan, widest = (int(value), widest) if key == "autolines" else (scan, int(value))
+        elif name == "hdoc" and key in ("title", "css"):
+            document[key] = value
         elif argument == "." or argument.isdigit():
             widths.append(None if argument == "." else int(argument))
         else:
             units.append(argument)
-    return Format(name, parse_units(units, timeunit), header, escape, scan, widest, tuple(widths))
+    return Format(name, parse_units(units, timeunit), header, escape, scan, widest, tuple(widths), **document)
 
 
 def render(answer: Answer, format: Format) -> str:
@@ -152,10 +170,33 @@ def _table(answer: Answer, format: Format) -> str:
     return rule + header + rule + body + rule
 
 
+def _htable(answer: Answer, format: Format) -> str:
+    frame = cells(answer, format.units).fill_null("")
+
+    def row(tag: str, texts: Iterable[str]) -> str:
+        inner = "".join(f"      <{tag}>{html.escape(text, quote=False)}</{tag}>\n" for text in texts)
+        return f"    <tr>\n{inner}    </tr>\n"
+
+    head = f"  <thead>\n{row('th', frame.columns)}  </thead>\n"
+    return f"<table>\n{head}  <tbody>\n{''.join(row('td', r) for r in frame.iter_rows())}  </tbody>\n</table>\n"
+
+
+def _hdoc(answer: Answer, format: Format) -> str:
+    style = f'  <link rel="stylesheet" href="{html.escape(format.css)}">\n' if format.css else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n  <meta charset="UTF-8">\n'
+        f"  <title>{html.escape(format.title, quote=False)}</title>\n{style}</head>\n<body>\n"
+        f"<h1>{html.escape(answer.report.title, quote=False)} ({answer.report.name})</h1>\n"
+        f"{_htable(answer, format)}</body>\n</html>\n"
+    )
+
+
 _RENDERERS: dict[str, Callable[[Answer, Format], str]] = {
     "csv": _csv,
     "tsv": _tsv,
     "json": _json,
     "column": _column,
     "table": _table,
+    "hdoc": _hdoc,
+    "htable": _htable,
 }
