@@ -79,6 +79,17 @@ def test_frames_ops_and_passes_by_hand():
     assert any("1 of 5 GPU ops have no call stack" in n for n in found.notes)
 
 
+def test_calls_and_what_they_take_beside_their_ops():
+    """A launch that takes the host 7 ns for 3 ns of GPU; a graph launch of two ops counts once in a row."""
+    calls = [call(40, 47, 1, "cudaLaunchKernel_v7000"), call(50, 60, 2, "cudaGraphLaunch_ptsz_v10000"), call(70, 72, 3)]
+    ops = [op(100, 103, "a", call=1), op(110, 111, "g", call=2), op(120, 124, "g", call=2), op(130, 190, "a", call=3)]
+    found = {r["kernel"]: r for r in rows(make(host=STEP["host"], calls=calls, ops=ops), by="kernel")}
+    assert (found["g"]["call"], found["g"]["api_ns"], found["g"]["api_less_gpu_ns"]) == ("cudaGraphLaunch", 10, 5)
+    assert (found["a"]["call"], found["a"]["api_ns"], found["a"]["api_less_gpu_ns"]) == ("cudaLaunchKernel", 9, -54)
+    bare = rows(make(host=STEP["host"], ops=[op(10, 20, "k")]), by="kernel")[0]
+    assert bare["call"] is None and bare["api_ns"] is None and bare["api_less_gpu_ns"] is None
+
+
 def test_full_names_the_innermost_frame_whosever_it_is():
     assert by_kernel(make(**STEP), full=True)["a"][0] == "torch/nn/modules/linear.py(130): forward"
 
@@ -112,6 +123,9 @@ def test_rows_by_line_function_op_module_and_kernel():
         "total_ns": 13,
         "share_pct": pytest.approx(100 * 13 / 414),
         "inferred_ns": 0,
+        "call": "cudaLaunchKernel",
+        "api_ns": 1,
+        "api_less_gpu_ns": -12,
     }
     assert {(r["function"], r["phase"]) for r in rows(p, by="function")} >= {("model.py: forward", "backward")}
     assert {(r["module"], r["phase"], r["n"]) for r in rows(p, by="module")} >= {("Block_0", "backward", 1)}

@@ -10,6 +10,9 @@ Needs stacks: `capture run --with stacks`; by hand `torch.profiler.profile(with_
 stacks before and after share, `model.py(30-34): forward`, and `inferred_ns` says how much of a row is credited so. Ops
 without any are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame graph tools, weighted by GPU
 nanoseconds.
+
+`call` and `api_ns` are of the CUDA calls that launched a row's ops: where these take the host longer than the GPU takes
+for the ops (`api_less_gpu_ns` above 0), fuse them or capture them in a graph.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from stepscope.derive.work.callers import with_most
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.files import whole
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.api_names import SUFFIX
 from stepscope.model.capturing import capture_with
 from stepscope.model.effect import Effect
 from stepscope.model.kernel_names import short_names
@@ -67,8 +71,15 @@ _BY = {
     "module": ("module", "phase"),
     "kernel": ("kernel",),
 }
-COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES, _KEYS["module"])
-VARIANTS = {f"by={by}": (*_WHO, *(_KEYS[k] for k in keys), *_FIGURES) for by, keys in _BY.items() if by != "site"}
+_CALLS = (
+    Col("call", "CUDA call that launched most of its time; null where calls were not recorded"),
+    Col("api_ns", "host time of the calls that launched it, each once; null where calls were not recorded"),
+    Col("api_less_gpu_ns", "api_ns less total_ns: above 0, launching it takes the host longer than the GPU runs it"),
+)
+COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES, _KEYS["module"], *_CALLS)
+VARIANTS = {
+    f"by={by}": (*_WHO, *(_KEYS[k] for k in keys), *_FIGURES, *_CALLS) for by, keys in _BY.items() if by != "site"
+}
 
 By = Literal["site", "function", "line", "op", "module", "kernel"]
 
@@ -197,7 +208,25 @@ def _ops(profile: Profile, data: RankData, span: Window, found: Callers, full: b
         "inferred": np.where(found.inferred, length, 0),
     }
     frame = pl.DataFrame([pl.Series(name, values) for name, values in columns.items()])
+    frame = frame.hstack(_calls(profile, data, span.ops))
     return frame if found.stack is None else frame.with_columns(stack=found.stack)
+
+
+def _calls(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
+    """Of each op: the CUDA call that launched it, its row, and how long the host was in it."""
+    launch = data.launch[ops]
+    calls = data.calls[np.maximum(launch, 0)] if data.calls.height else data.calls.clear()
+    if not calls.height:
+        return pl.DataFrame(
+            {"call": [None] * len(ops), "launch": launch, "api": [None] * len(ops)},
+            schema={"call": pl.String, "launch": pl.Int64, "api": pl.Int64},
+        )
+    known = pl.Series(launch != NONE)
+    names = profile.names.gather(calls["name"]).str.replace(f"{SUFFIX}$", "")
+    api = calls["end_ns"] - calls["start_ns"]
+    return pl.DataFrame({"call": names, "launch": launch, "api": api}).with_columns(
+        pl.when(known).then(pl.col("call", "api"))
+    )
 
 
 def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
@@ -215,6 +244,11 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
         .with_columns(share.alias("share_pct"))
         .sort(["total_ns", *keys], descending=[True, *([False] * len(keys))], nulls_last=True)
     )
+    once = frame.drop_nulls("api").unique([*keys, "launch"], keep="first", maintain_order=True)
+    host = once.group_by(keys).agg(pl.col("api").sum().alias("api_ns"))
+    table = table.join(host, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    table = table.with_columns((pl.col("api_ns") - pl.col("total_ns")).alias("api_less_gpu_ns"))
+    table = with_most(table, frame, keys, "call")
     return with_most(table, frame, keys, "module") if by == "site" else table
 
 
