@@ -13,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fake import call, comm, make, nvtx, op
+from jobs import written
 from stepscope import api
 from stepscope.cli.main import run
 from stepscope.errors import BadInput
 from stepscope.model.result import Result
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import truth
 from two_stage_jobs import Item, launched_ahead, lines, simulate
 
 US = 1_000
@@ -184,6 +187,27 @@ def test_a_decoder_does_not_decode():
     for row in tables["ranges"]:
         row["name"] = row["name"].replace("stage0:decode", "stage0:decoder_init")
     assert api.analyse(make(**tables), "pipeline").rows["decode_ns"].null_count() == 6
+
+
+@pytest.mark.parametrize("form", ["nsys", pytest.param("kineto", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_simulated_two_stage_jobs_are_the_truth(depth, form):
+    """Every item to the nanosecond; one under way is serialized, two overlap, as the schedule makes them."""
+    job = Scenario(schedule="two-stage", ep=2, depth=depth, micro_batches=5, steps=2, layers=2, seed=3)
+    with written(job, (form,)) as (done, folder):
+        want = truth(done)["pipeline"]["rows"]
+        result = api.analyse(api.open(folder, cache=False), "pipeline")
+    columns = ("k", "stage0_ns", "stage1_ns", "decode_ns")
+    exact = form == "nsys"
+    for row, expected in zip(result.rows.to_dicts(), want, strict=True):
+        assert [row[c] for c in columns] == [expected[c] for c in columns]
+        if exact:
+            assert row == expected | {"tokens": 4096, "overlap_score": pytest.approx(expected["overlap_score"])}
+    summary = result.summary
+    assert summary["queue_depth"] == depth
+    assert summary["verdict"].startswith("serialized" if depth == 1 else "overlapped")
+    assert summary["overlap_score"] == 0 if depth == 1 else summary["overlap_score"] > 0.8
+    assert summary["gating"] == ("neither" if depth == 1 else "stage1")
 
 
 def test_gpu_work_counts_and_not_the_host(tmp_path):

@@ -28,6 +28,8 @@ MOE = Scenario(ep=2, nodes=2, micro_batches=4)
         ({"micro_batches": 3}, "DualPipeV needs"),
         ({"layers": 3}, "fewer than the 4 stages"),
         ({"schedule": "ddp"}, "no pipeline"),
+        ({"schedule": "two-stage", "pp": 4}, "2 stages"),
+        ({"schedule": "two-stage", "depth": 0}, "depth"),
         ({"schedule": "interleaved", "micro_batches": 5}, "multiple of pp"),
         ({"seed": -1}, "--seed"),
         ({"jitter": 2.0}, "--jitter"),

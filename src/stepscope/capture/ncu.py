@@ -153,8 +153,8 @@ def measure(wanted: Measurement, ncu: str) -> Path:
         if "No kernels were profiled" in said:
             raise BadInput(
                 f"ncu measured nothing: no launch matched{status}",
-                f"it may run other kernels, or fewer steps: --warmup 0, or another --from or --kernel; {log} has what it "
-                "printed",
+                "it may run other kernels, or fewer steps: --warmup 0, or another --from or --kernel; "
+                f"{log} has what it printed",
             )
         raise BadInput(f"ncu wrote no report{status}: {last:.200}", f"{log} has all of its output")
     return wanted.report

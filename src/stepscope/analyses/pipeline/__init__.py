@@ -145,7 +145,9 @@ def _two_stages(
     summary |= {"gate": threshold, "pass": summary["overlap_score"] >= threshold}
     if against is not None:
         other = two_stages(against, host_time)
-        summary |= overlap_score.against(found, other, warmup)
+        compared = overlap_score.against(found, other, warmup)
+        summary |= compared
+        summary[STATEMENT] = f"{summary[STATEMENT][:-1]}; {overlap_score.change_said(compared)}."
         notes += [note.of("against") for note in other.notes]
         notes.append(noted("one-run-each/chunks"))
     if timed:

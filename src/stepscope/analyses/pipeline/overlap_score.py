@@ -142,9 +142,13 @@ def _gated(summary: dict[str, Any]) -> str:
 
 
 def _at_depth(summary: dict[str, Any]) -> str:
-    if "queue_depth" in summary:
+    if summary.get("queue_depth") is not None:
         return f" at queue depth {summary['queue_depth']}"
-    told = [f"{summary[f'queue_depth_{way}']} {way}" for way in ("in", "out") if f"queue_depth_{way}" in summary]
+    told = [
+        f"{summary[f'queue_depth_{way}']} {way}"
+        for way in ("in", "out")
+        if summary.get(f"queue_depth_{way}") is not None
+    ]
     return f" at queue depth {' and '.join(told)}" if told else ""
 
 
@@ -186,3 +190,13 @@ def against(run: TwoStage, other: TwoStage, warmup: int) -> dict[str, Any]:
             "verdict": verdict,
         },
     }
+
+
+def change_said(compared: dict[str, Any]) -> str:
+    """The comparison as the end of a sentence."""
+    before, change = compared["runs"]["against"], compared["change"]
+    other = f"{about(before['p50_period_ns'], 4)}, score {before['overlap_score']:.2f}{_at_depth(before)}"
+    if change["interval_low_ns"] is None or change["interval_low_ns"] <= 0 <= change["interval_high_ns"]:
+        return f"{change['verdict']} of --against ({other})"
+    way = "shorter" if change["period_ns"] < 0 else "longer"
+    return f"the period is {abs(change['period_pct']):.1f} % {way} than that of --against ({other})"

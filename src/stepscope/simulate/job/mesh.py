@@ -57,7 +57,7 @@ def build(s: Scenario) -> Mesh:
     mesh = Mesh(ranks, [], [{} for _ in ranks])
     for axis in AXES:
         _split(mesh, coords, axis, (axis,), axis, s.seed)
-    if s.schedule == "interleaved":
+    if s.schedule in ("interleaved", "two-stage"):
         _split(mesh, coords, "pp_back", ("pp",), "pp", s.seed)
     data = ("dp", *(a for a in DATA_AXES[1:] if sizes[a] > 1))
     if len(data) == 1:

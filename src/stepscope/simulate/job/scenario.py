@@ -10,7 +10,7 @@ from stepscope.errors import BadInput
 from stepscope.simulate.job import faults as fault_module
 from stepscope.simulate.job.faults import Fault
 
-SCHEDULES = ("dualpipev", "1f1b", "interleaved", "zero-bubble", "fsdp", "ddp")
+SCHEDULES = ("dualpipev", "1f1b", "interleaved", "zero-bubble", "fsdp", "ddp", "two-stage")
 #: Mesh axes from outer to inner.
 AXES = ("pp", "dp", "cp", "ep", "tp")
 _MOST_RANKS = 4096
@@ -42,6 +42,7 @@ class Scenario:
     seq: Annotated[int, "Sequence length."] = 4096
     mbs: Annotated[int, "Size of a micro-batch."] = 1
     vpp: Annotated[int, "Virtual stages per rank, for the interleaved schedule."] = 2
+    depth: Annotated[int, "Items under way at most, for the two-stage schedule."] = 2
     jitter: Annotated[float, "Relative spread of durations; 0 makes all alike."] = 0.02
 
     def __post_init__(self) -> None:
@@ -75,7 +76,18 @@ class Scenario:
 def _check(s: Scenario) -> None:
     if s.schedule not in SCHEDULES:
         raise BadInput(f"--schedule {s.schedule}: not known", f"give one of {', '.join(SCHEDULES)}")
-    for option in (*AXES, "nodes", "gpus_per_process", "layers", "micro_batches", "steps", "seq", "mbs", "vpp"):
+    for option in (
+        *AXES,
+        "nodes",
+        "gpus_per_process",
+        "layers",
+        "micro_batches",
+        "steps",
+        "seq",
+        "mbs",
+        "vpp",
+        "depth",
+    ):
         if getattr(s, option) < 1:
             raise BadInput(f"--{option.replace('_', '-')} {getattr(s, option)}: too small", "give 1 or more")
     if s.world > _MOST_RANKS:
@@ -108,6 +120,10 @@ def _check_schedule(s: Scenario) -> None:
     if s.schedule in ("ddp", "fsdp") and s.pp > 1:
         raise BadInput(f"--schedule {s.schedule} has no pipeline", "give --pp 1, or a pipeline schedule")
     if s.schedule in ("ddp", "fsdp"):
+        return
+    if s.schedule == "two-stage":
+        if s.pp != 2:
+            raise BadInput(f"--schedule two-stage has 2 stages, not --pp {s.pp}", "give --pp 2")
         return
     stages = s.pp * s.virtual_stages
     if s.layers < stages:

@@ -36,6 +36,7 @@ from stepscope.simulate.truth.onerank import (
 from stepscope.simulate.truth.path import path_rows
 from stepscope.simulate.truth.pipeline import bubble_row
 from stepscope.simulate.truth.stragglers import hit, straggler_rows
+from stepscope.simulate.truth.two_stage import item_rows
 from stepscope.simulate.truth.windows import Span, chunk, iteration_rows, median_step, steps, window_row
 
 SCHEMA = "stepscope-truth/1"
@@ -121,8 +122,10 @@ def _each_rank(job: Job, step: int) -> dict[str, Any]:
         gaps = idle_rows(f, parts)
         rows["idle"] += gaps
         by_cause += cause_rows(f, gaps, parts.window)
-        if job.scenario.pp > 1:
+        if job.scenario.pp > 1 and job.scenario.schedule != "two-stage":
             rows["pipeline"].append(bubble_row(f, whole))
+    if job.scenario.schedule == "two-stage":
+        rows["pipeline"] = item_rows(job)
     rows["exposed"].sort(key=lambda row: (-row["exposed_ns"], row["rank"], row["start_ns"]))
     sections: dict[str, Any] = {name: _section(table) for name, table in rows.items()}
     sections["idle"] = _section(rows["idle"], longest=lambda row: int(row["gap_ns"]), by_cause=by_cause)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stepscope.simulate.engine.rank import Wait
 from stepscope.simulate.programs.layers import Worker
-from stepscope.simulate.programs.schedules import data_parallel, dualpipev, pipelines
+from stepscope.simulate.programs.schedules import data_parallel, dualpipev, pipelines, two_stage
 
 #: One step of a schedule on one rank.
 STEP: dict[str, Callable[[Worker, int], Wait]] = {
@@ -16,6 +16,7 @@ STEP: dict[str, Callable[[Worker, int], Wait]] = {
     "interleaved": pipelines.interleaved,
     "zero-bubble": pipelines.zero_bubble,
     "dualpipev": dualpipev.step,
+    "two-stage": two_stage.step,
 }
 
 
