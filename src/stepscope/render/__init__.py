@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from stepscope.errors import BadInput
@@ -90,6 +91,8 @@ def narrowed(result: Result) -> Result:
         from stepscope.render.roofline import narrowed as without_details
 
         return without_details(result)
+    if result.command == "source" and "kernel" not in result.rows.columns:  # lines of code need the room
+        return replace(result, rows=result.rows.drop(["call", "api_ns", "api_less_gpu_ns"], strict=False))
     if result.command == "compute":
         from stepscope.render.compute import narrowed as without_sources
 
