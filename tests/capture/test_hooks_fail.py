@@ -22,7 +22,7 @@ THROWN = (
     "hooks.driver:Driver._stepped", "hooks.driver:Driver._next_step", "hooks.driver:Driver._report",
     "hooks.ranges:upper_modules", "hooks.ranges:Ranges.watch", "hooks.ranges:Ranges.watch_backward",
     "hooks.ranges:Ranges._watch_data", "hooks.ranges:Ranges._watch_optimizers", "hooks.ranges:Ranges._on_module",
-    "hooks.ranges:Ranges.settle", "hooks.ranges:Ranges.remove",
+    "hooks.ranges:Ranges.settle", "hooks.ranges:Ranges.unwatch",
 )  # fmt: skip
 
 #: torch is imported once; each case trains in a fork.
