@@ -20,9 +20,6 @@ from stepscope import questions
 from stepscope.api.methods import Methods
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
-from stepscope.derive.kernel import thresholds as kernel_thresholds
-from stepscope.derive.peers import thresholds as peers_thresholds
-from stepscope.findings import thresholds as findings_thresholds
 from stepscope.findings.order import ORDER, After
 from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
@@ -37,6 +34,7 @@ import nsys_reports  # noqa: E402
 import reliability_page  # noqa: E402
 import run_notebook  # noqa: E402
 import shown  # noqa: E402
+import threshold_page  # noqa: E402
 from note_codes import note_codes  # noqa: E402
 
 SOURCES = HERE.parent / "src" / "stepscope"
@@ -242,29 +240,7 @@ def _finding(row: After) -> str:
 
 
 def thresholds_md() -> str:
-    out = [GENERATED, "# Thresholds", ""]
-    out += [
-        "Every number on which a verdict turns, why it is that number, and what it rests on: tests, decisions, and",
-        "traces as [diagnoses.md](diagnoses.md) names them.",
-        "",
-    ]
-    for title, thresholds in (
-        ("What `diagnose` judges by", findings_thresholds),
-        ("A rank or a link beside its peers: `stragglers`, `diagnose`, `critical-path --what-if`", peers_thresholds),
-        ("A measured kernel: `roofline`", kernel_thresholds),
-    ):
-        named = thresholds.THRESHOLDS.items()
-        rows = ((f"`{name}`", str(t), t.why, ", ".join(map(_source, t.rests_on))) for name, t in named)
-        out += [f"## {title}", "", *table(("threshold", "value", "because", "rests on"), rows)]
-    return "\n".join(out).rstrip() + "\n"
-
-
-def _source(text: str) -> str:
-    """A decision as a link, files and traces as code."""
-    if not text.startswith("decision "):
-        return f"`{text}`"
-    page = next((HERE / "decisions").glob(f"{text.removeprefix('decision ')}-*.md"))
-    return f"[{text}](decisions/{page.name})"
+    return "\n".join([GENERATED, "# Thresholds", "", *threshold_page.text()]).rstrip() + "\n"
 
 
 # -- guide.md ----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,7 @@
-"""Thresholds: what each rests on exists, and what lies on either side of it is judged differently."""
+"""Thresholds of findings: what lies on either side of one is judged differently."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,58 +11,16 @@ import fake
 from fake import Row, call, make, nvtx, op
 from faultcases import diagnosed, scenario
 from stepscope import api
-from stepscope.derive.peers import thresholds as peers
 from stepscope.derive.peers.compute import Compared
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.findings import thresholds
+from stepscope.findings import case, thresholds
 from stepscope.findings.case import Case
-from stepscope.findings.detectors import straggler
+from stepscope.findings.detectors import host_sync, straggler, tiny_kernels
+from stepscope.findings.evidence import hosts, launching, measurement
 from stepscope.findings.evidence.launching import Slow, Usual, slow_hosts, usual
 from stepscope.intervals import Spans
 
-#: All of them by name.
-THRESHOLDS = {**thresholds.THRESHOLDS, **peers.THRESHOLDS}
-ROOT = Path(__file__).parents[2]
 US = 1000
-
-
-@pytest.mark.parametrize("name", THRESHOLDS)
-def test_what_a_threshold_rests_on_exists(name: str) -> None:
-    threshold = THRESHOLDS[name]
-    assert threshold.why and threshold.unit and threshold.rests_on
-    for source in threshold.rests_on:
-        if source.startswith("decision "):
-            assert list((ROOT / "docs" / "decisions").glob(f"{source.removeprefix('decision ')}-*.md")), source
-        elif source.startswith("tests/"):
-            path, _, function = source.partition("::")
-            assert (ROOT / path).exists(), source
-            assert not function or function in _functions(ROOT / path), source
-        else:
-            assert source.startswith(("h200/", "public/")), source
-
-
-@pytest.mark.parametrize("name", THRESHOLDS)
-def test_the_traces_that_a_threshold_rests_on_exist(name: str, shared: Path) -> None:
-    for source in THRESHOLDS[name].rests_on:
-        if source.startswith(("h200/", "public/")):
-            assert list((shared / "traces").glob(source)), source
-
-
-def _functions(path: Path) -> set[str]:
-    return {node.name for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)}
-
-
-def test_no_other_module_has_a_threshold_of_its_own() -> None:
-    """Numbers by which detectors and evidence judge are in one table: constants elsewhere are words and patterns."""
-    folder = Path(thresholds.__file__).parent
-    allowed = {"PLACES", "_LISTED"}  # how many moments and links a finding lists
-    for path in [*(folder / "detectors").glob("*.py"), *(folder / "evidence").glob("*.py")]:
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if not isinstance(node, ast.Assign) or ast.unparse(node.targets[0]) in allowed:
-                continue
-            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-            numbers = [v for v in values if isinstance(v, ast.Constant) and isinstance(v.value, int | float)]
-            assert not numbers, f"{path.name}: {ast.unparse(node)}"
 
 
 # -- either side of a threshold ----------------------------------------------------------------------------------------
@@ -97,12 +53,12 @@ def test_what_cannot_matter_is_not_looked_at() -> None:
 
     assert found(20)
     assert not found(3)
-    assert thresholds.LOOKED_AT.value == 0.5
+    assert case.LOOKED_AT.value == 0.5
 
 
 def test_few_launches_say_nothing() -> None:
     """Launches 30 µs apart, of which a call takes 3: a framework that takes its time, if there are enough of them."""
-    enough = int(thresholds.LAUNCHES_TO_TELL.value)
+    enough = int(hosts.LAUNCHES_TO_TELL.value)
     assert "launch-bound" in findings(*launches(enough + 1, 30), end=30 * enough + 100)
     assert "launch-bound" not in findings(*launches(enough, 30), end=30 * enough + 100)
 
@@ -151,7 +107,7 @@ def test_a_pace_is_no_slower_than_calls_make_it() -> None:
 
 
 def test_a_speed_takes_enough_launches() -> None:
-    enough = int(thresholds.LAUNCHES_FOR_A_SPEED.value)
+    enough = int(launching.LAUNCHES_FOR_A_SPEED.value)
     assert speeds(*[5_000] * enough)[0].measured
     assert not speeds(*[5_000] * (enough - 1))[0].measured
 
@@ -211,7 +167,7 @@ def numbers(size: int, times: int = 12) -> dict[str, dict[str, Any]]:
 
 
 def test_a_number_is_small() -> None:
-    most = int(thresholds.NUMBER.value)
+    most = int(host_sync.NUMBER.value)
     assert "numbers read from the GPU" in numbers(most)["host-sync"]["title"]
     assert "copies to the host" in numbers(most + 1)["host-sync"]["title"]
 
@@ -230,14 +186,14 @@ def test_a_few_synchronizations_are_no_measurement() -> None:
         found = findings(ops, calls, 50 * times + 20)
         return "one behind nearly every large kernel" in found["host-sync"]["evidence"]
 
-    least = int(thresholds.MEASURING_SYNCS.value)
+    least = int(measurement.MEASURING_SYNCS.value)
     assert measured(least)
     assert not measured(least - 1)
 
 
 def test_tiny_kernels_repeat() -> None:
     """Kernels of 2 µs launched 8 µs apart: those that come three times again are tiny kernels, two more are not."""
-    repeats = int(thresholds.TINY_REPEATS.value)
+    repeats = int(tiny_kernels.TINY_REPEATS.value)
 
     def names(again: int) -> tuple[str, ...]:
         return (*"abcde", *("x" for _ in range(again + 1)), *"fghij")

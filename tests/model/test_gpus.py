@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepscope.findings.thresholds import TENSOR_CORES_GAIN, TENSOR_CORES_REACH
+from stepscope.findings.detectors.no_tensor_cores import TENSOR_CORES_GAIN, TENSOR_CORES_REACH
 from stepscope.model.gpus import PRECISIONS, gpu_of, gpus, has_tensor_cores, is_amd, tensor_core_gain
 
 #: Names from traces, with fp32 and half-precision rates of the data sheets.

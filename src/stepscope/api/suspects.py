@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.derive.kernel.thresholds import GAP
+from stepscope.derive.kernel.matching import GAP
 from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows

@@ -32,11 +32,24 @@ from stepscope.findings.run.episodes import (
     representative,
     usual_length,
 )
-from stepscope.findings.thresholds import FAITHFUL, LOOKED_AT
 from stepscope.model.memo import Memo
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result
 from stepscope.model.threshold import Threshold
+
+LOOKED_AT = Threshold(
+    0.5,
+    "% of the step",
+    "a cause of a quarter of what is shown cannot become a finding, and a replay costs time",
+    ("tests/findings/test_healthy.py", "tests/findings/test_thresholds.py::test_what_cannot_matter_is_not_looked_at"),
+)
+FAITHFUL = Threshold(
+    90.0,
+    "% of the step",
+    "without event records, replays of 96 % and more agree with nsys captures of the same job; one of 62 % does not",
+    ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz", "h200/moe4mps/overlapped.rank*.pt.trace.json.gz"),
+)
+
 
 T = TypeVar("T")
 

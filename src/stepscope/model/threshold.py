@@ -1,4 +1,7 @@
-"""A number on which a verdict turns, with why it is that number and not another."""
+"""A number on which a verdict turns, with why it is that number and not another.
+
+It is declared in the file that judges by it; docs/thresholds.md is made of all of them.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,11 @@ class Threshold:
     def ns(self) -> int:
         """Microseconds as nanoseconds."""
         return round(self.value * 1000)
+
+    @property
+    def count(self) -> int:
+        """A number of things."""
+        return int(self.value)
 
     def __str__(self) -> str:
         return f"{self.value:g} {self.unit}"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stepscope.derive.peers.compute import (
     KERNELS,
+    WORTH_A_NAME,
     Compared,
     compare,
     longer,
@@ -17,7 +18,6 @@ from stepscope.derive.peers.compute import (
     recorded_whole,
     same_work,
 )
-from stepscope.derive.peers.thresholds import WORTH_A_NAME
 
 #: name -> (launches, ns in all, variance of one), with blocks of a launch where they matter
 Kernels = dict[str, tuple[int, int, float]] | dict[str, tuple[int, int, float, int]]

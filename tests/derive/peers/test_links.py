@@ -13,8 +13,7 @@ from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.calls import GROUPS, SIDES
 from stepscope.derive.comm.clock_fit import Clocks
 from stepscope.derive.comm.matching import match
-from stepscope.derive.peers.links import SlowLinks, slow_links
-from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS, SLOW_LINK
+from stepscope.derive.peers.links import FEWEST_TRANSFERS, SLOW_LINK, SlowLinks, slow_links
 
 #: Transfers of a link, one after the other: what each takes.
 Times = dict[tuple[int, ...], list[int]]

@@ -7,11 +7,24 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.kernel.sampled import ACTIVITY, Sampled, sampled
-from stepscope.derive.kernel.thresholds import ENOUGH_SAMPLES, FILLED
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import sharing
+from stepscope.model.threshold import Threshold
+
+FILLED = Threshold(
+    95.0,
+    "% of a sample's time",
+    "a sampled metric is the whole GPU's: what a kernel does not fill, idle time or another kernel falsifies",
+    ("tests/derive/kernel/test_sampled.py",),
+)
+ENOUGH_SAMPLES = Threshold(
+    3.0,
+    "samples",
+    "each is exact for its own time, and the first of a kernel has its start in it: one alone says little of the rest",
+    ("tests/derive/kernel/test_sampled.py", "h200/hf/hf1_rich.sqlite"),
+)
 
 
 class Activities(Struct, frozen=True):

@@ -14,8 +14,34 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stepscope.derive.peers.thresholds import HOST_LEAST, HOST_MUCH, HOST_SPREADS, HOST_TIMES, WORTH_A_NAME
+from stepscope.derive.peers.compute import WORTH_A_NAME
 from stepscope.intervals.arrays import F64, Mask
+from stepscope.model.threshold import Threshold
+
+HOST_SPREADS = Threshold(
+    6.0,
+    "times the distance of the better ranks",
+    "how far the better ones lie from each other is chance",
+    ("tests/reliability/agreement.py", "decision 0018"),
+)
+HOST_TIMES = Threshold(
+    2.5,
+    "times the usual lateness",
+    "hosts of healthy captures come to 2.2, planted faults from 2.8 on",
+    ("tests/data/moe_reference", "decision 0018"),
+)
+HOST_MUCH = Threshold(
+    10.0,
+    "% of the capture",
+    "hosts of healthy captures come to 5.6, planted faults to 36",
+    ("tests/data/moe_reference", "decision 0018"),
+)
+HOST_LEAST = Threshold(
+    0.5,
+    "% of the capture",
+    "nobody would notice less",
+    ("tests/reliability/agreement.py", "decision 0018"),
+)
 
 
 def host_excess(own: pl.DataFrame, groups: Mapping[int, str], whole: set[int], span_ns: float) -> pl.DataFrame:

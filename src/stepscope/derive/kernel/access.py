@@ -12,9 +12,17 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.derive.kernel.measured import Kernels, first, ratio
-from stepscope.derive.kernel.thresholds import EXCESS
 from stepscope.derive.kernel.work import SECTOR_BYTES
 from stepscope.intervals.arrays import F64
+from stepscope.model.threshold import Threshold
+
+EXCESS = Threshold(
+    10.0,
+    "% of the sectors or wavefronts",
+    "fewer that a better access pattern would save are not worth a name; planted strides save 70 % and more",
+    ("tests/derive/kernel/test_access.py",),
+)
+
 
 _BYTES_PER_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"

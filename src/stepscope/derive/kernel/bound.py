@@ -13,9 +13,35 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.derive.kernel.measured import Kernels, measured_kernels, ratio
-from stepscope.derive.kernel.thresholds import BALANCED, BUSY, HIGH, STARTED
 from stepscope.derive.kernel.work import OF_PEAK
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
+
+BUSY = Threshold(
+    60.0,
+    "% of peak",
+    "where neither compute nor memory reaches it, Nsight Compute speaks of latency: nothing in the GPU is the limit",
+    ("tests/derive/kernel/test_bound.py", "h200/ncu/ncu_full_details.csv"),
+)
+BALANCED = Threshold(
+    10.0,
+    "% of peak",
+    "compute and memory that are closer to each other limit the kernel together, as Nsight Compute has it",
+    ("tests/derive/kernel/test_bound.py",),
+)
+HIGH = Threshold(
+    80.0,
+    "% of peak",
+    "from there on a unit is the limit, however small the grid is, as Nsight Compute has it",
+    ("tests/derive/kernel/test_bound.py", "h200/ncu/ncu_full_details.csv"),
+)
+STARTED = Threshold(
+    50.0,
+    "% of the kernel's time",
+    "where even the busiest multiprocessor works for less, most of the time goes to starting and ending the kernel",
+    ("tests/derive/kernel/test_bound.py",),
+)
+
 
 BoundBy = Literal["bandwidth", "compute", "latency", "overhead"]
 

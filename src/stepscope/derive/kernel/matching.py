@@ -21,12 +21,46 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
-from stepscope.derive.kernel.thresholds import GAP, OTHER_WORK, SAME_FLOPS, SAME_LENGTH, SAME_TIME
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.gpus import gpu_of
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
+
+SAME_FLOPS = Threshold(
+    2.0,
+    "% of the operations",
+    "launches of one kernel and shape that differ by more do other work: inner sizes of products come in steps",
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/ncu/ncu_full_details.csv"),
+)
+SAME_TIME = Threshold(
+    1.5,
+    "times the duration",
+    "the same work measured twice on an H200 differs by 3 %; other data (an index, a mask) by more than half",
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/ncu/ncu_full_details.csv"),
+)
+OTHER_WORK = Threshold(
+    2.0,
+    "times the measured duration",
+    "clocks and neighbours make an op of a step up to 1.5 times as long as its kernel alone; products of another inner "
+    "size take 2.9 times as long",
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/train/eager.sqlite"),
+)
+GAP = Threshold(
+    1.15,
+    "times the next shorter op",
+    "lengths of the same work lie close to each other: on an H200 neighbours are up to 8 % apart, products of other "
+    "sizes 28 % and more",
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/train/eager.sqlite"),
+)
+SAME_LENGTH = Threshold(
+    1.12,
+    "times the measured duration",
+    "a kernel alone and the same in the step differ by less, but for the smallest, which caches help",
+    ("tests/derive/kernel/test_kernel_matching.py", "h200/train/eager.sqlite"),
+)
+
 
 HOW = pl.Enum(["kind", "order", "range", "length", "ambiguous"])
 _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]

@@ -24,11 +24,44 @@ from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.peers.launches import LIKE, like_launches, median_of_others
-from stepscope.derive.peers.thresholds import ALIKE, ALL_BUT, BEYOND_CHANCE, RECORDED_WHOLE, WORTH_A_NAME
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData
 from stepscope.intervals.arrays import I64
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
+
+WORTH_A_NAME = Threshold(
+    2.0,
+    "% of the step or capture",
+    "an excess below it is not shown by `diagnose` either",
+    ("tests/derive/peers/test_compute.py", "decision 0018"),
+)
+ALIKE = Threshold(
+    1.03,
+    "times the usual compute",
+    "clocks of GPUs of one kind differ by as much",
+    ("tests/derive/peers/test_compute.py", "decision 0018"),
+)
+BEYOND_CHANCE = Threshold(
+    2.0,
+    "standard errors",
+    "what single kernels vary by makes ranks that share a GPU differ by up to 1.8 on healthy captures; planted faults "
+    "begin at 2.3 (a GPU that is 5 % slower, over one step)",
+    ("h200/hf/hf4_straggler.sqlite", "tests/data/moe_reference", "decision 0018"),
+)
+ALL_BUT = Threshold(
+    20.0,
+    "% of the compute",
+    "a slow GPU makes all kernels longer but those that the host or memory bounds",
+    ("tests/derive/peers/test_compute.py", "decision 0018"),
+)
+RECORDED_WHOLE = Threshold(
+    90.0,
+    "% of the communications of its peers",
+    "a rank with fewer was cut off, and has less of everything",
+    ("h200/moe4mps/cut_off.sqlite",),
+)
+
 
 #: Compute kernels of a stretch, per rank, name and size of the grid; `variance` is that of one kernel's time.
 KERNELS: dict[str, pl.DataType | type[pl.DataType]] = {

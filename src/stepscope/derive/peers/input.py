@@ -10,12 +10,57 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.peers.thresholds import ABSENT, FETCH, INPUT, LEAD, LIKE, QUIET, SOON
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.windows.steps import marks_of
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.range_names import INPUT_RANGE, TORCH_OP
+from stepscope.model.threshold import Threshold
+
+FETCH = Threshold(
+    1000.0,
+    "µs",
+    "a loader that keeps ahead hands over a batch in 70 to 200; a host that is away for longer than this is at work",
+    ("h200/hf/hf1_data.sqlite", "public/aiprof_baseline.sqlite"),
+)
+INPUT = Threshold(
+    1024,
+    "bytes",
+    "a batch is larger; a number or a few sizes that are copied to the device are not",
+    ("public/tl_xdit_flux_capture.json.gz", "h200/hf/hf1_data.sqlite"),
+)
+LIKE = Threshold(
+    1.5,
+    "times as long or as short",
+    "batches of one loader take 50.0 and 50.3 ms; other long absences of the host are not of that length",
+    ("h200/hf/hf1_data.sqlite",),
+)
+QUIET = Threshold(
+    2,
+    "CUDA calls",
+    "a host that fetches makes none but the launch that ends the gap, and the return of the call before it",
+    ("h200/hf/hf1_data.sqlite",),
+)
+ABSENT = Threshold(
+    5000.0,
+    "µs",
+    "away for so long near a copy of input, a host that makes no call fetches; between steps of transformers' Trainer, "
+    "with nothing to fetch, it is away for up to 4.1 ms",
+    ("h200/hf/hf1_healthy.sqlite", "h200/hf/hf4_healthy.sqlite"),
+)
+LEAD = Threshold(
+    200.0,
+    "µs",
+    "a range of input that copies right from its beginning only copies; fetching a batch that is there takes 70 to 200",
+    ("tests/data/moe_reference", "tests/derive/peers/test_lateness.py"),
+)
+SOON = Threshold(
+    16,
+    "launches",
+    "transformers' Trainer copies and gathers a count of tokens between fetching a batch and copying it: four ops",
+    ("tests/derive/peers/test_lateness.py",),
+)
+
 
 #: Ranges of PyTorch's own loader, as its profiler records them.
 LOADER = r"enumerate\(DataLoader\)"

@@ -11,12 +11,19 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from stepscope.derive.peers.input import data_ranges, fetching_gaps
-from stepscope.derive.peers.thresholds import BATCHES, FETCH
+from stepscope.derive.peers.input import FETCH, data_ranges, fetching_gaps
 from stepscope.derive.rank.cuda_calls import WAITING, of_family
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.intervals import Spans, intersect, join, subtract, union
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.threshold import Threshold
+
+BATCHES = Threshold(
+    4,
+    "waits for input",
+    "copies of weights come once; a loop over batches waits before each of them",
+    ("public/aiprof_baseline.sqlite", "public/a100_lm2.7b_nvtx.sqlite"),
+)
 
 
 def host_late(data: RankData, *, near: bool = False) -> tuple[Spans, Spans, bool]:

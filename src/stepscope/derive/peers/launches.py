@@ -11,8 +11,22 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.peers.thresholds import OTHER_SIZES, SAME_SIZE
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.threshold import Threshold
+
+SAME_SIZE = Threshold(
+    1.02,
+    "times the blocks of a launch",
+    "ranks that do the same work launch the same grids; a batch of 17 instead of 16 is 1.06 times as large",
+    ("tests/derive/peers/test_compute.py",),
+)
+OTHER_SIZES = Threshold(
+    5.0,
+    "% of the compute",
+    "where so much of it is in launches of other sizes, the same grids elsewhere may stand for other sizes, too",
+    ("tests/derive/peers/test_compute.py",),
+)
+
 
 #: Per kernel name of a rank: `pace`, how many times as long a like launch takes as those of its peers, and `size`, how
 #: many times as large a launch is. Null where nothing tells.

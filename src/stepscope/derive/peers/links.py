@@ -18,9 +18,24 @@ from msgspec import Struct
 
 from stepscope.derive.comm.across import Across
 from stepscope.derive.comm.kinds import SEND_RECV
-from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS, SLOW_LINK, WORTH_A_NAME
+from stepscope.derive.peers.compute import WORTH_A_NAME
 from stepscope.intervals.arrays import Mask
 from stepscope.model.note import Note, noted
+from stepscope.model.threshold import Threshold
+
+SLOW_LINK = Threshold(
+    1.4,
+    "times the usual transfer",
+    "healthy links differ by up to 1.23 beyond chance; a link with two thirds of its bandwidth comes to 1.45",
+    ("tests/derive/peers/test_links.py", "tests/data/moe_reference", "decision 0018"),
+)
+FEWEST_TRANSFERS = Threshold(
+    4,
+    "transfers",
+    "the median of fewer says nothing of what is usual on a link",
+    ("tests/derive/peers/test_links.py", "decision 0018"),
+)
+
 
 #: What makes links similar.
 SIMILAR = ["kind", "bytes", "size", "hosts"]

@@ -12,16 +12,30 @@ import numpy as np
 from stepscope.derive.host.idle_causes import ALLOC
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.hosts import LONGEST_LAUNCH, Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import LONGEST_LAUNCH, SLOW_AROUND, TAKEN_AGAIN
 from stepscope.findings.words import counted
 from stepscope.intervals import Spans, join, union
 from stepscope.intervals.arrays import I64, NONE, in_order
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+TAKEN_AGAIN = Threshold(
+    3,
+    "allocations",
+    "in a capture without steps: a program that asks for memory once or twice after its first kernel does not churn",
+    ("tests/findings/test_guards.py",),
+)
+SLOW_AROUND = Threshold(
+    1.5,
+    "times the pace",
+    "between launches with a cudaMalloc the host takes 2.1 to 2.2 times as long, the call not counted",
+    ("h200/hf/hf1_emptycache.sqlite", "h200/hf/hf1_emptycache.rank0.pt.trace.json.gz"),
+)
+
 
 ID = "allocator-churn"
 

@@ -23,12 +23,27 @@ from stepscope.findings.evidence.hosts import guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel as shown
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import ROOF_LEAST, ROOF_REACH
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+ROOF_REACH = Threshold(
+    80.0,
+    "% of the roof",
+    "products of matrices reach 82 % of the dense roof of an H200, copies 90 % of its DRAM: a kernel that is well made "
+    "comes that close",
+    ("tests/findings/test_below_roof.py", "h200/ncu/ncu_full_raw.csv"),
+)
+ROOF_LEAST = Threshold(
+    60.0,
+    "% of the roof",
+    "what most libraries' kernels reach without tuning: the careful end of the promise",
+    ("tests/findings/test_below_roof.py", "h200/ncu/ncu_full_raw.csv"),
+)
+
 
 ID = "below-roof"
 

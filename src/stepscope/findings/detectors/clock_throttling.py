@@ -19,10 +19,18 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import CLOCK_LOW
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.capturing import capture_with
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+CLOCK_LOW = Threshold(
+    95.0,
+    "% of the highest clock",
+    "an H200 under load stays within 0.2 of it in the median",
+    ("h200/hf/hf1_rich.sqlite", "tests/findings/test_host_by_hand.py::test_a_clock_below_what_it_was"),
+)
+
 
 ID = "clock-throttling"
 

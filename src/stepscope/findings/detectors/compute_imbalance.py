@@ -22,10 +22,18 @@ from stepscope.findings.evidence.shown import part, peer_of
 from stepscope.findings.evidence.stragglers import guilty, suspects
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import STAGES_EVEN
 from stepscope.model.labels import setups
 from stepscope.model.ranks import some_ranks
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+STAGES_EVEN = Threshold(
+    1.03,
+    "times the mean stage",
+    "stages of as many layers each differ by up to 1.02",
+    ("tests/findings/test_healthy.py", "h200/moe4/overlapped.sqlite", "tests/data/moe_reference"),
+)
+
 
 ID = "compute-imbalance"
 

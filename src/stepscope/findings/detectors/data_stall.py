@@ -25,10 +25,30 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import BATCH_HANDED_OVER, RECURS, STEPS_TO_TELL
 from stepscope.intervals import Spans, intersect, join, union
 from stepscope.model.range_names import short_range
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+BATCH_HANDED_OVER = Threshold(
+    200.0,
+    "µs",
+    "a loader that keeps ahead hands over a batch in 70 to 200, on traces and simulated jobs alike",
+    ("public/nsysai_2gpu_1s.sqlite", "tests/findings/test_healthy.py"),
+)
+RECURS = Threshold(
+    50.0,
+    "% of what this step loses",
+    "a loader that cannot keep up is late for every step; a batch of 10 ms in one of three is not",
+    ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz", "public/aiprof_baseline_nvtx.sqlite"),
+)
+STEPS_TO_TELL = Threshold(
+    3,
+    "steps",
+    "of two steps, nobody knows which is usual",
+    ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz",),
+)
+
 
 ID = "data-stall"
 

@@ -24,12 +24,38 @@ from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import APART, MANY_SYNCS, NUMBER, NUMBER_HANDLED
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE, by_id
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+NUMBER = Threshold(
+    64,
+    "bytes",
+    "`.item()` copies up to 16, a few flags or sizes some more; a tensor is larger",
+    ("public/puzzler_d2h_sync.json.gz", "tests/findings/test_thresholds.py::test_a_number_is_small"),
+)
+NUMBER_HANDLED = Threshold(
+    100.0,
+    "µs",
+    "Python takes 45 from one `.item()` to the next launch; what takes longer is other work, and stays",
+    ("public/puzzler_d2h_sync.json.gz", "tests/findings/test_faults_host.py"),
+)
+MANY_SYNCS = Threshold(
+    16,
+    "waits of one kind in a step",
+    "a wait in every layer is listed (--least 0) even where the host is far ahead: it costs as soon as it is not",
+    ("tests/findings/test_guards.py",),
+)
+APART = Threshold(
+    2.0,
+    "times the idle time",
+    "where a step without a wait is shorter by more than the GPU idles, copies run beside compute that did not before",
+    ("tests/findings/test_comes_once.py",),
+)
+
 
 ID = "host-sync"
 

@@ -14,11 +14,19 @@ from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import DEVICE_WAITS
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+DEVICE_WAITS = Threshold(
+    50.0,
+    "% of the busiest device",
+    "devices of one process that share the work evenly differ by a few per cent",
+    ("tests/findings/test_idle_device.py",),
+)
+
 
 ID = "idle-device"
 

@@ -24,17 +24,35 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.arrivals import Arrival, late_without_cause
-from stepscope.findings.evidence.hosts import Host, hosts, sure
+from stepscope.findings.evidence.hosts import NAMED_BESIDE_WORST, Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
 from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of, waiting
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import LATE_RESIDUALS, LATE_STRETCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, covered, gaps, join, subtract, union
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+LATE_STRETCH = Threshold(
+    1.0,
+    "% of the step",
+    "half of what is shown: shorter stretches without a call are on every host",
+    (
+        "tests/findings/test_healthy.py",
+        "tests/findings/test_faults_across.py::test_late_node",
+        "tests/findings/test_real_faults_across.py",
+    ),
+)
+LATE_RESIDUALS = Threshold(
+    4.0,
+    "times the residual of the clocks",
+    "a beginning that clocks place no better says nothing; the residual is a median, its tail is longer",
+    ("tests/findings/test_faults_across.py::test_a_wrong_clock_is_no_finding",),
+)
+
 
 ID = "late-node"
 

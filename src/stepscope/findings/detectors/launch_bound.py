@@ -12,14 +12,22 @@ from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
 from stepscope.findings.evidence.last import Last, last_rank
-from stepscope.findings.evidence.launching import quicker, slow_hosts, unfed, unfed_ns, usual
+from stepscope.findings.evidence.launching import USUAL_CALL, quicker, slow_hosts, unfed, unfed_ns, usual
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import HARDWARE_PACE, USUAL_CALL
 from stepscope.intervals import Spans, intersect
 from stepscope.model.ranks import some_ranks
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+HARDWARE_PACE = Threshold(
+    2.5,
+    "µs",
+    "from launch to launch in a loop of C++ without a profiler; kernels of a CUDA graph follow each other faster",
+    ("tests/data/promises",),
+)
+
 
 ID = "launch-bound"
 

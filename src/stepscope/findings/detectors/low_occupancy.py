@@ -18,14 +18,23 @@ from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import FEW_BLOCKS, LONG_KERNEL
+from stepscope.findings.thresholds import LONG_KERNEL
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import gpu_of
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+FEW_BLOCKS = Threshold(
+    50.0,
+    "% of the multiprocessors",
+    "fewer blocks leave more than half of them empty, whatever a block does",
+    ("tests/findings/test_host_by_hand.py::test_few_blocks",),
+)
+
 
 ID = "low-occupancy"
 

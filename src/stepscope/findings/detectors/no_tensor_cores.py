@@ -24,13 +24,36 @@ from stepscope.findings.evidence.machines import gpu_name, on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import LONG_KERNEL, MIXED_PRECISION, TENSOR_CORES_GAIN, TENSOR_CORES_REACH
+from stepscope.findings.thresholds import LONG_KERNEL
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+MIXED_PRECISION = Threshold(
+    25.0,
+    "% of the number of products without tensor cores",
+    "where so many already use them, the rest is an island in a model of half precision: around it nothing changes",
+    ("tests/findings/test_waste_pairs.py",),
+)
+TENSOR_CORES_REACH = Threshold(
+    85.0,
+    "% of the ratio of peak rates",
+    "10240 x 10240 matrices take 0.11 s in fp32 and 0.016 s in TF32 on an A100 (PyTorch's notes on CUDA): 6.9 times as "
+    "fast, of 8 on paper",
+    ("tests/model/test_gpus.py::test_what_products_gain", "public/a100_lm2.7b_nvtx.sqlite"),
+)
+TENSOR_CORES_GAIN = Threshold(
+    2.0,
+    "times as fast",
+    "the least that is promised: products that are small or bound by memory gain no more; and all that is, where the "
+    "trace names no GPU",
+    ("public/a100_lm2.7b_nvtx.sqlite", "tests/findings/test_host_by_hand.py::test_products_without_tensor_cores"),
+)
+
 
 ID = "no-tensor-cores"
 _Which = Literal["low", "usual", "high", "tf32"]

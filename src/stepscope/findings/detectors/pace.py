@@ -10,9 +10,17 @@ from __future__ import annotations
 from stepscope.derive.run.pace import Longer, Pace, pace_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import PACE_DIFFERS
 from stepscope.model.note import Note, noted
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+PACE_DIFFERS = Threshold(
+    3.0,
+    "% of the mean step",
+    "the mean of many steps and that of a few recorded ones differ by less in steady programs",
+    ("tests/findings/test_pace.py",),
+)
+
 
 ID = "pace"
 

@@ -20,9 +20,18 @@ from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import LARGE_IDEAL_BUBBLE, SHOWN
+from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note, noted
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+LARGE_IDEAL_BUBBLE = Threshold(
+    10.0,
+    "% of the step",
+    "from there on, twice as many micro-batches would give back 5 % of the step",
+    ("tests/findings/test_thresholds.py::test_a_large_ideal_bubble_is_noted", "decision 0015"),
+)
+
 
 ID = "pipeline-bubble"
 #: Schedules whose ideal is a count of chunks; that of others rests on how long chunks take, which is too rough here.

@@ -16,8 +16,16 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE
 from stepscope.findings.evidence.unprofiled import Cost, profiler_cost
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import DISTORTS
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+DISTORTS = Threshold(
+    25.0,
+    "% of the step",
+    "every profiler costs some: what nsys alone adds is 13; said first, it must be what matters most",
+    ("h200/hf/hf1_rich.sqlite", "h200/train/eager.pt.trace.json.gz"),
+)
+
 
 ID = "profiler-distortion"
 

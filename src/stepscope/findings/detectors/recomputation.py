@@ -16,10 +16,18 @@ from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.sequence import sequences
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import ROOM
 from stepscope.model.gpus import gpu_of
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+ROOM = Threshold(
+    20.0,
+    "% of the GPU's memory",
+    "the allocator's reserve varies by some per cent from step to step; less than this may be lost to fragments",
+    ("tests/findings/test_recomputation.py",),
+)
+
 
 ID = "recomputation"
 

@@ -23,10 +23,36 @@ from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import FORWARD_BETWEEN, ROUNDS_COVER, ROUNDS_DIFFER, ROUNDS_MOST
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+FORWARD_BETWEEN = Threshold(
+    20.0,
+    "% of the kernels of a round",
+    "a forward pass is about a third of a micro-batch, and nothing is reduced in it",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+ROUNDS_COVER = Threshold(
+    70.0,
+    "% of the kernels of the step",
+    "rounds of all micro-batches fill the step but for its optimizer; buckets of one backward pass do not",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+ROUNDS_DIFFER = Threshold(
+    5.0,
+    "% of the kernels of a round",
+    "micro-batches launch the same kernels; layers of a forward and of a backward pass do not (tensor parallelism)",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+ROUNDS_MOST = Threshold(
+    64,
+    "rounds",
+    "more micro-batches than that are not accumulated in a step of one rank",
+    ("tests/findings/test_repeated_reduction.py",),
+)
+
 
 ID = "repeated-reduction"
 

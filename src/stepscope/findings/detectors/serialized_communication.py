@@ -35,11 +35,19 @@ from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import USUAL_BUCKET
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+USUAL_BUCKET = Threshold(
+    25,
+    "MB",
+    "what DDP reduces at once by default: the last bucket of a backward pass has no compute left beside it",
+    ("tests/findings/test_issued_late.py",),
+)
+
 
 ID = "serialized-communication"
 

@@ -20,10 +20,18 @@ from stepscope.findings.evidence.meetings import in_step, met, sides
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shown import matched
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import SAME_BANDWIDTH
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+SAME_BANDWIDTH = Threshold(
+    1.25,
+    "times the bandwidth",
+    "rings that a slow link limits run within 1.1 of its bandwidth on simulated jobs; a real operation adds some more",
+    ("tests/findings/test_faults_across.py::test_slow_link",),
+)
+
 
 ID = "slow-link"
 

@@ -24,11 +24,25 @@ from stepscope.findings.evidence.shared_gpu import load_on_others
 from stepscope.findings.evidence.shown import beside, part, peer_of
 from stepscope.findings.evidence.stragglers import guilty
 from stepscope.findings.finding import Finding
-from stepscope.findings.thresholds import AROUND_A_LAUNCH, EXTRA_LAUNCHES
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import NONE
 from stepscope.model.ranks import some_ranks
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+EXTRA_LAUNCHES = Threshold(
+    1.5,
+    "times the launches of the peers",
+    "ranks that do the same work launch as much, but for shapes; one that computes its experts twice, twice as much",
+    ("tests/findings/test_real_faults_across.py", "tests/findings/test_thresholds.py::test_launches_beyond_the_peers"),
+)
+AROUND_A_LAUNCH = Threshold(
+    100.0,
+    "µs",
+    "an eager framework takes 15 to 60 per launch; what takes longer would be done all the same",
+    ("tests/findings/test_thresholds.py::test_launches_beyond_the_peers",),
+)
+
 
 ID = "straggler"
 

@@ -18,10 +18,30 @@ from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import TINY, TINY_PATTERN, TINY_REPEATS
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+TINY = Threshold(
+    2.0,
+    "times the usual pace",
+    "a kernel that long still leaves the host as much time again to get ahead",
+    ("tests/findings/test_faults_host.py", "public/h100x2_before.sqlite", "tests/data/moe_reference"),
+)
+TINY_PATTERN = Threshold(
+    12,
+    "kernels",
+    "AdamW in a loop over tensors launches eight for each, with amsgrad and maximize up to eleven",
+    ("tests/data/promises", "public/puzzler_d2h_sync.json.gz", "public/dlrm8/dlrm_kineto"),
+)
+TINY_REPEATS = Threshold(
+    3,
+    "repeats in a row",
+    "two of a kind come together by chance, as the halves of a layer do",
+    ("tests/findings/test_thresholds.py::test_tiny_kernels_repeat", "tests/findings/test_healthy.py"),
+)
+
 
 ID = "tiny-kernels"
 

@@ -27,11 +27,26 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import EXPLAINS, SHORT_GAP, SHOWN
+from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
 from stepscope.model.capturing import capture_with
 from stepscope.model.range_names import short_range
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+EXPLAINS = Threshold(
+    50.0,
+    "% of the exposed time that it covers",
+    "a synchronization of 17 ms within 620 ms in which a graph is captured is not why the GPU idles",
+    ("public/tl_xdit_flux_capture.json.gz",),
+)
+SHORT_GAP = Threshold(
+    10.0,
+    "µs",
+    "the GPU takes 1 to 2 from one kernel of a stream to the next, and up to 5 behind a large one",
+    ("public/h100_qwen.json.gz",),
+)
+
 
 ID = "unexplained"
 

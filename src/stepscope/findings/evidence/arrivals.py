@@ -10,7 +10,20 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.issued import serialized
 from stepscope.findings.evidence.peers import stages
-from stepscope.findings.thresholds import LATE_ALONE, LATE_FOR_LONG
+from stepscope.model.threshold import Threshold
+
+LATE_ALONE = Threshold(
+    75.0,
+    "% of the lateness",
+    "of ranks alike, the last one changes; where one has three quarters of it, it is not chance",
+    ("tests/findings/test_arrivals.py",),
+)
+LATE_FOR_LONG = Threshold(
+    5.0,
+    "% of the step",
+    "what nothing recorded explains must be large to be worth a word: healthy ranks wait for each other for 1 to 2",
+    ("tests/findings/test_arrivals.py", "tests/findings/test_healthy.py"),
+)
 
 
 class Arrival(NamedTuple):

@@ -16,10 +16,37 @@ from stepscope.derive.work.parts import spelled_softmax
 from stepscope.derive.work.reference import attention_rate, bandwidth
 from stepscope.derive.work.roles import PRECISION, Role
 from stepscope.derive.work.sizes import gpu, launches
-from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import FAR_LARGER, LIKE_PRODUCT, SAME_SIZE, USUAL_HEAD, USUAL_LENGTH
+from stepscope.findings.evidence.sequence import SAME_SIZE, Sequence
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.gpus import Gpu
+from stepscope.model.threshold import Threshold
+
+USUAL_LENGTH = Threshold(
+    2048,
+    "keys of a query",
+    "where a softmax is written out, nothing tells how long its rows are; rates of fused kernels vary little with it",
+    ("public/a100_lm2.7b_nvtx.sqlite",),
+)
+LIKE_PRODUCT = Threshold(
+    2.5,
+    "times as long",
+    "the gradients of both factors of a product are as many FLOPs each; kernels for them differ by up to 1.5",
+    ("tests/findings/test_waste_pairs.py",),
+)
+FAR_LARGER = Threshold(
+    8.0,
+    "times as long as it takes to write the scores",
+    "products of attention take 1.4 to 3 times that; a router's scores are a few for each token, and products around "
+    "them take a hundred times as long",
+    ("tests/findings/test_waste_pairs.py", "tests/findings/test_healthy.py"),
+)
+USUAL_HEAD = Threshold(
+    64,
+    "numbers of a head",
+    "where no tensor beside the scores tells; it matters little: fused attention is a few per cent of what it replaces",
+    ("tests/findings/test_waste_pairs.py",),
+)
+
 
 #: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is no head.
 _HEADS = np.array([32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256])

@@ -14,8 +14,16 @@ import numpy as np
 
 from stepscope.derive.work.roles import Role
 from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import CHAIN
 from stepscope.intervals.arrays import F64, I64, NONE, Mask, packed, unpacked
+from stepscope.model.threshold import Threshold
+
+CHAIN = Threshold(
+    3,
+    "kernels that compute",
+    "two of a size come together in every model, a product's bias and an activation; three are an op written out",
+    ("tests/findings/test_waste_pairs.py",),
+)
+
 
 _MEMBERS = (Role.ELEMENTWISE, Role.REDUCTION, Role.RANDOM, Role.CAST, Role.COPY)
 _COMPUTING = (Role.ELEMENTWISE, Role.REDUCTION, Role.RANDOM)

@@ -8,10 +8,24 @@ from stepscope.derive.run.account import rank_run
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Cause, Finding, Place
 from stepscope.findings.run.episodes import Episode
-from stepscope.findings.thresholds import PART_NAMED, RUNS_DIFFER
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import listed, several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+RUNS_DIFFER = Threshold(
+    30.0,
+    "% of the cost",
+    "in another run of the same program a checkpoint or a collection takes up to 25 % more or less",
+    ("tests/findings/test_waste_pairs.py",),
+)
+PART_NAMED = Threshold(
+    5.0,
+    "% of the excess",
+    "smaller parts of what a step takes beyond its like say nothing of why",
+    ("tests/findings/test_run_findings.py",),
+)
+
 
 #: So many parts of the excess are listed.
 _LISTED = 3

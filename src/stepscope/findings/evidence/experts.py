@@ -13,8 +13,22 @@ import numpy as np
 from stepscope.derive.work.roles import Role
 from stepscope.derive.work.sizes import gpu, launches
 from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import EXPERT_KERNELS, EXPERTS
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.threshold import Threshold
+
+EXPERTS = Threshold(
+    4,
+    "times in a row",
+    "as few as a layer of experts has; queries, keys and values are three",
+    ("tests/findings/test_experts_one_by_one.py", "tests/data/pairs"),
+)
+EXPERT_KERNELS = Threshold(
+    40,
+    "kernels of an expert",
+    "two or three products, gathering, an activation, weights and scattering are up to 20; half as many again backward",
+    ("tests/findings/test_experts_one_by_one.py",),
+)
+
 
 #: What layers have and experts do not.
 _APART = (Role.NORM, Role.ATTENTION, Role.SOFTMAX, Role.LOSS, Role.CONVOLUTION, Role.POOLING, Role.OPTIMIZER)

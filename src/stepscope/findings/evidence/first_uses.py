@@ -11,10 +11,18 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
-from stepscope.findings.thresholds import FIRST_USE, SHOWN
+from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note, noted
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+FIRST_USE = Threshold(
+    10.0,
+    "times the median of its like",
+    "making connections takes 25 to 62 times as long; other first transfers take up to 9.6 times",
+    ("h200/payloads/overlapped.sqlite", "decision 0015"),
+)
 
 
 def first_uses(case: Case) -> pl.DataFrame:

@@ -25,10 +25,31 @@ from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import places
 from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Cause, Place
-from stepscope.findings.thresholds import LAUNCHES_TO_TELL, LONGEST_LAUNCH, NAMED_BESIDE_WORST
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask, in_order, numbered
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
+
+NAMED_BESIDE_WORST = Threshold(
+    25.0,
+    "% of the worst rank",
+    "ranks that share a fault have like amounts of it; what all hosts have a little of is not on the others",
+    ("tests/findings/test_faults_host.py", "tests/findings/test_real_faults_host.py"),
+)
+LAUNCHES_TO_TELL = Threshold(
+    16,
+    "launches",
+    "the median of fewer jumps with every one of them",
+    ("public/a100_saxpy_mpi.rank*.sqlite", "tests/findings/test_thresholds.py::test_few_launches_say_nothing"),
+)
+LONGEST_LAUNCH = Threshold(
+    50,
+    "times the pace",
+    "longer is no launching: a batch that is fetched takes thousands; at half of it, the 5.1 % of a simulated case "
+    "become 4.1, where the truth is 5.4",
+    ("h200/train/eager.sqlite", "tests/findings/test_faults_host.py"),
+)
+
 
 #: Calls that keep launches before and after them apart, beside those that wait or allocate.
 _APART = (Family.EVENT_RECORD, Family.STREAM_WAIT, Family.GRAPH_LAUNCH, Family.CAPTURE)

@@ -12,9 +12,17 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.derive.work.roles import Role
-from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import MOSTLY_ZEROS, SAME_SIZE, SMALL_TENSOR
+from stepscope.findings.evidence.sequence import SAME_SIZE, SMALL_TENSOR, Sequence
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.threshold import Threshold
+
+MOSTLY_ZEROS = Threshold(
+    2.0,
+    "times the scattering",
+    "filling a table with zeros takes less than scattering to most of its rows",
+    ("tests/findings/test_slow_indexing.py", "h200/hf/hf1_healthy.sqlite"),
+)
+
 
 _SCATTERED = r"(?i)embedding\w*(backward|_grad)|compute_grad_weight|sum_and_scatter|krn_partial|indexing_backward"
 #: Kernels that have a fill before them and no table: they choose, and do not scatter.

@@ -7,9 +7,28 @@ from msgspec import Struct
 
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
-from stepscope.findings.thresholds import DISTORTED_PACE, EVENTS_PER_LAUNCH, UNDISTORTED_PACE
 from stepscope.intervals import Spans
 from stepscope.model.range_names import TORCH_OP
+from stepscope.model.threshold import Threshold
+
+DISTORTED_PACE = Threshold(
+    40.0,
+    "µs per launch",
+    "eager frameworks take 15 to 35 under nsys or a plain torch.profiler; with a range for every op, 55",
+    ("h200/hf/hf1_rich.sqlite", "h200/hf/hf1_healthy.sqlite"),
+)
+UNDISTORTED_PACE = Threshold(
+    24.0,
+    "µs per launch",
+    "what the same job takes without: transformers 23.7, other eager loops 17 to 29",
+    ("h200/hf/hf1_healthy.sqlite", "tests/data/promises"),
+)
+EVENTS_PER_LAUNCH = Threshold(
+    2.0,
+    "records of the host per launch",
+    "torch runs one to three ops per launch; a profiler that writes each of them down is in their way",
+    ("h200/hf/hf1_rich.sqlite",),
+)
 
 
 class Instrumented(Struct, frozen=True):

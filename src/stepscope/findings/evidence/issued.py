@@ -23,9 +23,26 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import met, sides
 from stepscope.findings.evidence.parts import parts
-from stepscope.findings.thresholds import MOSTLY_EXPOSED, WAITED_AT_ONCE
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
+
+WAITED_AT_ONCE = Threshold(
+    90.0,
+    "% of a stage's communication",
+    "100 where everything is waited for at once, up to 67 where compute runs beside it",
+    (
+        "h200/moe4mps/serialized.sqlite",
+        "h200/moe4mps/overlapped.sqlite",
+        "tests/findings/test_faults_across.py::test_serialized",
+    ),
+)
+MOSTLY_EXPOSED = Threshold(
+    50.0,
+    "% of a stage's communication",
+    "what is waited for at once but hidden all the same, by other work, is not serialized",
+    ("h200/moe4/serialized.sqlite",),
+)
 
 
 class Serialized(Struct, frozen=True):

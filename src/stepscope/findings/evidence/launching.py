@@ -13,19 +13,69 @@ from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
-from stepscope.findings.thresholds import (
-    FASTEST_LAUNCHES,
-    LAUNCHES_FOR_A_SPEED,
-    QUICKEST_CALL,
-    SLOW_BESIDE_PEERS,
-    SLOW_CALL,
-    SLOW_FRAMEWORK,
-    SLOWEST_SOUND_CALL,
-    USUAL_CALL,
-    USUAL_PACE,
-)
 from stepscope.intervals import Spans, join, union
 from stepscope.intervals.arrays import I64
+from stepscope.model.threshold import Threshold
+
+LAUNCHES_FOR_A_SPEED = Threshold(
+    32,
+    "launches",
+    "of fewer, the fastest tenth is one or two launches; with fewer, the usual speeds below are taken",
+    ("public/a100_cuda_graphs.sqlite", "tests/findings/test_thresholds.py::test_a_speed_takes_enough_launches"),
+)
+FASTEST_LAUNCHES = Threshold(
+    10.0,
+    "% of the launches",
+    "what a host does without anything in its way: nothing shortens a launch, much lengthens one",
+    ("tests/findings/test_thresholds.py::test_speeds_come_from_the_trace", "decision 0019"),
+)
+QUICKEST_CALL = Threshold(
+    2.0,
+    "µs",
+    "no launch takes less: the fastest hundredth takes 2.3 beside an MI300X, 2.8 beside an H100",
+    ("public/tl_mi300_resnet_ckpt.json.gz", "public/h100_qwen.json.gz"),
+)
+SLOWEST_SOUND_CALL = Threshold(
+    10.0,
+    "µs",
+    "the fastest tenth of launch calls takes 2.7 to 8.8 on all sound hosts, under whatever profiler; a host whose "
+    "fastest take longer is slow throughout, and says nothing of what is usual",
+    ("public/toke_ann0.json.gz", "tests/findings/test_faults_host.py", "decision 0019"),
+)
+USUAL_CALL = Threshold(
+    3.5,
+    "µs",
+    "a launch call without a profiler's help, where the trace itself does not tell",
+    ("public/h100_qwen.json.gz", "tests/findings/test_faults_host.py"),
+)
+USUAL_PACE = Threshold(
+    6.0,
+    "µs",
+    "host time from launch to launch, the call and nearly as much again around it, where the trace does not tell",
+    ("public/t4_power_iteration.sqlite", "tests/findings/test_faults_host.py"),
+)
+SLOW_CALL = Threshold(
+    3.5,
+    "times the usual call",
+    "the median call takes 1.1 to 1.6 times the fastest tenth on sound hosts",
+    (
+        "tests/data/moe_reference",
+        "tests/findings/test_faults_host.py",
+        "tests/findings/test_thresholds.py::test_speeds_come_from_the_trace",
+    ),
+)
+SLOW_FRAMEWORK = Threshold(
+    1.75,
+    "times the usual pace",
+    "simulated hosts that launch as fast as they can vary by 1.1; eager frameworks take 1.6 to 15 times as long",
+    ("tests/findings/test_healthy.py", "public/rtx5000ada_windows.sqlite", "decision 0019"),
+)
+SLOW_BESIDE_PEERS = Threshold(
+    1.4,
+    "times the pace of the others",
+    "sound hosts of one job differ by up to 1.27",
+    ("h200/moe4/overlapped.rank*.pt.trace.json.gz", "tests/findings/test_faults_host.py"),
+)
 
 
 class Usual(Struct, frozen=True):

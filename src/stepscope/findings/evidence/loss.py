@@ -14,8 +14,7 @@ from stepscope.derive.work.phases import FORWARD
 from stepscope.derive.work.reference import bandwidth
 from stepscope.derive.work.roles import Role
 from stepscope.derive.work.sizes import gpu
-from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import SAME_SIZE
+from stepscope.findings.evidence.sequence import SAME_SIZE, Sequence
 from stepscope.intervals.arrays import F64, I64, Mask
 
 

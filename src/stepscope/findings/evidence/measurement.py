@@ -9,8 +9,33 @@ from stepscope.derive.rank.cuda_calls import Family
 from stepscope.derive.rank.data import COMPUTE
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
-from stepscope.findings.thresholds import MEASURED_COMPUTE, MEASURED_RANGES, MEASURING_SYNCS
 from stepscope.intervals.arrays import I64, NONE
+from stepscope.model.threshold import Threshold
+
+MEASURING_SYNCS = Threshold(
+    8,
+    "device synchronizations in a step",
+    "training needs one or two, and a measurement makes one per block: 137 in the trace that has one",
+    (
+        "h200/moe4mps/cut_off.sqlite",
+        "tests/findings/test_thresholds.py::test_a_few_synchronizations_are_no_measurement",
+    ),
+)
+MEASURED_COMPUTE = Threshold(
+    50.0,
+    "% of the compute",
+    "of kernels right behind which the host waits: 7 to 11 where synchronizations are for other reasons",
+    (
+        "tests/findings/test_host_by_hand.py::test_a_synchronization_behind_every_kernel_is_a_measurement",
+        "tests/findings/test_real_faults_host.py",
+    ),
+)
+MEASURED_RANGES = Threshold(
+    90.0,
+    "% of the ranges",
+    "a timer closes every range that it opened, and the first or the last may be cut off",
+    ("h200/moe4mps/cut_off.sqlite",),
+)
 
 
 class Measured(Struct, frozen=True):

@@ -6,10 +6,17 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.peers.compute import Compared
-from stepscope.findings.thresholds import MORE_LAUNCHES
 from stepscope.model.kernel_names import shorten
 from stepscope.model.range_names import short_range
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+MORE_LAUNCHES = Threshold(
+    1.02,
+    "times the launches of the peers",
+    "ranks that do the same work launch the same kernels, but for what one of them logs or checks",
+    ("tests/findings/test_thresholds.py::test_launches_beyond_the_peers",),
+)
 
 
 class MoreWork(Struct, frozen=True):

@@ -9,10 +9,17 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
-from stepscope.findings.thresholds import STEPS_DIFFER
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+STEPS_DIFFER = Threshold(
+    25.0,
+    "% of the step that is looked at",
+    "steps of steady jobs differ by a few per cent; where steps alternate, or some save a checkpoint, by far more",
+    ("tests/findings/test_other_steps.py",),
+)
 
 
 def other_steps_notes(case: Case) -> list[Note]:

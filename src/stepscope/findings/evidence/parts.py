@@ -16,16 +16,24 @@ from stepscope.derive.accounting.exposure import comm_ops, exposed_wall
 from stepscope.derive.comm.calls import operations
 from stepscope.derive.comm.kinds import OPERATIONS
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of, unanimous
-from stepscope.derive.peers.thresholds import FEWEST_TRANSFERS
+from stepscope.derive.peers.links import FEWEST_TRANSFERS
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.windows.window import Window
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
-from stepscope.findings.thresholds import UNWAITED_TRANSFERS
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
+
+UNWAITED_TRANSFERS = Threshold(
+    25.0,
+    "% of the transfers",
+    "of transfers that are not matched, the shorter ones waited least for others: the lower quartile",
+    ("public/a100_nccl_metadata_world2.json.gz", "decision 0015"),
+)
+
 
 #: Communication of which not even the operation is known.
 UNTOLD = "communication"

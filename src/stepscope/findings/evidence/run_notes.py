@@ -9,13 +9,20 @@ from stepscope.derive.run.account import RankRun
 from stepscope.derive.run.contents import contents, named
 from stepscope.derive.run.job import Run, run_of
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.start_up import loads
-from stepscope.findings.thresholds import RUN_LOSES, STARTS_UP
+from stepscope.findings.evidence.start_up import STARTS_UP, loads
 from stepscope.intervals import Spans, intersect
 from stepscope.model.note import Note, noted
 from stepscope.model.range_names import short_range
 from stepscope.model.statement import percent, several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+RUN_LOSES = Threshold(
+    2.0,
+    "% of the mean step",
+    "as for findings: what a run loses outside its usual step is said from there on",
+    ("tests/findings/test_run_findings.py",),
+)
 
 
 def run_notes(case: Case) -> list[Note]:

@@ -19,8 +19,22 @@ from stepscope.derive.work.rules import MULTIPLYING
 from stepscope.derive.work.sizes import GRID, Sizes, sizes
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
-from stepscope.findings.thresholds import SAME_SIZE, SMALL_TENSOR
 from stepscope.intervals.arrays import F64, I64, NONE, Mask
+from stepscope.model.threshold import Threshold
+
+SMALL_TENSOR = Threshold(
+    65536,
+    "elements",
+    "kernels on fewer are over before memory matters: weights of a norm, sums of rows",
+    ("tests/findings/test_waste_pairs.py",),
+)
+SAME_SIZE = Threshold(
+    2.0,
+    "% of the elements",
+    "launches round up to whole blocks; tensors of another shape differ by more",
+    ("tests/findings/test_waste_pairs.py",),
+)
+
 
 _HEAVY = tuple(MULTIPLYING)
 #: Kernels that are an op of a model by themselves.

@@ -6,8 +6,15 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.run.account import rank_run
 from stepscope.derive.run.contents import loading_ns
 from stepscope.derive.windows.window import Window
-from stepscope.findings.thresholds import STARTS_UP
 from stepscope.intervals import Spans
+from stepscope.model.threshold import Threshold
+
+STARTS_UP = Threshold(
+    10.0,
+    "% of the capture",
+    "weights that are uploaded, memory and code before the first kernels make figures of a capture those of start-up",
+    ("public/a100_lm2.7b_nvtx.sqlite", "tests/findings/test_run_findings.py"),
+)
 
 
 def started(data: RankData, window: Window) -> int:

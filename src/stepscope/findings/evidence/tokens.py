@@ -9,7 +9,14 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.meetings import sides
 from stepscope.findings.evidence.peers import beyond_peers
-from stepscope.findings.thresholds import MORE_TOKENS
+from stepscope.model.threshold import Threshold
+
+MORE_TOKENS = Threshold(
+    1.02,
+    "times the bytes of the others",
+    "ranks with even loads differ by nothing; with a planted imbalance by 1.3 and more",
+    ("tests/findings/test_faults_across.py::test_imbalance", "tests/findings/test_real_faults_across.py"),
+)
 
 
 def loads(case: Case) -> dict[int, float]:

@@ -13,7 +13,39 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.launching import quicker
 from stepscope.findings.run.episodes import usual_length
-from stepscope.findings.thresholds import ALIKE_STEPS, NSYS_ADDS, SLOWED_STEP, TORCH_ADDS, WORST_PROFILER
+from stepscope.model.threshold import Threshold
+
+TORCH_ADDS = Threshold(
+    8.0,
+    "µs per launch",
+    "8.7 in the step of a transformers Trainer that the host fills, 132 ms with and 101 without; where `capture run` "
+    "timed steps before recording, 4.6 to 12.4",
+    ("h200/hf/hf1_healthy.rank0.pt.trace.json.gz", "tests/data/pairs"),
+)
+NSYS_ADDS = Threshold(
+    4.0,
+    "µs per launch",
+    "3.7 in the same step, 114 ms with and 101 without; more on hosts that are slow otherwise, too",
+    ("h200/hf/hf1_healthy.sqlite", "tests/data/pairs"),
+)
+SLOWED_STEP = Threshold(
+    1.02,
+    "times the step before recording",
+    "below that, nothing is worth undoing",
+    ("tests/data/moe_reference", "tests/data/promises"),
+)
+ALIKE_STEPS = Threshold(
+    90.0,
+    "% of the step",
+    "steps of one run differ by up to 7 % by themselves; a recorded one was 15 % longer than launching explains",
+    ("tests/data/moe_reference", "tests/data/promises"),
+)
+WORST_PROFILER = Threshold(
+    3.0,
+    "times as long per launch",
+    "torch.profiler makes it 2.1 to 2.5 times as long in loops of small ops; what is beyond is not launching",
+    ("tests/data/promises", "tests/data/moe_reference"),
+)
 
 
 class Cost(Struct, frozen=True):

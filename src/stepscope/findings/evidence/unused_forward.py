@@ -16,8 +16,27 @@ from stepscope.derive.work.parts import layers
 from stepscope.derive.work.phases import FORWARD, symbols_of
 from stepscope.derive.work.roles import Role
 from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.thresholds import PASS_BEGINS, TRAINED_PRODUCTS, UNUSED_PASS
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.threshold import Threshold
+
+PASS_BEGINS = Threshold(
+    4,
+    "kernels",
+    "with their grids: an embedding or a first convolution, and what comes next, begin no layer",
+    ("tests/findings/test_work_for_nothing.py", "tests/data/pairs"),
+)
+TRAINED_PRODUCTS = Threshold(
+    2.0,
+    "products of the backward pass for each of the forward pass",
+    "one for each gradient; the first layer's input has none",
+    ("tests/findings/test_work_for_nothing.py",),
+)
+UNUSED_PASS = Threshold(
+    0.75,
+    "forward passes",
+    "first layers, and layers that are not trained, have fewer products backward: by half where all are frozen but few",
+    ("tests/findings/test_work_for_nothing.py",),
+)
 
 
 def unused_forward(sequence: Sequence, free: Mask) -> F64:

@@ -20,12 +20,19 @@ from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.evidence.unprofiled import added_ns
 from stepscope.findings.finding import Finding, Place
-from stepscope.findings.thresholds import HIDDEN_BY_HOST
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+HIDDEN_BY_HOST = Threshold(
+    50.0,
+    "% of the time that kernels take too long",
+    "below that, most of it is hidden: what else has to be mended first is worth a word",
+    ("tests/findings/test_recomputation.py",),
+)
 
 
 class Waste(Struct, frozen=True):
