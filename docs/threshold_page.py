@@ -24,7 +24,7 @@ _HEADINGS = (
 
 
 def declared() -> Iterator[tuple[str, str, Threshold]]:
-    """Module, name and threshold, in order of the files: every `NAME = Threshold(…)` of the package."""
+    """Path of the module, name and threshold, in order of the files: every `NAME = Threshold(…)` of the package."""
     for file in sorted(ROOT.rglob("*.py")):
         text = file.read_text("utf-8")
         if "= Threshold(" not in text:
@@ -37,7 +37,8 @@ def declared() -> Iterator[tuple[str, str, Threshold]]:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_threshold(node.value)
         ]
         there = import_module(f"stepscope.{module}")
-        yield from ((module, name, getattr(there, name)) for name in names)
+        place = file.relative_to(ROOT).as_posix().removesuffix("__init__.py")
+        yield from ((place, name, getattr(there, name)) for name in names)
 
 
 def _is_threshold(value: ast.expr) -> bool:
@@ -55,11 +56,10 @@ def text() -> Iterator[str]:
         yield ""
         yield "| threshold | value | because | rests on | declared in |"
         yield "|---|---|---|---|---|"
-        for module, name, threshold in every:
-            if module.split(".")[0] in packages:
+        for place, name, threshold in every:
+            if place.split("/")[0].removesuffix(".py") in packages:
                 rests = ", ".join(map(_source, threshold.rests_on))
-                place = f"`{module.replace('.', '/')}`"
-                yield f"| `{name.strip('_')}` | {threshold} | {threshold.why} | {rests} | {place} |"
+                yield f"| `{name.strip('_')}` | {threshold} | {threshold.why} | {rests} | `{place}` |"
         yield ""
 
 

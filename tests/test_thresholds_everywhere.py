@@ -24,7 +24,7 @@ def _declared() -> dict[str, Threshold]:
     assert spec is not None and spec.loader is not None
     page = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(page)
-    return {f"{module}.{name}": threshold for module, name, threshold in page.declared()}
+    return {f"{place} {name}": threshold for place, name, threshold in page.declared()}
 
 
 THRESHOLDS = _declared()
