@@ -64,3 +64,18 @@ def test_every_command_is_documented():
     for _, names in grouped():
         for name in names:
             assert f"\n### {name}\n" in text
+
+
+def test_how_we_know_has_the_figures_of_its_sources():
+    """Each figure of a row stands on the page that the row links: whoever writes that page anew mends this one."""
+    rows = re.findall(
+        r"^\| .* \| ([^|]*) \| \[[^]]*\]\(([\w.]+)\) \|$", (ROOT / "docs/how-we-know.md").read_text(), re.M
+    )
+    assert len(rows) >= 10
+    looked = 0
+    for figures, page in rows:
+        source = (ROOT / "docs" / page).read_text("utf-8")
+        for figure in re.findall(r"\d[\d,]*(?:\.\d+)?(?: %| of \d+)?", figures):
+            looked += 1
+            assert re.search(rf"(?<![\d.,]){re.escape(figure)}(?!\d|[.,]\d)", source), (page, figure)
+    assert looked >= 20

@@ -6,7 +6,7 @@ import re
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.windows.window import Window
+from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.last import last_rank
 from stepscope.findings.evidence.once import set_up
@@ -109,7 +109,7 @@ def _ranks(case: Case, f: Finding) -> str:
 
 def _conditions(case: Case, of_run: bool = False) -> str:
     """Label of the window and the mesh: `, step 1, pp=2 ep=4, seq 4096`. What is of the run is of no one step."""
-    labels = set() if of_run else {w.label for w in case.windows.values()}
+    labels = set() if of_run else {w.label for w in case.windows.values()} - {WHOLE}  # "capture" was said
     parts = [short_range(next(iter(labels)))] if len(labels) == 1 else []
     job = list(setups(case.profile.ranks).values())
     if job:

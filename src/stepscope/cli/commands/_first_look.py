@@ -26,8 +26,20 @@ def _look(profile: Profiles, *, reading: Reading) -> None:
         target.deliver(text.encode())
     else:
         target.write(result)
+    if question == "diagnose" and all(window.get("kind") == "capture" for window in result.window):
+        target.deliver(_no_steps(opened.has("ranges"), shlex.join(profile)).encode())
     several = opened.has_timeline and opened.ranks.height > 1
     target.deliver(_more(question, several, shlex.join(profile)).encode())
+
+
+def _no_steps(ranges: bool, words: str) -> str:
+    """Why nothing is said of a step, and what finds or marks one."""
+    from stepscope.render.table import wrapped
+
+    said = "Nothing marks a step in this trace, so that all figures are of the whole capture."
+    listed = f" `stepscope nvtx {words}` lists its ranges: --anchor REGEX names the one that stands for a step."
+    marked = " `stepscope capture run` marks steps by itself."
+    return "\n".join(["", *wrapped(said + (listed if ranges else marked), output.page()[0]), ""])
 
 
 def _more(question: str, several: bool, words: str) -> str:

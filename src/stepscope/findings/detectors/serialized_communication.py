@@ -116,7 +116,8 @@ def _at_once(case: Case, keys: list[str], why: _Why | None) -> list[Finding]:
     ranks = tuple(sorted(joined))
     names, be = (said(keys[0]), verb(keys[0])) if len(keys) == 1 else (f"communication of {', '.join(keys)}", "is")
     if len(keys) > 1 and not any(told_by(key) == "stage" for key in keys):
-        names, be = ", ".join(map(said, keys)), "are"
+        names, be = " and ".join(map(said, keys)), "are"
+    them = "them" if be == "are" else "it"
     if case.faithful:
         saved = case.credit(ID, Change(transfers_instant=joined), sum(wall.values()), kind="bound")
     else:  # nothing says what waits for what: what is exposed of the transfers
@@ -130,7 +131,7 @@ def _at_once(case: Case, keys: list[str], why: _Why | None) -> list[Finding]:
     return [
         Finding(
             ID,
-            why.title if why else f"{names} {be} waited for at once, so that nothing runs beside it",
+            why.title if why else f"{names} {be} waited for at once, so that nothing runs beside {them}",
             can_hide.of(saved),
             "likely" if why else "possible",
             f"{several(n, 'communication')} per rank and step: the compute stream waits for each before anything else "
