@@ -15,13 +15,12 @@ from mcp import Client
 
 from agent_client import call, stdio, talk
 from agent_endless import Endless
+from agent_query import DEAF
 from stepscope.agent import calls
 from stepscope.agent import stdio as own_stdio
 from stepscope.agent.server import Server
 
 TRACE = "payloads.sqlite"
-#: DuckDB computes this in one function, which does not look whether it is to stop.
-DEAF = "SELECT list_sum(list_transform(range(1000000), lambda x: list_sum(range(1000000)))) AS x"
 
 
 def test_a_cancelled_call_stops_and_gives_the_profile_back(made: Server, monkeypatch: pytest.MonkeyPatch) -> None:

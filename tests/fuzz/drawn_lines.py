@@ -53,6 +53,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "rank": ("0", "0-1", "4095", "1,0", "x"),
     "sort": ("rank", "dur_ns:asc", "rank,dur_ns:desc", "no_such"),
     "memory": _SIZES,
+    "timeout": ("1s", "2500ms", "0", "-1", "soon"),
     "max_size": _SIZES,
     "labels": ("megatron", "torchtitan", "pithtrain", "{files}/labels.toml", "nobody"),
     "taxonomy": ("{files}/taxonomy.toml", "{folder}/none.toml"),

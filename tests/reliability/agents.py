@@ -31,10 +31,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from agent_query import DEAF  # noqa: E402
+
 RESULTS = HERE / "results" / "agents.json"
 TRACE, OTHER = "payloads.sqlite", "another.sqlite"
-#: DuckDB computes this in one function, which does not look whether it is to stop.
-DEAF = "SELECT list_sum(list_transform(range(1000000), lambda x: list_sum(range(1000000)))) AS x"
 #: So many looks without processor time are rest; they are not part of the time.
 _LOOK_S, _LOOKS = 0.05, 8
 _MOST_S = 60.0
@@ -159,6 +161,7 @@ def _another(server: Server, arguments: dict[str, Any]) -> Iterator[subprocess.P
     before = _ticks(server.pid)
     with subprocess.Popen([*words, json.dumps(arguments)], stderr=subprocess.DEVNULL) as client:
         while (now := _ticks(server.pid)) - before < _COMPUTES:
+            assert client.poll() is None, "its call has ended before anybody could cancel it"
             before = min(before, now)  # a worker that ends takes its time along
             time.sleep(_LOOK_S)
         yield client

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_query import DEAF
 from fake import make, nvtx, op
 from stepscope import progress
 from stepscope.errors import BadInput
@@ -19,8 +20,6 @@ from stepscope.sql import process
 from stepscope.sql.query import query
 from stepscope.sql.tops import tops
 
-#: DuckDB computes these in one function, which does not look whether it is to stop.
-_DEAF = "SELECT list_sum(list_transform(range(1000000), lambda x: list_sum(range(1000000)))) AS x"
 _ENDLESS = "SELECT count(*) AS n FROM range(10000000) a(n), range(10000000) b(m) WHERE n + m = 7"
 
 
@@ -51,7 +50,7 @@ def _gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("text", [_DEAF, _ENDLESS])
+@pytest.mark.parametrize("text", [DEAF, _ENDLESS])
 def test_a_query_stops_at_its_time(profile, pids, text):
     with pytest.raises(BadInput, match=r"stopped after 0.2 s; .*--timeout"):
         query(profile, text, seconds=0.2)
@@ -71,7 +70,7 @@ def test_a_query_stops_where_nobody_wants_it(profile, pids):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process.Worker, "send", then_leave)
         with pytest.raises(progress.Stopped), progress.wanted(unwanted.is_set):
-            query(profile, _DEAF)
+            query(profile, DEAF)
     assert _gone(pids[0])
 
 

@@ -19,11 +19,12 @@ from stepscope.cli.declare import command_of
 from stepscope.cli.shared import AnyProfiles, Output, RankNumbers, Reading
 from stepscope.errors import BadInput
 from stepscope.model.option import Shell
+from stepscope.model.times import nanoseconds
 
 #: So many rows are shown unless the user says otherwise: a query is easily written that has millions.
 _LIMIT = 1000
 #: A query that takes longer is stopped: most likely it joins every row with every other.
-_SECONDS = 120.0
+_LONGEST = "120s"
 #: How a query begins.
 _BEGIN = ("select ", "with ", "describe ", "explain ", "from ")
 
@@ -34,13 +35,14 @@ def _sql(
     *,
     limit: Annotated[int, "The first N rows; 0 for all.", Shell(metavar="N")] = _LIMIT,
     rank: RankNumbers = None,
-    timeout: Annotated[float, "Stop a query that takes longer.", Shell(metavar="SECONDS")] = _SECONDS,
+    timeout: Annotated[str, "Stop a query that takes longer.", Shell(metavar="TIME")] = _LONGEST,
     output: Output,
     reading: Reading,
 ) -> None:
     from stepscope import api
 
     target = output.target
+    seconds = nanoseconds(timeout, "--timeout", plain="s") / 1e9
     text = _text(query)
     if profile and _is_query(profile[0]) and Path(query).exists():
         files = shlex.join([query, *profile[1:]])
@@ -51,7 +53,7 @@ def _sql(
         api.prepare_sql()
         opened = reading.open(profile)
         target.spare([*map(Path, profile), *opened.paths])
-        result = opened.sql(text, limit=limit, rank=rank, seconds=timeout)
+        result = opened.sql(text, limit=limit, rank=rank, seconds=seconds)
     target.write(result)
 
 
