@@ -5,7 +5,9 @@ PACKAGE := .venv/.package
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A module's tests stay in one process: what it sets up is set up once. Programs that tests start find the package compiled.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist loadfile
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist loadfile
+# Slow tests often wait, for a browser, a server, another program: one more of them than there are cores.
+MORE := $(shell $(PY) -c "import os; print((os.cpu_count() or 1) + 1)")
 
 .PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-check bench-rows bench-tools bench-across bench-scale bench-serve bench-hang reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
 
@@ -39,14 +41,14 @@ types: setup
 	$(BIN)/mypy
 
 quick: setup
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n auto -m "not slow"
 
 # What `quick` leaves out. The two together are `unit`.
 slow: setup torch-env
-	$(PYTEST) -m slow
+	$(PYTEST) -n $(MORE) -m slow
 
 unit: setup torch-env
-	$(PYTEST)
+	$(PYTEST) -n $(MORE)
 
 # torch for the tests of capture, in an environment of its own. Where it cannot be had, those tests are skipped.
 # It is a large download: by default only CI makes it. TORCH_ENV=yes or no decides otherwise.
