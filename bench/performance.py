@@ -38,7 +38,7 @@ CACHE = traces.HOME / "bench-cache"
 
 @dataclass(frozen=True)
 class Line:
-    """A goal, and how far it is met. `limit` is None for figures that are no goal; `least` where more is better."""
+    """A goal, and how far it is met. `limit` is None for figures that are not goals; `least` where more is better."""
 
     what: str
     unit: str
@@ -80,7 +80,7 @@ class Run:
         return Timing(trace, small, runs=self.runs + more, cache=CACHE)
 
     def then(self, trace: Path, small: Path) -> Timing | None:
-        """The earlier commit, once less often: it is no goal."""
+        """The earlier commit, once less often: it is not a goal."""
         if self.earlier is None:
             return None
         return Timing(trace, small, self.earlier, max(1, self.runs - 1), CACHE / EARLIER)

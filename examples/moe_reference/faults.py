@@ -114,7 +114,7 @@ class Faults:
 
     @property
     def serialized(self) -> str | None:
-        """`wait`: every all-to-all is waited for at once; `stream`: it is no asynchronous op at all."""
+        """`wait`: every all-to-all is waited for at once; `stream`: there is no asynchronous op at all."""
         how: str | None = self._param("serialized", "how")
         return how
 

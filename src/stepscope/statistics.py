@@ -96,7 +96,7 @@ def mean_change(base: F64, new: F64, base_total: F64, new_total: F64, design: De
     """The change of the means of columns (samples x columns), with Student's interval.
 
     Steps whose lengths recur (`period_of`) are averaged over whole periods first: which of them a run begins and ends
-    with must not matter, and their difference is no noise.
+    with must not matter, and their difference is not noise.
     """
     lags = (period_of(base_total), period_of(new_total)) if design.steps and not design.paired else (1, 1)
     sides = [_averaged(side, lag) for side, lag in zip((base, new), lags, strict=True)]

@@ -144,7 +144,7 @@ BLAME = {
     "ring, late input": replace(JOBS["ring"], faults=("dataloader:rank=2",)),
     "ddp, a full queue": Scenario(schedule="ddp", pp=1, dp=2, ep=1, scale=6.0, **BASE),
 }
-#: How far from what a fault added the blame may be: a trace does not tell what would have been without it.
+#: How far from what a fault added the blame may be: a trace does not say what would have been without it.
 WITHIN = 0.25
 #: What others may be given of it, as a share.
 OTHERS = 0.15

@@ -284,7 +284,7 @@ def test_what_the_command_says_is_shown_or_kept(nsys, train, tmp_path, monkeypat
         (["--nproc", "8", "--pp", "2"], "have 8 ranks (--nproc 8), need 2 (pp = 2)"),
         (["--nproc", "4", "--world", "8"], "have 4 ranks (--nproc 4), need 8 (--world 8)"),
         (["--nproc", "6", "--pp", "4", "--world", "6"], "a world of 6 does not divide by pp = 4"),
-        (["--layers", "16", "--pp", "2", "--ep", "8"], "have 1 node (this is no SLURM allocation), need 2"),
+        (["--layers", "16", "--pp", "2", "--ep", "8"], "have 1 node (this is not a SLURM allocation), need 2"),
     ],
 )
 def test_a_world_that_does_not_fit(capture, nsys, tmp_path, options, says):

@@ -122,7 +122,7 @@ def test_without_a_limit_the_machine(tmp_path):
     assert budget.available(tmp_path / "nowhere") == MACHINE
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say")
 def test_what_is_held_counts_and_mapped_files_do_not(tmp_path):
     before = budget.used()
     held = np.ones(8_000_000)

@@ -47,7 +47,7 @@ def test_gaps_before_what_runs_for_the_first_time_come_once() -> None:
 
 def test_gaps_that_recur_are_lost() -> None:
     result = diagnosed(**kernels(["a"] * 4, 5 * MS))
-    assert titles(result) == ["the GPU idles, and the host is elsewhere"]
+    assert titles(result) == ["the GPU idles while the host is late to launch"]
     assert result.rows["recoverable_ns"].to_list() == [15 * MS]
     assert "comes-once" not in [n.code for n in result.notes]
 
@@ -88,7 +88,7 @@ def test_a_graph_that_is_captured_in_every_step_is_no_set_up(steps: int) -> None
         ranges.append(nvtx(at, at + 1_015 * US, f"step {k}"))
     result = api.analyse(make(ops=ops, calls=calls, ranges=ranges), "diagnose", index=steps - 1, least=0.0)
     (idle,) = [r for r in result.rows.to_dicts() if r["title"].startswith("the GPU idles")]
-    again = idle["title"] == "the GPU idles, and CUDA graphs are captured again"
+    again = idle["title"] == "the GPU idles while CUDA graphs are captured again"
     assert again is (steps > 1), idle["title"]
 
 

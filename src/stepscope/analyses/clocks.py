@@ -20,7 +20,7 @@ from stepscope.model.result import Col, Result, rows
 
 ACROSS = True
 COLUMNS = (
-    Col("host", "host, or the file's name where the trace does not tell"),
+    Col("host", "host, or the file's name where the trace does not say"),
     Col("offset_ns", "its clock minus that of the first host; null where nothing connects them"),
     Col("drift_ppm", "how much faster it runs, parts per million"),
     Col("residual_p50_ns", "median deviation of corrected ends from their collective's"),

@@ -25,7 +25,7 @@ from stepscope.model.units import about
 COLUMNS = (
     Col("rank", "rank of the process"),
     Col("pid", "process id on its host"),
-    Col("host", "host name, or the file's name where the trace does not tell"),
+    Col("host", "host name, or the file's name where the trace does not say"),
     Col("gpu", "name of its device"),
     Col("kernels", "compute and communication kernels, and graphs recorded as one"),
     Col("comm", "communication ops among them, peer copies included"),

@@ -20,7 +20,7 @@ AXES = ("pp", "dp", "cp", "ep")
 COLUMNS = (
     Col("rank", "rank of the process"),
     Col("pid", "process id on its host"),
-    Col("host", "host name, or the file's name where the trace does not tell"),
+    Col("host", "host name, or the file's name where the trace does not say"),
     Col("device", "CUDA ordinal of its device"),
     Col("gpu", "name of the device"),
     Col("setup", "the setup label as written"),

@@ -186,7 +186,7 @@ class Recorder:
         self._span = (time.perf_counter_ns(), self._seen)
 
     def end_span(self, profiled: bool) -> None:
-        """What comes next is no part of the span that is timed."""
+        """What comes next is not part of the span that is timed."""
         if self._span is None:
             return
         synchronize()

@@ -30,8 +30,8 @@ class Window(TypedDict, total=False):
     chunk: Annotated[bool, "the median overlapped chunk, where the trainer marks chunks"]
     anchor: Annotated[
         str | None,
-        "a regular expression: ranges that make a window instead",
-        Shell(metavar="REGEX", help="Ranges that make a window instead."),
+        "a regular expression: ranges to use as windows",
+        Shell(metavar="REGEX", help="Use the ranges that match REGEX as windows."),
     ]
     index: Annotated[
         int | Literal["median", "all"],
@@ -40,7 +40,7 @@ class Window(TypedDict, total=False):
         Shell(metavar="N|median|all", default="median", help="Which step, chunk or instance of the anchor."),
     ]
     match: Annotated[bool, "the same chunk on every rank, not each rank's own median"]
-    period: Annotated[bool, "of an anchor: to the next instance's first op"]
+    period: Annotated[bool, "with an anchor: to the first op of its next instance"]
     whole: Annotated[bool, "the whole capture, whatever ranges there are"]
     start: Annotated[
         Time | None,
@@ -53,7 +53,9 @@ class Window(TypedDict, total=False):
 class Rows(TypedDict, total=False):
     """Keywords that choose rows of the answer, and their order."""
 
-    sort: Annotated[str | None, "rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`", Shell(metavar="COLUMNS")]
+    sort: Annotated[
+        str | None, "sort rows by these columns: `exposed_ns`, or `rank,dur_ns:asc`", Shell(metavar="COLUMNS")
+    ]
     top: Annotated[
         int | None,
         "the rows that matter most, so many; 0 for all",
@@ -63,8 +65,8 @@ class Rows(TypedDict, total=False):
             "table or Markdown, else all.",
         ),
     ]
-    limit: Annotated[int | None, "a page: N rows in their order, 0 for all", Shell(metavar="N")]
-    offset: Annotated[int, "from which row on; the first is 0", Shell(metavar="N", default=0)]
+    limit: Annotated[int | None, "show a page of N rows, in their order; 0 for all", Shell(metavar="N")]
+    offset: Annotated[int, "the row to begin with; the first is 0", Shell(metavar="N", default=0)]
 
 
 class Ranked(TypedDict, total=False):

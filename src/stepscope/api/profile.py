@@ -207,7 +207,7 @@ class Profile(model.Profile, Methods):
     def export(self, file: str | Path, **options: Any) -> Exported:
         """Write the profile for another tool: `p.export("job.pftrace")`, for https://ui.perfetto.dev.
 
-        Options: to (the form, where the ending does not tell), rank, findings, anonymize, and those of a window, to
+        Options: to (the form, where the ending does not say), rank, findings, anonymize, and those of a window, to
         which it is cut. See docs/export.md.
         """
         from stepscope.api.exporting import export

@@ -205,7 +205,7 @@ def of_folders(folders: Iterable[Path], backend: str | None = None) -> dict[str,
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What differs between two scenarios: (key, in a, in b). Times, sizes and files are no part of a scenario."""
+    """What differs between two scenarios: (key, in a, in b). Times, sizes and files are not part of a scenario."""
     left, right = flat(a.get("scenario", {})), flat(b.get("scenario", {}))
     return [(k, left.get(k), right.get(k)) for k in sorted(left.keys() | right.keys()) if left.get(k) != right.get(k)]
 

@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, and what comes of it."""
+    """What to run, and the resulting sizes."""
 
     pp: int
     dp: int

@@ -62,4 +62,4 @@ def check_micro_batches(schedule: str, n: int, p: int) -> None:
         )
     if schedule == "interleaved" and n % p:
         near = -(-n // p) * p
-        raise BadInput(f"{n} micro-batches are no multiple of pp = {p}", f"give --micro-batches {near}")
+        raise BadInput(f"{n} micro-batches are not a multiple of pp = {p}", f"give --micro-batches {near}")

@@ -15,7 +15,7 @@ from stepscope.files.whole import lock
 
 @contextmanager
 def alone(part: Path, out: Path) -> Iterator[None]:
-    """The folder that is written to, empty, ours alone, and gone at the end; a killed run's remains are no obstacle."""
+    """The folder that is written to, empty, ours alone, and gone at the end; remains of a killed run do no harm."""
     handle: int | None = None
     try:
         with undisturbed():  # a signal between making it and knowing of it would leave it behind

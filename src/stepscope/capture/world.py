@@ -76,7 +76,7 @@ def _nodes(asked: Asked, need: int | None, per_node: int, given: bool, job: Allo
         if wanted is not None and wanted > 1 and not given:
             many = f"{need} ranks, {per_node} on each"
             raise BadInput(
-                f"have 1 node (this is no SLURM allocation), need {wanted} ({many})",
+                f"have 1 node (this is not a SLURM allocation), need {wanted} ({many})",
                 f"run it inside an allocation (salloc --nodes={wanted}), or give a mesh that fits one node",
             )
         return 1

@@ -155,7 +155,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except (GeneratorExit, SystemExit):
         raise
-    except BaseException as error:  # a panic of Polars is no Exception
+    except BaseException as error:  # a panic of Polars is not an Exception
         if os.environ.get(DEBUG) == "1":
             raise
         return _unexpected(error)

@@ -19,18 +19,18 @@ AnyProfiles = Annotated[tuple[str, ...], "", Shell(metavar="[PROFILE...]", requi
 #: The command to run.
 Words = Annotated[tuple[str, ...], "", Shell(metavar="-- COMMAND...", required=False, words=True)]
 RankNumbers = Annotated[str | None, "Only these ranks: 0,3-5.", Shell(metavar="RANKS")]
-NoCache = Annotated[bool, "Read the files again, and cache nothing."]
+NoCache = Annotated[bool, "Read the files again, without the cache."]
 Nsys = Annotated[str | None, "The nsys that exports .nsys-rep files.", Shell(metavar="PATH")]
-Taxonomy = Annotated[str | None, "More rules for what is communication (TOML).", Shell(metavar="FILE")]
+Taxonomy = Annotated[str | None, "Additional rules for what counts as communication (TOML).", Shell(metavar="FILE")]
 Labels = Annotated[
     str | None,
-    "What the trainer calls its ranges: steps, stages, what communication serves (docs/labels.md).",
+    "How the trainer names its ranges: steps, stages, purposes of communication (docs/labels.md).",
     Shell(metavar="PRESET|FILE"),
 ]
 #: The budget is of the process: no command has to hand it on.
 Memory = Annotated[
     str | None,
-    "Memory to keep to, as in 1GiB: what does not fit goes to temporary files. Default: 75% of what there is.",
+    "Memory to use at most, as in 1GiB: the rest goes to temporary files. Default: 75% of the memory there is.",
     Shell(metavar="SIZE", acts=budget.keep),
 ]
 MaxSize = Annotated[str, "Budget of one file.", Shell(metavar="SIZE")]
@@ -71,7 +71,7 @@ class Output(NamedTuple):
 
     format: Annotated[Format | None, "Default: table, or by the suffix of -o.", Shell(one_of=FORMATS)] = None
     output: Annotated[
-        str | None, "Write there instead of to standard output.", Shell(flags=("-o", "--output"), metavar="FILE")
+        str | None, "Write to FILE instead of standard output.", Shell(flags=("-o", "--output"), metavar="FILE")
     ] = None
 
     @property

@@ -1,4 +1,4 @@
-"""What two sides have in common, and what not: a change can be put down to one variable only if one has changed."""
+"""What two sides have in common, and what not: a change can be attributed to one variable only if one has changed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _listed(values: Sequence[str]) -> str:
 def differences(
     base: Facts, new: Facts, manifests: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None)
 ) -> list[Difference]:
-    """What differs, the job first. What only one side knows is no difference: see `unknown`."""
+    """What differs, the job first. What only one side knows is not a difference: see `unknown`."""
     other_format = base.get("format") != new.get("format")
     keys = sorted((k for k in base if k in new and base[k] != new[k]), key=lambda k: k not in JOB)
     told = [k for k in keys if not (other_format and k in _OF_FORMAT)]

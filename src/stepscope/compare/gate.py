@@ -1,7 +1,7 @@
 """The comparison for CI: limits in, checks out; `GateFailed` where one does not pass.
 
 A limit is how much more than the base is allowed, as a share of the base's *step*: exposed communication of 3 µs that
-doubles is no reason to stop a merge. `mean` and `p99` limit the pace, each as a share of itself: a checkpoint that
+doubles is not a reason to stop a merge. `mean` and `p99` limit the pace, each as a share of itself: a checkpoint that
 takes longer, or a spike, moves no median.
 """
 

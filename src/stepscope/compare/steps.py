@@ -1,7 +1,7 @@
 """Which stretches of GPU time are compared: the steps of a rank, one after the other.
 
 A step is its period, as everywhere (`derive.windows.periods`): what a data loader or an optimizer does between two
-steps counts, and nothing counts twice. Steps that were not recorded whole are no samples (`derive.windows.samples`). A
+steps counts, and nothing counts twice. Steps that were not recorded whole are not samples (`derive.windows.samples`). A
 capture without marks is one step. `--chunk` compares a pipeline's chunks.
 """
 
@@ -40,7 +40,7 @@ class StepSpec:
             raise BadInput("--whole excludes --anchor, --chunk, --step and --warmup", "give one")
         if self.anchor is not None and self.unit is not None:
             raise BadInput(f"--anchor and --{self.unit} exclude each other", "give one")
-        WindowSpec(anchor=self.anchor)  # refuses what is no pattern
+        WindowSpec(anchor=self.anchor)  # refuses what is not a pattern
 
 
 @dataclass(frozen=True)

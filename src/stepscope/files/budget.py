@@ -137,7 +137,7 @@ def of_glibc(name: str) -> ctypes._NamedFuncPointer | None:
 
 
 def used() -> int:
-    """Anonymous bytes that the process holds now; 0 where the system does not tell."""
+    """Anonymous bytes that the process holds now; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (it is read often: a path object takes as long)
             _, resident, shared, *_ = file.read().split()

@@ -33,7 +33,7 @@ ORDER: tuple[After, ...] = (
         "a wait costs the time until the GPU is fed again: what makes the host slow at that has its own finding",
     ),
     *(
-        After(finding, ("profiler-distortion",), "what only the profiler costs is no finding's to give back")
+        After(finding, ("profiler-distortion",), "what only the profiler costs cannot be recovered by any finding")
         for finding in (
             *("allocator-churn", "attention-by-hand", "casts-and-copies", "host-sync", "late-node", "launch-bound"),
             *("memory-layout", "recomputation", "slow-optimizer", "tiny-kernels", "unfused-kernels"),
@@ -78,7 +78,7 @@ ORDER: tuple[After, ...] = (
         for finding in ("host-sync", "tiny-kernels", "unfused-kernels", "casts-and-copies")
     ),
     *(
-        After(finding, ("profiler-distortion",), "what only the profiler costs is no finding's to give back")
+        After(finding, ("profiler-distortion",), "what only the profiler costs cannot be recovered by any finding")
         for finding in ("experts-one-by-one", "slow-algorithms", "slow-indexing", "unused-forward")
     ),
     After(

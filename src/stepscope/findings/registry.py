@@ -68,7 +68,7 @@ DETECTORS = (
 )
 #: Those that look at the run's steps, of which a log of steps tells enough.
 OF_THE_RUN = ("checkpoint", "drift", "epoch-end", "evaluation", "pace", "spikes", "step-kinds", "warm-up")
-#: Causes that are no finding, but are taken out of what findings give back: the file in `findings/evidence`.
+#: Causes that are not findings, but are taken out of what findings give back: the file in `findings/evidence`.
 WITHOUT_FINDING = {"first-use": "first_uses"}
 
 
@@ -84,7 +84,7 @@ class Detector:
     remedy: Callable[[Case], Change] | None = None
     #: what is left once all others have been looked for
     rest: Callable[[Case, list[Finding]], list[Finding]] | None = None
-    #: what is worth a word though it is no finding
+    #: notes that are not findings
     notes: Callable[[Case], list[Note]] = lambda _: []
 
 

@@ -88,7 +88,7 @@ def deviations(flight: Flight) -> list[Deviation]:
 
 def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
     """Calls under way that their line of the program has made this once, where it always makes another: to another
-    group, or of another kind or type. Sizes do not tell: one line reduces buckets of many sizes."""
+    group, or of another kind or type. Sizes do not say: one line reduces buckets of many sizes."""
     calls = flight.calls
     count = np.bincount(token)
     open_ = np.flatnonzero((count[token] == 1) & (calls.state[rows] != COMPLETED))

@@ -125,7 +125,7 @@ def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict |
 
 
 def _unlike(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | None:
-    """Members of a meeting that make different calls: the fewest of them, or all where that does not tell."""
+    """Members of a meeting that make different calls: the fewest of them, or all where that does not say."""
     for meeting, by in mismatches(flight, [*stops.full, *who.absent]).items():
         sizes = sorted(((len(ranks), signature) for signature, ranks in by.items()))
         few = sizes[0][0] * 2 <= sizes[-1][0]

@@ -16,7 +16,7 @@ from enum import Flag
 
 #: The optimizers of a burst, in order.
 Burst = tuple[int, ...]
-#: Steps of like order after which the order is taken as known.
+#: Identical steps in a row before the order counts as learned.
 _ALIKE = 2
 
 

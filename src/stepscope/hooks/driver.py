@@ -152,7 +152,7 @@ class Driver:
         ready = at_once and self._ready()
         if ready and not self._settled:
             self._settled = True
-            self._cost[False] = [0, 0]  # what it took to learn is no part of what a step takes
+            self._cost[False] = [0, 0]  # learning time is not part of the cost of a step
         if ready and self._number >= recorder.next - 1 and not self._ranges.watching:
             recorder.end_span(profiled=False)
             self._ranges.watch()

@@ -22,7 +22,7 @@ def hooked_optimizers(optimizer: type) -> list[Any]:
 def upper_modules(torch: Any, depth: int) -> Iterator[tuple[str, int, Any]]:
     """Models that learn, and their modules down to `depth`: qualified name, level, module.
 
-    A list of modules is no level: it is never called. What torch.compile compiled is not entered: hooks in it would
+    A list of modules is not a level: it is never called. What torch.compile compiled is not entered: hooks in it would
     make it compile again.
     """
     everyone = _instances(torch.nn.Module)

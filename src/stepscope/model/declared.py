@@ -95,7 +95,7 @@ def matrices(model: Model) -> list[Matrix]:
 
 
 def vectors(model: Model) -> int:
-    """Parameters of a layer that are no matrix: of its norms, and biases."""
+    """Parameters of a layer that are not matrices: of its norms, and biases."""
     norms = 2 * model.width * (2 if model.layer_norm else 1) + (2 * model.head if model.qk_norm else 0)
     if not model.bias:
         return norms

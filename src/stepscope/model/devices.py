@@ -21,7 +21,7 @@ from stepscope.model.note import noted
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
 
-#: A device with fewer kernels than this share of the busiest one's is no timeline: every rank of torch leaves some on
+#: A device with fewer kernels than this share of the busiest one's is not a timeline: every rank of torch has some on
 #: GPU 0. Its ops stay with the others of the process.
 LEAST_SHARE = 0.01
 
@@ -158,7 +158,7 @@ class DevicesApart:
         return kept
 
     def _main(self, proc: int) -> int:
-        """The device of what says none, or is of one that is no timeline."""
+        """The device of what says none, or is of one that is not a timeline."""
         main = self.source.processes()["device"][proc]
         return int(main) if main in self._devices[proc] else self._devices[proc][0]
 

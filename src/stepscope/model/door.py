@@ -1,6 +1,6 @@
 """The door: what a source delivers is validated here, once, where it becomes part of the model.
 
-Readers (`sources`) turn values of any type into those of the schema, and what is no such value into null. This is what
+Readers (`sources`) turn values of any type into those of the schema, and anything else into null. Here is what
 becomes of nulls, and of values that cannot be:
 
 1. Columns have the names and types of the schema. A source that delivers others is refused.

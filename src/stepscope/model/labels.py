@@ -37,9 +37,9 @@ class Setup:
 
 
 def parse_setup(text: str) -> Setup | None:
-    """The setup that `text` declares, or None where it is no setup label.
+    """The setup that `text` declares, or None where it is not a setup label.
 
-    A coordinate that is not below the size of its axis is no coordinate: such a pair is an extra.
+    A coordinate that is not below the size of its axis is not a coordinate: such a pair is an extra.
     """
     match = _LABEL.match(text)
     if match is None:

@@ -13,7 +13,7 @@ _DENSE = 8
 #: An op that starts this long before a call was not launched by it: clocks of host and GPU agree to microseconds.
 EARLY_NS = 100_000
 
-#: More early ops than this are no flaw of single records: the clocks disagree, and ids still tell the launch.
+#: More early ops than this are not flaws of single records: the clocks disagree, and ids still tell the launch.
 _FEW = 0.1
 
 #: `link` marks ops without a launching call with this row.

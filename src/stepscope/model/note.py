@@ -79,7 +79,7 @@ def noted(key: str, /, *, severity: Severity | None = None, ranks: Iterable[int]
 #: What the profiler itself warned of.
 PROFILER_WARNING = "profiler-warning"
 
-#: Records that are no part of the answer: of other processes or times, or impossible ones.
+#: Records that are not part of the answer: of other processes or times, or impossible ones.
 LEFT_OUT = ("rows-left-out", "rows-impossible")
 #: Records that no profiler should have written.
 IMPOSSIBLE = ("rows-impossible", "values-unknown")

@@ -424,7 +424,7 @@ class Profile:
         return pl.concat(frames).select("source", pl.exclude("source"))
 
     def _ranked(self, frame: pl.DataFrame, mine: pl.DataFrame) -> pl.DataFrame:
-        # One entry more than there are processes: those that are no rank are clipped to it, and it says so.
+        # One extra entry (-1) catches processes that are not ranks.
         rank_of = np.full(int(mine["proc"].to_numpy().max()) + 2, -1, dtype=np.int32)
         rank_of[mine["proc"].to_numpy()] = mine["rank"].to_numpy()
         rank = look_up(rank_of, frame["proc"].to_numpy())

@@ -39,10 +39,10 @@ RANKS: dict[str, pl.DataType | type[pl.DataType]] = {
 RANKS_DOC = {
     "rank": "number of the rank; unique within the profile",
     "pid": "process id on its host; pids collide across hosts",
-    "host": "host name, or the file's name where the source does not tell",
+    "host": "host name, or the file's name where the source does not say",
     "device": "CUDA ordinal of the device that the process used first",
     "gpu": "name of that device",
-    "gpu_id": "number of that device on its host, whatever the process calls it; null where the source does not tell",
+    "gpu_id": "number of that device on its host, whatever the process calls it; null where the source does not say",
     "setup": "the setup label as written; null where there is none",
     "world_size": "ranks of the job, where the source says",
     "rank_from": "how the rank is known: setup label, distributedInfo, NCCL payload, file name, or inferred",
@@ -169,7 +169,7 @@ def rank_in_name(path: Path) -> int | None:
 def _refuse_strangers(table: pl.DataFrame, sources: Sequence[Source]) -> None:
     """Files of jobs that had different numbers of ranks.
 
-    An nsys export knows only the widest communicator that it saw made: beside a setup label, that is no world.
+    An nsys export knows only the widest communicator that it saw made: beside a setup label, that is not a world.
     """
     nsys = [index for index, source in enumerate(sources) if source.info.format.startswith("nsys")]
     guessed = pl.col("source").is_in(nsys) & (pl.col("rank_from") == "setup label")

@@ -32,7 +32,7 @@ WINDOW_COLUMNS = (
 
 #: People who read a list of more than LONG rows see the SHOWN that matter most.
 SHOWN, LONG = 10, 15
-#: Rows that are no list by weight (one per rank or window) are all shown up to so many; of more, the first so many.
+#: Rows that are not a list by weight (one per rank or window) are all shown up to so many; of more, the first so many.
 MANY = 256
 #: The code of the note that says that rows are left out (`showing`).
 ROWS_NOT_SHOWN = "rows-not-shown"

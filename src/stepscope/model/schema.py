@@ -71,7 +71,7 @@ def _member(name: str, doc: str, least: int = 0) -> Column:
 _RANK = Column("rank", pl.Int32, "rank of the process")
 _START = Column("start_ns", pl.Int64, "start, nanoseconds on the clock of the source")
 _END = Column("end_ns", pl.Int64, "end (half open), nanoseconds on the clock of the source")
-_TID = Column("tid", pl.Int32, "thread of the host; -1 where the source does not tell", instead=-1)
+_TID = Column("tid", pl.Int32, "thread of the host; -1 where the source does not say", instead=-1)
 
 OPS = Table(
     "ops",
@@ -267,7 +267,7 @@ RECORDS = Table(
     "records",
     "What only the reports in nsys's manner ask for, of every process in the source, ranks or not (`pid` tells).",
     (
-        Column("rank", pl.Int32, "rank of the process; the source's first one for a process that is no rank"),
+        Column("rank", pl.Int32, "rank of the process; the source's first one for a process that is not a rank"),
         Column("kind", RECORD_KIND, "which trace it is from"),
         _id("name", "name of the call, event or overhead", nullable=True),
         _START,

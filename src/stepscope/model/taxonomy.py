@@ -63,7 +63,7 @@ class Taxonomy:
         return found.select(named.alias("family"))["family"]
 
     def tensor_core(self, names: pl.Series) -> pl.Series:
-        """Whether the name says that the kernel runs on tensor (matrix) cores; null where it does not tell."""
+        """Whether the name says that the kernel runs on tensor (matrix) cores; null where it does not say."""
         found = _first_match(names, self.tensor_cores)
         return found.replace_strict({"yes": True, "no": False}, default=None, return_dtype=pl.Boolean)
 

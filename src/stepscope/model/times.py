@@ -50,7 +50,7 @@ class Moment(NamedTuple):
 def moment(value: str | int, what: str) -> Moment:
     """`100ms` from the capture's beginning on; `@3877350851.958ms` on the trace's clock.
 
-    A number that is no text is on the trace's clock, as in every column.
+    A number that is not a text is on the trace's clock, as in every column.
     """
     if not isinstance(value, str):
         return Moment(nanoseconds(value, what), absolute=True)

@@ -18,7 +18,7 @@ LEAST_TEXT, _LEAST_OF_ALL = 12, 8
 #: Texts of at most so many cells are not cut: rows are told apart by them, and a number fewer tells more.
 _SHORT_TEXT = 16
 _ROOMY_TEXT = 24
-#: Characters of a cell at most: what is longer is no name, and measuring it would take seconds.
+#: Characters of a cell at most: longer cells are not names, and measuring them is slow.
 _LONGEST = 4096
 
 

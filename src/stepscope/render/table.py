@@ -26,7 +26,7 @@ PIPED_WIDTH = 100
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s|[MGTPE]FLOP(?:/s)?)\b|%)")
 
-#: A summary entry that asks for a picture, and is no figure itself.
+#: A summary entry that asks for a picture, and is not a figure itself.
 PLOT = "plot"
 
 #: Clocks that have run longer than this are counted from a round second instead.

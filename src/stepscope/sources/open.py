@@ -35,7 +35,7 @@ _PREFERENCE: tuple[Kind, ...] = ("nsys-sqlite", "nsys-parquet", "nsys-rep")
 
 #: The folders that `capture run --backend both` makes in its own.
 _OF_BOTH = ("nsys", "torch")
-#: Folders that an error names; a listing of more is no help.
+#: Folders that an error names; a listing of more does not help.
 _MOST_NAMED = 20
 
 #: Those of `capture run --every`, one for each stretch of the run that was recorded.
@@ -202,7 +202,7 @@ def _without_exports(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
 def _instead(entries: list[Path]) -> str:
     """What to give instead of a directory with these entries and no profile of its own."""
     if any(entry.suffix == ".parquet" for entry in entries):
-        return "its parquet files are no nsys export without StringIds.parquet: export or copy all of it again"
+        return "its parquet files are not an nsys export without StringIds.parquet: export or copy all of it again"
     below = [entry for entry in entries if entry.is_dir() and holds_profiles(entry)]
     if not below:
         return f"give {KINDS}"

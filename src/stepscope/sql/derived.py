@@ -200,7 +200,7 @@ _MEETINGS = (
     Col("ranks", "its ranks; from>to for a transfer"),
     Col("size", "how many ranks it has"),
     Col("present", "ranks that recorded it"),
-    Col("bytes", "size as nccl-tests counts it; null where the trace does not tell"),
+    Col("bytes", "size as nccl-tests counts it; null where the trace does not say"),
     Col("start_ns", "last arrival, on the clock of the first host"),
     Col("transfer_ns", "least of (end − last arrival) over its ranks; null where one rank alone was recorded"),
     Col("max_wait_ns", "last arrival − first arrival"),

@@ -65,7 +65,7 @@ def default_dir() -> Path | None:
 
 
 def default_max_bytes() -> int:
-    """The bound on the cache's size; a value that is no number counts as the default."""
+    """The bound on the cache's size; a value that is not a number counts as the default."""
     text = os.environ.get(MAX_ENV, "")
     return int(text) if text.isdecimal() and len(text) < 20 else MAX_BYTES
 

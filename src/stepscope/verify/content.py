@@ -70,7 +70,7 @@ def slowdown(
     if within is not None and within[0] < _SLOWER < within[1] and within[1] - within[0] > 2 * (_SLOWER - 1):
         found = f"{ratio:.2f} times, but {within[0]:.1f} to {within[1]:.1f} is as likely"
         found += f": unprofiled steps take {about(min(unprofiled))} to {about(max(unprofiled))}"
-        fix = "record more steps (--steps) after more warm-up: so few do not tell the profiler's cost from their spread"
+        fix = "record more steps (--steps) after more warm-up: so few do not say the profiler's cost from their spread"
         return Check("slowdown", WARNING, "", found, expected, fix)
     fix = "shares stand, absolute times do not: trace less (no OS runtime, no stacks)" if ratio > _SLOWER else ""
     return Check("slowdown", WARNING if ratio > _SLOWER else OK, "", f"{ratio:.2f} times", expected, fix)

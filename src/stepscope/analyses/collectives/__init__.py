@@ -36,7 +36,7 @@ COLUMNS = (
     Col("op", "operation; send_recv is one transfer of a pair"),
     Col("seq", "ordinal in its communicator; of a transfer, among those of its pair and direction"),
     Col("ranks", "its ranks; from>to for a transfer"),
-    Col("bytes", "size S as nccl-tests counts it; null where the trace does not tell"),
+    Col("bytes", "size S as nccl-tests counts it; null where the trace does not say"),
     Col("transfer_ns", "least of (end − last arrival) over its ranks; null where one rank alone was recorded"),
     Col("max_wait_ns", "last arrival − first arrival"),
     Col("last_rank", "who arrived last"),
@@ -56,7 +56,7 @@ COLUMNS = (
 _SUMS = (
     Col("n", "collectives"),
     Col("ranks", "ranks of each; several where they differ"),
-    Col("bytes", "sum of their sizes; null where the trace does not tell"),
+    Col("bytes", "sum of their sizes; null where the trace does not say"),
     Col("transfer_ns", "sum of their transfers"),
     Col("max_wait_ns", "longest wait of a rank"),
     Col("wait_ns", "waiting of all ranks together"),

@@ -3,7 +3,7 @@
 Durations are summed over the ops that belong to the window (cut at its edges where it was given in GPU time). Kernels
 that run side by side count each: shares of the window can pass 100 % together. Names are shortened to what a person
 says; full names that share a short one are its `variants`. Families and tensor-core use are read from the name alone,
-by rules that a taxonomy file can extend: `null` means that the name does not tell.
+by rules that a taxonomy file can extend: `null` means that the name does not say.
 
 Given with what Nsight Compute measured of the same program (`kernels run.sqlite run.ncu-rep`), it also says how far
 each is from its roof: kernels are matched by name, grid and block, and where these leave a choice, by the launches
@@ -71,7 +71,7 @@ COLUMNS = (
     *_WHO,
     Col("name", "short name; the full one with --full"),
     Col("family", "gemm, attention, norm, communication, copy …: by the name"),
-    Col("tensor_core", "whether the name says that tensor (matrix) cores are used; null where it does not tell"),
+    Col("tensor_core", "whether the name says that tensor (matrix) cores are used; null where it does not say"),
     *_FIGURES,
     Col("variants", "full names under this short one"),
     Col("roof_pct", "time at the roof of the measured kernels among them, of the time that they take; null without"),

@@ -75,7 +75,7 @@ def _estimated(variants: list[tuple[str, Job, str]], base: int) -> list[Change]:
     for name, changed, how in variants:
         try:
             peak = estimate(changed).size
-        except BadInput:  # what does not divide is no mesh
+        except BadInput:  # what does not divide is not a mesh
             continue
         found.append(Change(name, peak, base - peak, False, how))
     return found

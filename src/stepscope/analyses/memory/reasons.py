@@ -32,7 +32,7 @@ REASONS = (
     "before recording: a gradient's size",
     "before recording: several of a gradient's size",
     "before recording: a module's",
-    "before recording: sizes do not tell",
+    "before recording: sizes do not say",
     "outlives the step that allocated it",
     "alive when the recording ends",
     "no stack was recorded",

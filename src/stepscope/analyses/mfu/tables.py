@@ -14,7 +14,7 @@ from stepscope.derive.rank.data import COMPUTE, NO_STAGE
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64, NONE, take
 
-#: Arguments at the end that are no tensors.
+#: Arguments at the end that are not tensors.
 _NOT_GIVEN = re.compile(r"(, \[\])+\]$")
 #: An op launched in no range.
 NO_RANGE = "(no range)"

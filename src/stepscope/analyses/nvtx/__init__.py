@@ -8,7 +8,7 @@ inside a range of the same text count in `n` and in the self columns only. `(no 
 A range that began before the window and launched into it shows with its whole length on the host. A path of more than
 4,096 characters loses ranges from its middle.
 
-Calls of libraries (cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC), traced or marked by themselves, are no ranges of the
+Calls of libraries (cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC), traced or marked by themselves, are not ranges of the
 program: `--by library` has them, and what they launched.
 """
 
@@ -122,7 +122,7 @@ def nvtx(
 
 def _libraries(profile: Profile, window: WindowSpec, flame: Path | None) -> Result:
     if flame is not None:
-        raise BadInput("--flame: calls of libraries are no tree of the program", "leave out --by library")
+        raise BadInput("--flame: calls of libraries do not form a tree of the program", "leave out --by library")
     if not any(library_calls(data).frame.height for data in ranks_of(profile)):
         raise CannotAnswer(
             "the profile has no calls of libraries", capture_by("--nsys-args=--trace=cuda,nvtx,cublas,cudnn,mpi,ucx")

@@ -33,7 +33,8 @@ def _kind(word: str) -> str:
     letter = word[:1].lower()
     if letter not in ("f", "b", "i", "w"):
         raise BadInput(
-            f"--labels: micro_batch: {word!r} is no kind of work", "let (?P<kind>…) match forward, backward or weight"
+            f"--labels: micro_batch: {word!r} is not a kind of work",
+            "let (?P<kind>…) match forward, backward or weight",
         )
     return "b" if letter == "i" else letter
 

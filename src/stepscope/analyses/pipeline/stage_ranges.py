@@ -84,7 +84,7 @@ def _numbered(table: pl.DataFrame) -> pl.DataFrame:
     """With the chunk that each range is of."""
     plain = pl.col("text").str.replace(r"\s*" + _TOKENS, "")
     said = pl.coalesce(plain.str.extract(r"\bk=(\d{1,18})\b", 1), plain.str.extract(r"[^\d](\d{1,18})$", 1))
-    # "pp:stage0" itself ends with a number, which is no chunk.
+    # "pp:stage0" itself ends with a number, which is not a chunk.
     said = pl.when(plain.str.contains(r"pp:stage[01]$")).then(None).otherwise(said).cast(pl.Int64)
     nth = pl.int_range(pl.len()).over(plain).cast(pl.Int64)
     return table.sort("start_ns").with_columns(pl.coalesce(said, nth).alias("k"))

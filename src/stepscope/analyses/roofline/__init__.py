@@ -47,7 +47,7 @@ COLUMNS = (
     Col("dur_ns", "how long it took while it was measured"),
     Col("n", "launches of the same work that were measured; the row is of the one of median length (1 by kernel)"),
     Col("total_ns", "how long these took together"),
-    Col("bound", "what bounds it: bandwidth, compute, latency or overhead; null where the report does not tell"),
+    Col("bound", "what bounds it: bandwidth, compute, latency or overhead; null where the report does not say"),
     Col("unit", "the busiest unit of what bounds it: tensor pipe, instruction issue, DRAM, L2 …"),
     Col("precision", "precision and pipe of the FLOPs that would take longest at their peak: `bf16 tensor`"),
     Col("flops", "operations of that precision on that pipe (for integers, too)"),

@@ -78,7 +78,7 @@ def _beyond(values: F64) -> F64:
 
 
 def _clear(values: F64, groups: npt.NDArray[np.str_], span_ns: float) -> Mask:
-    """Whose lateness is no chance."""
+    """Ranks whose lateness is significant."""
     usual, _ = _usual(values)
     excess = _beyond(values)
     large = excess >= min((HOST_TIMES.value - 1) * usual, HOST_MUCH.share * span_ns)

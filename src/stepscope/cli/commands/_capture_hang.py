@@ -27,9 +27,9 @@ from stepscope.model.option import Shell
 def _hang(
     *,
     output: Annotated[str, "Folder of the dumps, seen by all nodes.", Shell(flags=("-o", "--output"), metavar="DIR")],
-    env: Annotated[bool, "Print what to set before the job starts, and collect nothing."] = False,
+    env: Annotated[bool, "Print the variables to set before the job starts, and collect nothing."] = False,
     here: Annotated[bool, "Only this node, also inside an allocation."] = False,
-    wait: Annotated[float, "How long ranks have to answer.", Shell(metavar="SECONDS")] = 60.0,
+    wait: Annotated[float, "How long to wait for ranks to answer.", Shell(metavar="SECONDS")] = 60.0,
     buffer: Annotated[int, "Calls that each rank keeps (with --env)."] = 20_000,
     timing: Annotated[bool, "Tell calls that run from enqueued ones (with --env)."] = True,
     stacks: Annotated[bool, "Take stacks of Python with py-spy."] = True,
@@ -65,7 +65,7 @@ def _on_nodes(folder: Path, job: slurm.Allocation, wait: float, stacks: bool) ->
     tasks = [f"--jobid={job.job}", "--overlap", f"--nodes={job.nodes}", "--ntasks-per-node=1"]
     status = subprocess.run(["srun", *tasks, *words], check=False, stdin=subprocess.DEVNULL).returncode
     if status:
-        raise BadInput(f"srun ended with {status}", "see what the nodes said above")
+        raise BadInput(f"srun ended with {status}", "see the output of the nodes above")
 
 
 command = command_of(_hang)

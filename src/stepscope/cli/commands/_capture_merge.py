@@ -1,4 +1,4 @@
-"""One folder of what the nodes and profilers of a job left in several.
+"""Merge the folders of several nodes or profilers into one capture.
 
 Reports of every node, traces of every rank, logs, and one manifest of them all. Files are linked where the disk is the
 same, so that it takes no space. Every command takes the folder. Of nsys and torch.profiler, each has a folder within

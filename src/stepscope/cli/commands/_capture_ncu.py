@@ -63,10 +63,10 @@ def _ncu(
         Shell(flags=("--for",), one_of=tuple(ncu.QUESTIONS)),
     ] = "roofline",
     set: Annotated[str | None, "A set of ncu's instead of what --for asks for.", Shell(metavar="NAME")] = None,
-    share: Annotated[float, "Measure what takes so many % of the step's compute."] = 80.0,
-    most: Annotated[int, "Kinds of kernels to measure at most."] = 8,
+    share: Annotated[float, "Measure the kernels that take this % of the step's compute."] = 80.0,
+    most: Annotated[int, "Measure at most this many kinds of kernels."] = 8,
     warmup: Annotated[
-        int | None, "Steps that are let pass before, by default 2; without --from launches, and by default none."
+        int | None, "Steps to skip first, by default 2; without --from launches, by default none."
     ] = None,
     range: Annotated[
         str | None, "Only launches within this NVTX range (of their own thread).", Shell(metavar="TEXT")
@@ -78,8 +78,8 @@ def _ncu(
     output: Annotated[
         str, "The report, FILE.ncu-rep.", Shell(flags=("-o", "--output"), metavar="FILE")
     ] = "stepscope-ncu",
-    csv: Annotated[bool, "Its raw page as CSV, too."] = False,
-    dry_run: Annotated[bool, "Say what it would cost, print the command, and run nothing."] = False,
+    csv: Annotated[bool, "Also write its raw page as CSV."] = False,
+    dry_run: Annotated[bool, "Show the expected cost and the command, and run nothing."] = False,
     window: Window,
     no_cache: NoCache = False,
     nsys: Nsys = None,

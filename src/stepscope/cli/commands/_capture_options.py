@@ -43,7 +43,7 @@ class Mesh(NamedTuple):
     seq: Annotated[int, "Sequence length."] = 4096
     mbs: Annotated[int, "Size of a micro-batch."] = 1
     schedule: Annotated[str, "Pipeline schedule.", Shell(one_of=tuple(SCHEDULES))] = "dualpipev"
-    micro_batches: Annotated[int | None, "By default as few as reach the steady state."] = None
+    micro_batches: Annotated[int | None, "Micro-batches; by default as few as reach the steady state."] = None
     gpus_per_node: Annotated[int, "GPUs of a node."] = 8
     gpus: Annotated[int | None, "GPUs available."] = None
     nodes: Annotated[int | None, "Nodes available."] = None
@@ -90,7 +90,7 @@ class Launch(NamedTuple):
         "What starts nsys: steps (nvtx: where there is no GPU); without torch a range, a time, or the start.",
         Shell(metavar=TRIGGERS),
     ] = "cuda"
-    nproc: Annotated[int, "Start the command with torchrun, with so many ranks per node."] = 0
+    nproc: Annotated[int, "Start the command with torchrun, with this many ranks per node."] = 0
     share_gpu: Annotated[bool, "Ranks may share a GPU."] = False
     port: Annotated[int, "Rendezvous port, with --nproc.", Shell(metavar="N", between=(0, 65535))] = 29500
     inputs: Annotated[

@@ -1,8 +1,8 @@
-"""Run a training command under nsys or torch.profiler; export and verify what comes of it.
+"""Run a training command under nsys or torch.profiler; export and verify the result.
 
 COMMAND needs no change: its training steps are found by its optimizers, and the profiler starts and stops at the right
 ones, on all ranks together (docs/capture.md). Inside a SLURM allocation it is started on every node by srun, after
-`capture doctor` has looked at each. The plan is shown before anything starts. Of a run that fails, log.txt stays.
+`capture doctor` has looked at each. The plan is shown before anything starts. If the run fails, log.txt is kept.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Recording(NamedTuple):
     nsys_args: Annotated[str | None, "Further options of nsys profile.", Shell(metavar="OPTIONS")] = None
     torch_args: Annotated[str | None, "Further keywords of torch.profiler.profile.", Shell(metavar="NAME,...")] = None
     trace: Annotated[str | None, "What nsys traces; by default cuda,nvtx.", Shell(metavar="LIST")] = None
-    grace: Annotated[str, "How long the command may go on after the capture.", Shell(metavar="TIME")] = "120s"
+    grace: Annotated[str, "How long the command may keep running after the capture.", Shell(metavar="TIME")] = "120s"
     need_time: Annotated[str, "Time that one run needs (SLURM).", Shell(metavar="TIME")] = "10m"
     tags: Annotated[
         tuple[str, ...], "Name the experiment; may be repeated.", Shell(flags=("--tag",), metavar="KEY=VALUE")
@@ -63,7 +63,7 @@ class Recording(NamedTuple):
 class Preset(NamedTuple):
     """A trainer that is started by a script of ours."""
 
-    preset: Annotated[Literal["pithtrain"] | None, "A trainer that needs no COMMAND."] = None
+    preset: Annotated[Literal["pithtrain"] | None, "Start this trainer; no COMMAND is needed."] = None
     pithtrain: Annotated[Path | None, "A clone of PithTrain.", Shell(metavar="DIR")] = None
     checkpoint: Annotated[Path | None, "The preset's checkpoint."] = None
     corpus: Annotated[Path | None, "The preset's tokenized corpus."] = None
@@ -178,14 +178,14 @@ def _run(
     recording: Recording,
     for_gate: Annotated[
         str | None,
-        "As many steps as `gate` needs to decide a limit of so many % of the step; see --baseline.",
+        "Record enough steps for `gate` to decide a limit of PERCENT of the step; see --baseline.",
         Shell(metavar="PERCENT"),
     ] = None,
     baseline: Annotated[
-        str | None, "For --for-gate: the baseline whose noise says how many.", Shell(metavar="NAME|FILE")
+        str | None, "For --for-gate: the baseline whose noise decides how many.", Shell(metavar="NAME|FILE")
     ] = None,
-    yes: Annotated[bool, "Ask nothing; a pipe is not asked either."] = False,
-    quiet: Annotated[bool, "Do not show what the command says; log.txt has it."] = False,
+    yes: Annotated[bool, "Do not ask for confirmation (never asked when not on a terminal)."] = False,
+    quiet: Annotated[bool, "Do not show the output of the command; log.txt has it."] = False,
     dry_run: Annotated[bool, "Print the exact commands, and run nothing."] = False,
     check_nodes: Annotated[bool, "Check every node first.", Shell(flags=("--doctor/--no-doctor",))] = True,
     verify: Annotated[bool, "Check the capture afterwards."] = True,

@@ -14,7 +14,7 @@ from stepscope.model.result import Result
 
 
 def summary(done: list[Captured], verified: list[Result | GateFailed] | None) -> None:
-    """A few lines for each profiler; the first capture that is no good is the exit status."""
+    """A few lines for each profiler; the first capture that failed is the exit status."""
     for i, one in enumerate(done):
         for file in one.files:
             click.echo(f"{file}  {show_size(file.stat().st_size)}")

@@ -69,13 +69,11 @@ def spare(inputs: Iterable[str], *targets: Target | None) -> None:
 class Steps(NamedTuple):
     """Which steps are compared, and of which ranks."""
 
-    anchor: Annotated[
-        str | None, "Ranges that are steps, instead of those that are recognized.", Shell(metavar="REGEX")
-    ] = None
+    anchor: Annotated[str | None, "Use the ranges that match REGEX as steps.", Shell(metavar="REGEX")] = None
     step: Annotated[bool, "Steps, from the end of the one before to their own end (default)."] = False
     chunk: Annotated[bool, "The overlapped chunks of a pipeline, one by one."] = False
     whole: Annotated[bool, "The whole capture as one step."] = False
-    warmup: Annotated[int, "Leave out so many steps at the beginning.", Shell(metavar="N")] = 0
+    warmup: Annotated[int, "Leave out this many steps at the beginning.", Shell(metavar="N")] = 0
     runs: Annotated[
         Literal["auto", "one", "folder", "file"],
         "How the files of a side make runs; auto: by the ranks that they hold.",

@@ -1,23 +1,26 @@
-"""Capture a profile worth analysing: plan it, run it, check the machine before and the result after."""
+"""Capture a profile worth analysing: plan it, run it, check the machine before and the result after.
+
+docs/capture.md is a guide.
+"""
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from stepscope.cli.complete import completing
 from stepscope.cli.suggest import Suggesting
 
-PARTS = {
-    "plan": "World size, nodes, batch, steps and size of a capture, before it is run.",
-    "run": "Run a training command under nsys or torch.profiler; export and verify what comes of it.",
-    "ncu": "Measure with Nsight Compute the few kernels that a timeline made suspects.",
-    "hang": "Make a job dumpable without edits; collect dumps and stacks of all ranks while it hangs.",
-    "merge": "One folder of what the nodes and profilers of a job left in several.",
-    "doctor": "What is missing before a capture can start, on every node of the allocation.",
-    "verify": "Is a capture any good: all ranks, exactly the profiled steps, steady, nothing lost?",
-}
+PARTS = ("plan", "run", "ncu", "hang", "merge", "doctor", "verify")
+
+
+def _question(name: str) -> str:
+    """The first line of its file: listing the parts must not import them."""
+    source = Path(__file__).with_name(f"_capture_{name}.py").read_text("utf-8")
+    return source.removeprefix('"""').partition("\n")[0]
 
 
 class _Parts(Suggesting):
@@ -35,11 +38,7 @@ class _Parts(Suggesting):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(PARTS.items()))
+            formatter.write_dl([(name, _question(name)) for name in PARTS])
 
 
-DESCRIPTION = """Capture a profile worth analysing: plan it, run it, check the machine before and the result after.
-
-docs/capture.md is a guide."""
-
-command = _Parts("capture", help=DESCRIPTION, no_args_is_help=True)
+command = _Parts("capture", help=inspect.cleandoc(__doc__ or ""), no_args_is_help=True)

@@ -49,7 +49,7 @@ def _gate(
         tuple[str, ...], "Growth allowed; may be repeated. Default: step=2.", Shell(metavar="WHAT=PERCENT")
     ] = (),
     limits: Annotated[Path | None, "Limits in a TOML file.", Shell(metavar="FILE")] = None,
-    allow_inconclusive: Annotated[bool, "What cannot be decided does not fail."] = False,
+    allow_inconclusive: Annotated[bool, "Do not fail where nothing can be decided."] = False,
     markdown: Annotated[Path | None, "A summary for a pull request.", Shell(metavar="FILE")] = None,
     github: Annotated[
         bool, "In GitHub Actions: a summary on the job's page, and an annotation per check that did not pass."

@@ -40,7 +40,7 @@ def _report(
     rank: RankNumbers = None,
     memory: Annotated[
         tuple[str, ...],
-        "A size as in 1GiB: memory to keep to; what does not fit goes to temporary files. Else a snapshot of the "
+        "A size as in 1GiB: memory to use at most; the rest goes to temporary files. Otherwise a snapshot of the "
         "allocator of the same run, for the section on memory (repeat it).",
         Shell(metavar="SIZE|SNAPSHOT"),
     ] = (),

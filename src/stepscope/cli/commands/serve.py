@@ -35,9 +35,9 @@ def _serve(
     host: Annotated[str, "Where to listen: this machine alone.", Shell(metavar="ADDRESS")] = "127.0.0.1",
     port: Annotated[int, "0 is any port that is free.", Shell(metavar="N", between=(0, 65535))] = 0,
     idle: Annotated[
-        float, "Stop when nobody has asked for so long; 0 never does.", Shell(metavar="MINUTES", between=(0, None))
+        float, "Stop when nobody has asked for this long; 0: never.", Shell(metavar="MINUTES", between=(0, None))
     ] = _IDLE_MINUTES,
-    browse: Annotated[bool, "Open the browser, too.", Shell(flags=("--open",))] = False,
+    browse: Annotated[bool, "Also open the browser.", Shell(flags=("--open",))] = False,
     reading: Reading,
 ) -> None:
     try:

@@ -26,7 +26,7 @@ SIDES: dict[str, pl.DataType | type[pl.DataType]] = {
     "end_ns": pl.Int64,
     "launched_ns": pl.Int64,
     "stream": pl.Int32,
-    "kernel": pl.String,  # operation by the kernel's name, null where that does not tell
+    "kernel": pl.String,  # operation by the kernel's name, null where that does not say
     "communicator": pl.String,
     "kind": pl.String,
     "bytes": pl.Int64,

@@ -26,7 +26,7 @@ _MOST_NAMED = 3
 
 
 def outside_notes(profile: Profile, chosen: Windows) -> list[Note]:
-    """How much communication of their steps the windows leave out; none where they are no parts, or have it all."""
+    """How much communication of their steps the windows leave out; none where they are not parts, or have it all."""
     notes = []
     if left := _left_out(profile, chosen, "chunk"):
         notes.append(noted("communication-outside-chunk", outside=left))

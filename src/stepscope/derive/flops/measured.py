@@ -1,4 +1,4 @@
-"""The work of a rank: by shapes and, where they do not tell, by what Nsight Compute counted.
+"""The work of a rank: by shapes and, where they do not say, by what Nsight Compute counted.
 
 What was counted was run, whether asked for or not.
 """
@@ -45,7 +45,7 @@ def with_measured(profile: Profile, data: RankData, work: Work) -> Work:
 
 
 def work_of(data: RankData) -> Work:
-    """The work of a rank: by shapes, and measured where they do not tell."""
+    """The work of a rank: by shapes, and measured where they do not say."""
     return data.once(_work)
 
 

@@ -18,7 +18,7 @@ Counter = Callable[[Arguments], Count]
 
 
 def count(name: str, arguments: Arguments) -> Count | None:
-    """The FLOPs of an op; None for one that is no such work. `Unclear` where its arguments do not tell."""
+    """The FLOPs of an op; None for one that is not such work. `Unclear` where its arguments do not say."""
     counter = OPS.get(name) or (_template if _TEMPLATE.match(name) else None)
     return counter(arguments) if counter else None
 

@@ -46,7 +46,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class Work:
-    """`ops`: the ops that are work, with their FLOPs, null where the record does not tell (`why`). `of_kernel`: for
+    """`ops`: the ops that are work, with their FLOPs, null where the record does not say (`why`). `of_kernel`: for
     each GPU op of the rank the row of `ops` that launched it, NONE where none did."""
 
     ops: pl.DataFrame

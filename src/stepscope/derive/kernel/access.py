@@ -29,7 +29,7 @@ _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 
 
 class Access(Struct, frozen=True):
-    """Shares in per cent, by kernel, NaN where the report does not tell."""
+    """Shares in per cent, by kernel, NaN where the report does not say."""
 
     #: sectors of global memory that a better pattern would save
     uncoalesced_pct: F64

@@ -243,7 +243,7 @@ def _of_several_works(ops: pl.DataFrame) -> pl.Series:
             place=pl.int_range(pl.len()).over("kind") / pl.len().over("kind"),
         )
     )
-    # A few that are held up by something beside them are no group.
+    # A few that are held up by something beside them are not a group.
     gap = (pl.col("step") > GAP.value) & pl.col("place").is_between(_FEW, 1 - _FEW)
     return ordered.filter(gap)["kind"].unique()
 

@@ -17,7 +17,7 @@ from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level, Work, bytes
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
 
-#: Arithmetic that would take less of a kernel's time at its peak is no reason to draw it by.
+#: Arithmetic that would take less of a kernel's time at its peak is not a reason to draw it by.
 _LEAST_PART = 1e-4
 
 
@@ -35,7 +35,7 @@ class Roofline(Struct, frozen=True):
     roof_ns: F64
     #: what that roof is: `bf16 tensor`, `DRAM`
     roof: list[str | None]
-    #: counts of kernels that are more than their GPU does in the time: taken as unknown
+    #: counts of kernels that are more than their GPU does in the time: treated as unknown
     beyond: int = 0
 
     def of_main(self, values: list[F64]) -> F64:
@@ -90,7 +90,7 @@ def roofline_of(profile: Profile) -> Roofline:
     times = np.array([*at_peak, *at_level, np.where(shared > most, np.nan, shared), *at_pipe.values()])
     levels = [LEVEL_NAMES[level] for level in LEVELS]
     labels = [*(work.label for work in works), *levels, "shared memory", *at_pipe]
-    # Bytes alone are no roof: a product of matrices is far from that of DRAM, and right to be.
+    # Bandwidth alone is not a fair roof: a GEMM is rightly far from it.
     computing = [*at_peak, *at_pipe.values()]
     known = ~np.isnan(np.array(computing)).all(axis=0) if computing else np.zeros(len(kernels), dtype=bool)
     nearest = np.where(known, np.argmax(np.nan_to_num(times, nan=-1.0), axis=0), -1)

@@ -39,7 +39,7 @@ _COUNTERS = ((True, True), (True, False), (False, True), (False, False))
 
 
 class Work(Struct, frozen=True):
-    """Operations of one precision on one pipe, by kernel: NaN where the report does not tell."""
+    """Operations of one precision on one pipe, by kernel: NaN where the report does not say."""
 
     precision: str
     pipe: Pipe

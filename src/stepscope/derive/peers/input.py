@@ -1,6 +1,6 @@
 """When a host was getting input: by ranges that name it, and by copies of input where none do.
 
-A name is no proof: a range that launches compute is not getting input (data that the GPU generates, a step that is
+A name proves nothing: a range that launches compute is not getting input (data that the GPU generates, a step that is
 called a batch), nor is one that only copies. And a copy whose input no range names has been fetched all the same: the
 host was away before it, or near it.
 """

@@ -2,7 +2,7 @@
 
 Links are similar where operation, bytes, number of ranks and of hosts agree. A link is judged by the median of its
 transfers, beside the lower quartile of the medians of similar links: half of the links may be slow, and none is faster
-than it should be. It is slow where it takes `SLOW_LINK` times as long, and that is no chance: three quarters of its
+than it should be. It is slow where it takes `SLOW_LINK` times as long, and that is not chance: three quarters of its
 transfers take longer than three quarters of those of the usual link. Where every link of a kind is slow, nothing tells.
 
 The rule applies to any stretch of time: `stragglers` asks it of the capture, `diagnose` of the step.

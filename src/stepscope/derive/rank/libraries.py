@@ -1,6 +1,6 @@
 """Calls of libraries: cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC, as the profiler traced them or as they mark themselves.
 
-They are ranges of their own kind: what was launched in one was launched by it, but it is no part of the program, and so
+They are ranges of their own kind: what was launched in one was launched by it, but it is not part of the program, so
 never a step or a stage, and no range encloses an op because of it.
 """
 

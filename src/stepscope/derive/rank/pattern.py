@@ -8,7 +8,7 @@ from stepscope.errors import BadInput
 
 
 def check_pattern(option: str, pattern: str | None) -> None:
-    """BadInput where `--option pattern` is no regular expression of Polars (Rust's: no look-around)."""
+    """BadInput where `--option pattern` is not a regular expression of Polars (Rust's: no look-around)."""
     if pattern is None:
         return
     try:

@@ -15,7 +15,7 @@ from stepscope.model.nesting import Nesting, climb, nest
 
 #: Domains of the profiler's own injections: their ranges say nothing about the program's structure.
 _TOOL_DOMAINS = r"(?i)^(gil trace|python (backtrace|periodic sampling).*)$"
-#: Domains of libraries. Their ranges are calls, not parts of the program: they are no steps, no stages, and enclose
+#: Domains of libraries. Their ranges are calls, not parts of the program: they are not steps or stages, and enclose
 #: nothing (`derive/rank/libraries.py`).
 LIBRARY_DOMAINS = (
     r"(?i)^(nccl|cublas(lt)?|cudnn|cufft|curand|cusolver\w*|cusparse\w*|cutensor\w*|cccl|cub|thrust|mpi|ucx|ucc"

@@ -56,7 +56,7 @@ class Recorded:
 
     @property
     def lost_some(self) -> bool:
-        """At its end a capture may stop before the GPU does: that is no contradiction."""
+        """At its end a capture may stop before the GPU does: that is not a contradiction."""
         return self.linked > 0 and self.lost > max(_FEW, MOST_LOST * self.launches)
 
     @property

@@ -24,7 +24,7 @@ class RankTables:
     def __init__(self, profile: Profile, row: dict[str, Any]) -> None:
         self.profile, self._memo = profile, Memo()
         self.rank: int = row["rank"]
-        self.pid: int | None = row["pid"]  # null where the trace does not tell
+        self.pid: int | None = row["pid"]  # null where the trace does not say
         self.device: int | None = row["device"]
         self.setup: str | None = row["setup"]
         self.world_size: int | None = row["world_size"]

@@ -57,7 +57,7 @@ class Change(Struct, frozen=True):
 
     @property
     def local(self) -> set[int] | None:
-        """Ranks whose own graph differs by this change; None: all of them. What transfers take is no rank's own."""
+        """Ranks whose own graph differs by this change; None: all of them. What transfers take is not a rank's own."""
         if self.every_host_factor != 1.0 or self.transfers_hidden:
             return None
         return {rank for part in self._local_parts for rank in part}

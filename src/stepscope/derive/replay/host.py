@@ -1,7 +1,7 @@
 """The host of a rank in a replay: its waits for the GPU, its own time between them, and when its launches let ops go.
 
 Waits for what was long over count too: with a faster host, or with less to launch, they may come to hold it up. Time in
-launches that a full queue held up is no time of the host's: in a replay the queue may never be full.
+launches that a full queue held up is not time of the host's: in a replay the queue may never be full.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The run of a job: the steps of all ranks together, and what they are like.
 
 Ranks meet in every step, so that a step has one kind for all of them: lengths are means over ranks, as `compare` takes
-them. What lies between steps is no part of their lengths here.
+them. What lies between steps is not part of their lengths here.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def samples_of(data: RankData, steps: Periods) -> Samples:
 
 
 def notes_on_left_out(ranks: list[Samples]) -> list[Note]:
-    """How many steps are no samples, and why."""
+    """How many steps are not samples, and why."""
     reasons = {
         "begin": "the first: nothing before it was recorded",
         "end": "the last: its end was not recorded",

@@ -61,7 +61,7 @@ class Marks:
     steps: Anchors | None
     #: DualPipeV's overlapped chunks
     chunks: Anchors | None
-    #: the pace of a trainer that marks only chunks: ranks cut it at different places, so that it is no window for all
+    #: the pace of a trainer that marks only chunks: ranks cut it at different places, so it is not a window for all
     repeats: Anchors | None
 
     def anchors(self, unit: Unit) -> Anchors | None:

@@ -1,7 +1,7 @@
 """How much a launch works on, by the templates in a kernel's name: elements of a block, and bytes of an element.
 
 PyTorch's kernels say in their names how many elements a thread takes, which functor runs, and on which types. A name
-that does not tell has no extent: `sizes` then knows no more than that memory is not faster than it is.
+that does not say has no extent: `sizes` then knows no more than that memory is not faster than it is.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BYTES = (
 
 class Extent(Struct, frozen=True):
     """`per_block` elements of a block, or `per_thread` of each of its threads, or `per_row` of each row of threads; 0
-    where the name does not tell. `bytes`: read and written per element."""
+    where the name does not say. `bytes`: read and written per element."""
 
     per_block: int = 0
     per_thread: int = 0

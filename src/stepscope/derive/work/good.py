@@ -25,7 +25,7 @@ ITSELF, TRACE, REFERENCE, SCALED = range(len(SOURCES))
 
 
 class Good(Struct, frozen=True):
-    """By row of the ops that were asked about: nanoseconds, and a code of SOURCES; ITSELF is no claim at all."""
+    """By row of the ops that were asked about: nanoseconds, and a code of SOURCES; ITSELF is not a claim at all."""
 
     ns: F64
     source: np.ndarray[tuple[int], np.dtype[np.int8]]

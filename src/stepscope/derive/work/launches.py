@@ -99,7 +99,7 @@ def _moved(frame: pl.DataFrame, rows: I64) -> F64:
 
 @cache
 def bytes_of(name: str, shapes: str | None, types: str | None) -> float | None:
-    """What an op that is no product reads and writes, where shapes say; numbers are of 4 bytes where no type says."""
+    """What an op other than a product reads and writes, where shapes say; numbers are of 4 bytes where no type says."""
     if shapes is None:
         return None
     args = Arguments.parsed(shapes, types, None)

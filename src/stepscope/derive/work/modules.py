@@ -1,6 +1,6 @@
 """The module of the program that each GPU op belongs to, where the trace tells.
 
-By `nn.Module` frames (torch.profiler with stacks), else by ranges that are no pass and no step (`capture run --ranges
+By `nn.Module` frames (torch.profiler with stacks), else by ranges that are not a pass or a step (`capture run --ranges
 modules`, a framework's own). A backward op belongs to the module of the forward op that made its node, by autograd's
 sequence numbers. Numbers of layers and instances go: `model.layers.*.mlp`.
 """

@@ -32,7 +32,7 @@ PASS_RANGES = {
     BACKWARD: r"(?i)\b(backward|bwd)\b|stage\d_[bw]\b",
     OPTIMIZER: r"(?i)\boptim(izer)?\b|^Optimizer\.step#",
 }
-#: So many kernels in a row are no coincidence; five are: grouped products of experts have one name in both passes.
+#: So many kernels in a row are not a coincidence; five are: grouped products of experts have one name in both passes.
 _RUN = 6
 #: Products of the backward pass for each that runs again.
 _AT_LEAST = 1.5

@@ -28,7 +28,7 @@ _NOISE = re.compile(r"^void |\(anonymous namespace\)::|<unnamed>::|\{anonymous\}
 
 
 class Kernel(Struct, frozen=True):
-    """What a name says. `precision` is of kernels that multiply; None where the name does not tell.
+    """What a name says. `precision` is of kernels that multiply; None where the name does not say.
 
     `alignment`: elements that the loads of a product are aligned to, where the name says (1, 2, 4, 8).
     `backward`: the name itself says that it computes gradients; False says nothing.
@@ -64,11 +64,11 @@ class Kernels(Struct, frozen=True):
     """By row of the ops that were asked about: what their names say."""
 
     role: np.ndarray[tuple[int], np.dtype[np.int8]]
-    #: index into PRECISION; 0 where the name does not tell
+    #: index into PRECISION; 0 where the name does not say
     precision: np.ndarray[tuple[int], np.dtype[np.int8]]
-    #: 1 on tensor cores, 0 not, -1 where the name does not tell
+    #: 1 on tensor cores, 0 not, -1 where the name does not say
     tensor: np.ndarray[tuple[int], np.dtype[np.int8]]
-    #: 0 where the name does not tell
+    #: 0 where the name does not say
     alignment: np.ndarray[tuple[int], np.dtype[np.int8]]
     backward: Mask
     matrix: Mask

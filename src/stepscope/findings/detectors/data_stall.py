@@ -116,7 +116,7 @@ def detect(case: Case) -> list[Finding]:
             saved,
             sure(case) if named else "likely",
             f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
-            f"the GPU has nothing to do for {about(lost[worst])} of it; it is idle for {idle}",
+            f"the GPU idles for {about(lost[worst])} of that time, and for {idle} in all",
             _hint(case, by_mpi=by_mpi),
             command,
             ranks=ranks,

@@ -28,7 +28,6 @@ from stepscope.findings.evidence.parts import (
     spans_of,
     together,
     told_by,
-    verb,
 )
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
@@ -91,12 +90,12 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
-        f"{what} {verb(key)} {share:.0f} % exposed",
+        f"{share:.0f} % of the time in {what} is exposed",
         can_hide.of(saved),
         cause,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
         f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}{within}. That includes "
-        f"waiting for other ranks, which the time to be given back does not{can_hide.words}",
+        f"waiting for other ranks, which the recoverable time does not{can_hide.words}",
         _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),
         ranks=ranks,

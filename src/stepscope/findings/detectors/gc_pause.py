@@ -59,8 +59,8 @@ def detect(case: Case) -> list[Finding]:
             saved,
             sure(case),
             f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "
-            f"{about(float((pauses.end - pauses.start).max()))}; the GPU has nothing to do for "
-            f"{about(lost[worst])} of it; it is idle for {idle}",
+            f"{about(float((pauses.end - pauses.start).max()))}; the GPU idles for "
+            f"{about(lost[worst])} of that time; in all it is idle for {idle}",
             "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every so many steps on all ranks at "
             "once: ranks that collect at different times make each other wait",
             command,

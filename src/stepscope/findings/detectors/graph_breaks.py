@@ -1,7 +1,7 @@
 """torch.compile loses its way: graph breaks, recompiles, compilation inside the step.
 
 What it could give back is the step replayed without the host's time between graphs of one frame and in compiling, but
-never more than the GPU idled meanwhile. A break that costs no idle time is no finding. Neither is the capture of a CUDA
+never more than the GPU idled meanwhile. A break that costs no idle time is not a finding, nor is the capture of a CUDA
 graph: the GPU runs nothing meanwhile, on purpose, and it is done once. A note says how long it takes.
 """
 
@@ -66,7 +66,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID, at_most=sum(idle.values())),
             sure(case),
             f"the host of rank {worst} spends {about(lost[worst].length())} of the step between graphs "
-            f"and compiling, the GPU has nothing to do for {about(idle[worst])} of it ({about(row['idle_ns'])} in all"
+            f"and compiling, and the GPU idles for {about(idle[worst])} of that time ({about(row['idle_ns'])} in all"
             f"{parts}){again}",
             "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
             ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"

@@ -166,7 +166,7 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
     free = subtract(Spans(free.start[long], free.end[long]), _excused(case, data)) if long.any() else Spans.empty()
     long = (free.end - free.start) >= least
     start, end = free.start[long], free.end[long]
-    # What comes after it must be a call of the step: the end of the step is no lateness.
+    # What comes after it must be a call of the step: the end of the step is not lateness.
     calls = np.append(host.start, np.iinfo(np.int64).max)
     after = np.searchsorted(host.start, end)
     kept = (calls[after] < host.end) if len(after) else np.zeros(0, dtype=bool)

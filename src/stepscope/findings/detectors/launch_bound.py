@@ -93,7 +93,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         took = f"its call {factors[worst]:.1f} times {other}"
         machine = "check the CPU: frequency governor, other processes, pinning to the GPU's NUMA node, debug settings; "
     else:
-        took = f"of which the call is {about(host.call_ns)}; counted as if it took {HARDWARE_PACE}"
+        took = f"{about(host.call_ns)} of it in the call; the estimate assumes {HARDWARE_PACE} is achievable"
         machine = ""
     last = _last(case)
     return Finding(

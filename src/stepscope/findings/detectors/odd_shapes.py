@@ -1,4 +1,4 @@
-"""Products of matrices whose sizes do not fit: a vocabulary of 50257, widths that are no multiple of 8.
+"""Products of matrices whose sizes do not fit: a vocabulary of 50257, widths that are not multiples of 8.
 
 Names of their kernels say that loads are not aligned. What it could give back is the step replayed with each product at
 the rate of one whose sizes fit (`evidence/unaligned.py`).

@@ -3,7 +3,7 @@
 The bubble of a rank is the time of the step with neither compute nor communication other than the pipeline's; the ideal
 is that of the schedule with even stages and transfers that take no time (`pipeline`). What could come back is the mean
 bubble beyond the ideal, less what a replay shows other findings to explain: exposed transfers, slow links, stragglers,
-hosts that are late or slow, uneven stages. The ideal itself is no fault of the run. Too few micro-batches make it
+hosts that are late or slow, uneven stages. The ideal itself is not a fault of the run. Too few micro-batches make it
 large: that is said in a note, with what twice as many would leave, and never counted as recoverable, since it changes
 the batch.
 """

@@ -132,7 +132,7 @@ def _rounds(profile: Profile, data: RankData, window: Window) -> Rounds | None:
 
 
 def _repeated(data: RankData, table: pl.DataFrame, compute: I64) -> Rounds | None:
-    # Numbers (a loss, a norm) are no gradients: less than a thousandth of the largest.
+    # Numbers (a loss, a norm) are not gradients: less than a thousandth of the largest.
     table = table.filter(1000 * pl.col("bytes") >= pl.col("bytes").max()).unique("op", maintain_order=True)
     ops, size = table["op"].to_numpy(), table["bytes"].to_numpy()
     order = np.argsort(data.launched_at[ops], kind="stable")

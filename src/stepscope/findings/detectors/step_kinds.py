@@ -1,6 +1,6 @@
 """Steps are of several kinds: some do other work than others, and take longer.
 
-A gradient penalty every few steps, a rollout, the optimizer at the end of an accumulation. That is no fault by itself:
+A gradient penalty every few steps, a rollout, the optimizer at the end of an accumulation. That is not a fault itself:
 what it costs per step, over the run, is an upper bound of what it could give back. Findings within such steps count by
 how often they come.
 """

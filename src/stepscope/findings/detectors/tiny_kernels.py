@@ -140,10 +140,10 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{len(most.kernels):,} kernels of {about(most.mean_ns)} only repeat those before them",
+            f"the same few {about(most.mean_ns)} kernels are launched again {len(most.kernels):,} times",
             saved,
             "certain" if saved and pace is not None else "likely",
-            f"on rank {worst} the same few kernels come again, {len(most.kernels) / max(most.count, 1):,.0f} launches "
+            f"on rank {worst} the same few kernels recur, {len(most.kernels) / max(most.count, 1):,.0f} launches "
             f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU is idle for {idle}",
             "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
             "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",

@@ -62,40 +62,43 @@ _WAITED_FOR = (
 #: What keeps an op from running, in words, and what to do about it.
 _IDLE = {
     "host": (
-        "the host launches late",
+        "while the host is late to launch",
         f"see what the program does there: name it with ranges, or {capture_with('python-sampling')}",
     ),
-    "api": ("the host is in other CUDA calls", "see which calls take long (`stepscope idle`), and why in this step"),
-    "sync": ("the host waits for the GPU", "see which call waits (`stepscope idle`), and let it not wait"),
-    "alloc": ("memory is allocated", "keep memory in the caching allocator"),
-    "load": ("code is loaded", "profile later steps: code is loaded once"),
+    "api": (
+        "while the host is in other CUDA calls",
+        "see which calls take long (`stepscope idle`), and why in this step",
+    ),
+    "sync": ("while the host waits for it", "see which call waits (`stepscope idle`), and let it not wait"),
+    "alloc": ("while memory is allocated", "keep memory in the caching allocator"),
+    "load": ("while code is loaded", "profile later steps: code is loaded once"),
     "queue": (
-        "launched work waits, for an event, another rank or a copy",
+        "while launched work waits for an event, another rank or a copy",
         "see what ends right before it on other streams (`stepscope critical-path`), which rank comes last "
         "(`stepscope stragglers`), and whether another process is on the GPU",
     ),
     "shared": (
-        "other ranks use it",
+        "while other ranks use it",
         "give each rank a GPU of its own before judging idle time: they take turns on this one",
     ),
     "short": (
-        "kernels do not follow each other at once",
+        "between kernels that were already queued",
         "fewer and larger kernels (fusing, torch.compile), or CUDA graphs, which shorten the gap between kernels",
     ),
     "capture": (
-        "a CUDA graph is captured",
+        "while a CUDA graph is captured",
         "that is done once: profile later steps",
     ),
     "captures": (
-        "CUDA graphs are captured again",
+        "while CUDA graphs are captured again",
         "keep shapes and buffers as they are from step to step, so that a graph is captured once and only launched",
     ),
     "launch": (
-        "launch calls themselves take long",
+        "during launch calls, which themselves take long",
         "code is loaded by the first launch of a kernel: profile later steps, or set CUDA_MODULE_LOADING=EAGER",
     ),
-    "tail": ("nothing more is launched", "see what the program does at the end of the step"),
-    "unlinked": ("the trace does not say what launched the next op", capture_with()),
+    "tail": ("once nothing more is launched", "see what the program does at the end of the step"),
+    "unlinked": ("where the trace does not say what launched the next op", capture_with()),
 }
 
 
@@ -221,9 +224,9 @@ def _communication(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     return _finding(
         case,
         ns,
-        "communication is exposed, and nothing above says why",
-        f"on rank {worst} {about(left[worst].comm.length())} of the {about(exposed)} of exposed communication are in "
-        f"no other finding, most of it {most.replace('_', '-')}: transfers, and waiting for other ranks",
+        "exposed communication with no known cause",
+        f"on rank {worst} {about(left[worst].comm.length())} of {about(exposed)} of exposed communication is not "
+        f"explained by any other finding; mostly {most.replace('_', '-')}: transfers, and waiting for other ranks",
         "see which rank comes last (`stepscope stragglers`) and how long transfers take without waiting (`stepscope "
         "collectives`); give the traces of all ranks",
         ("breakdown", ""),
@@ -238,9 +241,9 @@ def _copies(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     return _finding(
         case,
         ns,
-        "copies are exposed, and nothing above says why",
-        f"on rank {worst} {about(left[worst].copy.length())} of the {about(exposed)} of exposed copies are in no other "
-        "finding",
+        "exposed copies with no known cause",
+        f"on rank {worst} {about(left[worst].copy.length())} of {about(exposed)} of exposed copies is not explained by "
+        "any other finding",
         "see what copies (`stepscope timeline --by part`)",
         ("breakdown", ""),
         (exposed,),
@@ -260,8 +263,8 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     return _finding(
         case,
         ns,
-        f"the GPU idles, and {what}",
-        f"on rank {worst} {about(of.idle.length())} of the {about(all_of_it)} that the GPU is idle are in no other "
+        f"the GPU idles {what}",
+        f"on rank {worst} {about(of.idle.length())} of {about(all_of_it)} of idle time is not explained by any other "
         f"finding (by cause: {', '.join(parts)}){inside}",
         advice,
         ("idle", "--by cause") if case.profile.has("calls") else ("breakdown", ""),

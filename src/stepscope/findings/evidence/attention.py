@@ -48,7 +48,7 @@ USUAL_HEAD = Threshold(
 )
 
 
-#: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is no head.
+#: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is not a head.
 _HEADS = np.array([32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256])
 
 

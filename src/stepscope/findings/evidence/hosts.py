@@ -222,7 +222,7 @@ class Host(Struct, frozen=True, dict=True):
     def quicker(self, factor: float) -> Spans:
         """Host time that a host which is so many times as fast at launching does not need: a part of each interval.
 
-        What takes many times as long as a launch is no launching: loading data, say, or Python at work. Nor is what a
+        What takes many times as long as a launch is not launching: loading data, say, or Python at work. Nor is what a
         thread launches into a CUDA graph that it captures: that is done once, and runs nothing.
         """
         start, end = self.intervals

@@ -98,7 +98,7 @@ class Sequence(Struct, frozen=True, dict=True):
 
     @cached_property
     def elements(self) -> F64:
-        """Of each kernel; where its launch does not tell (reductions, copies), those of what it works on: its neighbour
+        """Of each kernel; where its launch does not say (reductions, copies), those of what it works on: its neighbour
         in the segment. NaN for small tensors, and where nothing tells."""
         known = np.where(self.sizes.elements >= SMALL_TENSOR.value, self.sizes.elements, np.nan)
         open_ = np.isnan(self.sizes.elements) & self.kinds.are(Role.REDUCTION, Role.COPY, Role.RANDOM)

@@ -57,7 +57,7 @@ def load_on_others(case: Case, rank: int, ops: I64, excess: F64) -> int:
     """What ops of a rank cost the others on its GPU, which they slow: `excess` is the part of each that is too much.
 
     While k others compute beside it, an op takes nothing from them if the GPU has room for all, and 1 / (k + 1) of the
-    time if it has none. Traces do not tell which: it is taken to be half of that.
+    time if it has none. Traces do not say which: it is taken to be half of that.
     """
     computing = case.once(_computing)
     if rank not in computing or not len(ops):

@@ -39,7 +39,7 @@ INFO: dict[str, str] = {
     ),
     "mfu-formula": "{text}",
     "mfu-measured": (
-        "{flops} ({share:.0f} % of what was run) are Nsight Compute's counts of {kernels} whose shapes do not tell: "
+        "{flops} ({share:.0f} % of what was run) are Nsight Compute's counts of {kernels} whose shapes do not say: "
         "they count in HFU but not in MFU, since nothing says how much of them the model asks for"
     ),
     "mfu-optimizer": (

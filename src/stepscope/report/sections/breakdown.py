@@ -40,7 +40,7 @@ def make(asker: Asker) -> Part:
 
 
 def _causes(asker: Asker) -> tuple[dict[int, dict[str, int]], str | None]:
-    """By rank, why the GPU was idle; nothing where the trace does not tell."""
+    """By rank, why the GPU was idle; nothing where the trace does not say."""
     try:
         answer = asker.ask("idle", by="cause")
     except CannotAnswer:

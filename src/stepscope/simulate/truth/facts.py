@@ -58,7 +58,7 @@ class Facts:
 
     @cached_property
     def axis(self) -> npt.NDArray[np.object_]:
-        """Axis of the communicator of each op, "" for what is no communication."""
+        """Axis of the communicator of each op, "" for what is not communication."""
         found = np.full(len(self.start), "", dtype=object)
         groups = np.array([g.axis for g in self.job.mesh.groups], dtype=object)
         found[self._comm[0]] = groups[self._comm[1]]

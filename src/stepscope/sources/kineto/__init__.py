@@ -14,7 +14,7 @@ _MARKS = (b'"traceEvents"', b'"ph"', b'"deviceProperties"', b'"schemaVersion"')
 
 
 def open_kineto(path: Path | str) -> KinetoSource:
-    """The trace as a source. Raises BadInput, here or when it is first read, where the file is no valid trace."""
+    """The trace as a source. Raises BadInput, here or when it is first read, where the file is not a valid trace."""
     from stepscope.sources.kineto.bytestream import ByteStream
     from stepscope.sources.kineto.source import KinetoSource
 

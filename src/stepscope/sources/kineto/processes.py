@@ -205,7 +205,7 @@ def _gpu_names(metadata: Mapping[str, Any]) -> dict[int | None, str]:
 def _parts_of_gpus(metadata: Mapping[str, Any]) -> set[int]:
     """Ordinals of GPUs that other processes use too: under MPS each may see a part of the multiprocessors only.
 
-    Elsewhere an ordinal does not tell which GPU it is: with CUDA_VISIBLE_DEVICES every rank calls its own 0. A slice
+    Elsewhere an ordinal does not say which GPU it is: with CUDA_VISIBLE_DEVICES every rank calls its own 0. A slice
     of a GPU by MIG is a GPU of its own, and is called so.
     """
     properties = metadata.get("deviceProperties")

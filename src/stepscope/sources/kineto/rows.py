@@ -114,7 +114,7 @@ class _Texts(dict[bytes, str | None]):
 
 
 def integers(values: Sequence[Any]) -> pl.Series:
-    """Int64 with null for whatever is no integer, or too large a one."""
+    """Int64 with null unless a 64-bit integer."""
     try:
         return pl.Series(values, dtype=pl.Int64)
     except _NOT_INTEGERS:

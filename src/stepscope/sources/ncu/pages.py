@@ -20,7 +20,7 @@ from stepscope.sources.ncu.measured import ADVICE, KERNELS, METRICS, Measured
 from stepscope.sources.ncu.units import base_unit, decimal_mark, needs_unit, numbers
 
 _AGAIN = "print it again: `ncu --import REPORT --page raw --csv`"
-#: Columns of the raw page that are no metrics.
+#: Columns of the raw page that are not metrics.
 _ABOUT = (
     *("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size"),
     *("Device", "CC", "API Call ID", "Section Name", "Invocations"),

@@ -59,7 +59,7 @@ def decimal_mark(values: pl.Series) -> str | None:
     """The mark before the decimals in this file: `.` or `,`; None where the file contradicts itself.
 
     A mark that is followed by other than three digits, or stands after the other mark, or comes last and only once
-    beside it, is no separator of thousands.
+    beside it, is not a separator of thousands.
     """
     texts = values.drop_nulls().unique()
     texts = texts.filter(texts.str.contains(r"^[-+]?[\d" + _GROUPS + r".,]*\d[.,]\d+$"))

@@ -77,7 +77,7 @@ class Export:
             )
 
     def proc_of(self, ids: pl.Series) -> pl.Series:
-        """The process of each global id; null for processes that are no rank."""
+        """The process of each global id; null for processes that are not ranks."""
         if len(self.keys) == 1 and ids.null_count() == len(ids):
             return pl.Series("proc", np.zeros(len(ids), dtype=np.int32))  # exports of 2020 name no process
         keys = np.array(self.keys, dtype=np.int64)
@@ -136,7 +136,7 @@ def read_events(
     frame = export.tables.frame(event.table, fields, each=convert, only=only)
     if not early:  # look-ups by the way do not count
         export.left_out(event.table, sum(before), "that started before the capture")
-        export.left_out(event.table, sum(foreign), "of processes that are no rank")
+        export.left_out(event.table, sum(foreign), "of processes that are not ranks")
     return frame
 
 

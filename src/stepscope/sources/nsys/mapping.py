@@ -93,7 +93,7 @@ class Event:
     process: tuple[str, ...] = ("globalPid", "globalTid")
     #: Columns of the model that are the same for every row, with their types.
     constants: Mapping[str, tuple[Any, Dtype]] = field(default_factory=dict)
-    #: Host records from before the capture are no part of it.
+    #: Host records from before the capture are not part of it.
     drop_early: bool = False
     #: Columns that hold ids of the string table.
     named: frozenset[str] = frozenset()

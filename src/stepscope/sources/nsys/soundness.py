@@ -2,7 +2,7 @@
 
 Its own check of all pages takes longer than reading what a question needs. So it is asked of small tables only, before
 anything is read; of large ones the row ids tell while they are read (`paged.RowOrder`): nsys numbers rows without gaps.
-Where they do not tell, SQLite is asked about the whole file after all.
+Where they do not say, SQLite is asked about the whole file after all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stepscope.sources.nsys.tables import literal
 
 #: Bytes of a file that is checked whole before it is read: some 20 ms.
 _SMALL_FILE = 8 << 20
-#: Bytes of a file that is checked whole where row ids do not tell: that takes about half a second.
+#: Bytes of a file that is checked whole where row ids do not say: that takes about half a second.
 _MOST_CHECKED = 256 << 20
 #: Older versions check the whole file whichever table they are asked about.
 _BY_TABLE = (3, 33)
@@ -31,7 +31,7 @@ class Soundness:
         self._checked = False
         #: What is wrong, as SQLite says it.
         self.damage: str | None = None
-        #: Why the file was not checked, though its row ids do not tell.
+        #: Why the file was not checked, though its row ids do not say.
         self.unchecked: str | None = None
 
     def check_small(self, tables: Iterable[str], is_small: Callable[[str], bool]) -> None:

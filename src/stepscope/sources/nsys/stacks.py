@@ -106,7 +106,7 @@ def _python(export: Export, names: Names) -> pl.DataFrame:
 
 
 def _frames(text: str) -> list[dict[str, Any]]:
-    """Frames of one payload, innermost first; none where it is no such payload."""
+    """Frames of one payload, innermost first; none where it is not such a payload."""
     try:
         payload = json.loads(text)
     except (ValueError, RecursionError):

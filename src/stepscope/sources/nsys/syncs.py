@@ -52,7 +52,7 @@ def _calls(export: Export, wanted: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kind_by_shape() -> pl.Expr:
-    """What a wait is where its call is not in the trace (or is no plain wait): by what it names."""
+    """What a wait is where its call is not in the trace (or is not a plain wait): by what it names."""
     stream, event = pl.col("stream") >= 0, pl.col("event_id").is_not_null()
     return (
         pl.when(stream & event)
@@ -68,7 +68,7 @@ def _kind_by_shape() -> pl.Expr:
 def _events(frame: pl.DataFrame) -> pl.Series:
     """The id that a record shares with the waits for it.
 
-    An event is recorded many times, so its own id does not tell which record a wait is for. Exports since 3.17 number
+    An event is recorded many times, so its own id does not say which record a wait is for. Exports since 3.17 number
     the records; for older ones a wait belongs to the last record of its event before it, which is CUDA's own rule.
     """
     numbered = frame["event_sync"]

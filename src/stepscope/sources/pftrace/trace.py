@@ -92,7 +92,7 @@ def read(path: Path, visit: Visit) -> Trace:
 
 @contextmanager
 def whole(path: Path) -> Iterator[None]:
-    """Refuse the trace where bytes are no messages: those within messages are decoded when they are asked for."""
+    """Refuse the trace where bytes are not messages: those within messages are decoded when they are asked for."""
     try:
         yield
     except Malformed as flaw:

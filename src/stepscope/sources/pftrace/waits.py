@@ -1,7 +1,7 @@
 """What GPU work waited for, as render stages tell it: torch writes there which node of a CUDA graph comes after which.
 
 A stage has a number (`event_id`), and the numbers of those that had to be over before it could run (`event_wait_ids`).
-Nodes of a graph that do no work (records of events, callbacks of the host) are stages too. They are no ops of the
+Nodes of a graph that do no work (records of events, callbacks of the host) are stages too. They are not ops of the
 model: who waited for such a node waited for what that one waited for.
 """
 
