@@ -45,7 +45,7 @@ LAUNCHES_TO_TELL = Threshold(
 LONGEST_LAUNCH = Threshold(
     50,
     "times the pace",
-    "longer is no launching: a batch that is fetched takes thousands; at half of it, the 5.1 % of a simulated case "
+    "longer is not launching: a batch that is fetched takes thousands; at half of it, the 5.1 % of a simulated case "
     "become 4.1, where the truth is 5.4",
     ("h200/train/eager.sqlite", "tests/findings/test_faults_host.py"),
 )

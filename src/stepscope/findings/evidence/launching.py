@@ -45,13 +45,13 @@ SLOWEST_SOUND_CALL = Threshold(
 USUAL_CALL = Threshold(
     3.5,
     "µs",
-    "a launch call without a profiler's help, where the trace itself does not tell",
+    "a launch call without a profiler's help, where the trace itself does not say",
     ("public/h100_qwen.json.gz", "tests/findings/test_faults_host.py"),
 )
 USUAL_PACE = Threshold(
     6.0,
     "µs",
-    "host time from launch to launch, the call and nearly as much again around it, where the trace does not tell",
+    "host time from launch to launch, the call and nearly as much again around it, where the trace does not say",
     ("public/t4_power_iteration.sqlite", "tests/findings/test_faults_host.py"),
 )
 SLOW_CALL = Threshold(
