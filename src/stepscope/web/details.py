@@ -65,7 +65,7 @@ def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None
         add(["stage", stage, "text"])
     told = callers(data, one).row(0, named=True)
     for title, key in (("torch op", "torch_op"), ("module", "module")):
-        if told[key] is not None:
+        if told[key] not in (None, range_):  # without modules, a range stands in for one
             add([title, told[key], "text"])
     detail = _detail(scene, data.rank, op)
     for title, stem in (("grid", "grid"), ("block", "block")):

@@ -63,7 +63,7 @@ STEPS = (
         "Rank 5 computes longer than 4, 6 and 7, which do the same work: the second.",
     ),
     Step("overlap", "Rank 0's communication waits for rank 3: in order with compute, or exposed.", {"rank": "0,3"}),
-    Step("idle", "Why rank 3's GPU had nothing to do: its host was elsewhere.", {"by": "cause", "rank": "3,4"}),
+    Step("idle", "Why rank 3's GPU had nothing to do: its host launched late.", {"by": "cause", "rank": "3,4"}),
     Step(
         "stragglers",
         "Across ranks: who made whom wait, followed to its root. Rank 3 gets its input late, rank 5 computes longer.",
