@@ -103,5 +103,26 @@ def blocking(following: str | None, *, took: int = 400, ends: int = 390) -> Fami
 
 def test_a_copy_to_pageable_memory_blocks_the_host() -> None:
     assert blocking(None) == blocking("cudaLaunchKernel") == Family.BLOCKING_COPY
-    assert blocking("cudaStreamSynchronize") == Family.OTHER  # that call stands for the wait
+    assert blocking("cudaStreamSynchronize") == Family.BLOCKING_COPY
     assert blocking(None, took=5) == Family.OTHER  # it returned before the copy began
+
+
+def test_a_number_of_pageable_memory_is_one_wait() -> None:
+    """The copy blocks, and the call behind it synchronizes again: ten numbers, and the time of the copies is waited."""
+    ops: list[Row] = []
+    calls: list[Row] = []
+    for k in range(10):
+        at = k * 1_000 * US
+        calls += [
+            call(at, at + 5 * US, id=2 * k + 1),
+            call(at + 10 * US, at + 510 * US, id=2 * k + 2, name="cudaMemcpyAsync"),
+        ]
+        calls.append(call(at + 512 * US, at + 514 * US, name="cudaStreamSynchronize"))
+        ops.append(op(at + 6 * US, at + 495 * US, call=2 * k + 1))
+        ops.append(copy(at + 500 * US, at + 502 * US, call=2 * k + 2, copy_kind="DtoH", bytes=4))
+    profile = make(
+        ops=ops, calls=calls, ranges=[nvtx(0, 10_000 * US, "step 0"), nvtx(10_000 * US, 10_001 * US, "step 1")]
+    )
+    (row,) = api.analyse(profile, "diagnose", index=0, only=("host-sync",), least=0.0).rows.to_dicts()
+    assert row["title"].startswith("10 numbers read from the GPU")
+    assert "rank 0 spends 5.02 ms of the step in them" in row["evidence"]

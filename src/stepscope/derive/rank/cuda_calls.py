@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I8, I64, NONE, Mask, by_id
+from stepscope.intervals.arrays import I8, I64, NONE, Mask
 from stepscope.model.api_names import SUFFIX
 from stepscope.model.first_match import first_match
 
@@ -79,25 +79,14 @@ def _families(data: RankData) -> I8:
 
 
 def _blocked_by_copies(data: RankData, by_call: I8) -> I64:
-    """Asynchronous calls that returned when their copy to the host had ended: the memory was pageable.
-
-    Not where the thread synchronizes right behind it, as PyTorch does: that call stands for the wait.
-    """
+    """Asynchronous calls that returned when their copy to the host had ended: the memory was pageable."""
     ops = np.flatnonzero((data.ops["copy_kind"] == "DtoH").to_numpy() & (data.launch != NONE))
     calls = data.launch[ops]
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     blocked = (
         (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS_NS) & (by_call[calls] == Family.OTHER)
     )
-    calls = np.unique(calls[blocked])
-    if not len(calls):
-        return calls
-    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
-    order = by_id(tid)
-    following = np.empty(len(tid), np.int64)
-    following[order] = np.append(order[1:], order[:1])
-    synchronizes = np.isin(by_call[following[calls]], WAITING) & (tid[following[calls]] == tid[calls])
-    waiting: I64 = calls[~synchronizes]
+    waiting: I64 = np.unique(calls[blocked])
     return waiting
 
 

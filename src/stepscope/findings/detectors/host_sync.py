@@ -16,7 +16,7 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.host.idle_causes import SYNC
-from stepscope.derive.rank.cuda_calls import Family, families
+from stepscope.derive.rank.cuda_calls import Family, families, families_of_names
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
@@ -95,7 +95,7 @@ _KINDS = (
 
 
 class _Syncs(Struct, frozen=True):
-    """Synchronizing calls of one rank's step: rows, kind, the copy op that each waits for (NONE) and its call."""
+    """Synchronizing calls of one rank's step: rows, kind, and the copy op that each waits for (NONE)."""
 
     host: Host
     calls: I64
@@ -106,9 +106,14 @@ class _Syncs(Struct, frozen=True):
         calls: I64 = self.calls[self.kind == kind]
         return calls
 
+    def times(self, kind: int) -> int:
+        """How often it waits so: a copy of pageable memory blocks, and the call behind it synchronizes again."""
+        copies = self.copy[self.kind == kind]
+        return len(np.unique(copies[copies != NONE])) + int((copies == NONE).sum())
+
     def numbers(self) -> I64:
         """Copies that exist only for the number."""
-        copies: I64 = self.copy[(self.kind == ITEM) & (self.copy != NONE)]
+        copies: I64 = np.unique(self.copy[(self.kind == ITEM) & (self.copy != NONE)])
         return copies
 
 
@@ -131,7 +136,7 @@ def _costly(case: Case) -> list[_Costly]:
     for kind in range(len(_KINDS)):
         calls = {r: of_kind for r, s in syncs.items() if len(of_kind := s.of(kind))}
         # The GPU idles for a wait until it is fed again: no more than all idle time and all that others wait.
-        many = max(map(len, calls.values()), default=0) >= MANY_SYNCS.value
+        many = max((syncs[r].times(kind) for r in calls), default=0) >= MANY_SYNCS.value
         if many or case.material(max((syncs[r].host.length(c) for r, c in calls.items()), default=0)):
             change = _change(syncs, calls, kind)
             replayed = case.credit(ID, change)
@@ -191,7 +196,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     ranks = guilty({r: float(len(c)) for r, c in calls.items()})
     worst = max(ranks, key=lambda r: (len(calls[r]), -r))
     host = costly.syncs[worst].host
-    n = len(calls[worst])
+    n = costly.syncs[worst].times(costly.kind)
     idle, figures, command = lost_by(case, host, "sync", *LATE, claim=costly.saved)
     inside = _ranges(host, calls[worst])
     timer = case.once(measured).get(worst) if costly.kind == DEVICE else None
@@ -232,8 +237,10 @@ def _syncs(host: Host) -> _Syncs:
     family = families(data)[calls]
     stream, event, device = (family == f for f in (Family.STREAM_SYNC, Family.EVENT_SYNC, Family.DEVICE_SYNC))
     kind = np.select([stream, event, device], [STREAM, EVENT, DEVICE], COPY).astype(np.int64)
-    copy = _copy_before(host, calls)
-    after = stream & (copy != NONE)
+    made, before = _copies(host, calls)
+    pageable = (made != NONE) & (data.per_name(families_of_names)[data.calls["name"].to_numpy()[calls]] == Family.OTHER)
+    copy = np.where(pageable, made, before)
+    after = pageable | stream & (copy != NONE)
     size = data.ops["bytes"].fill_null(0).to_numpy()[np.maximum(copy, 0)] if len(data.start) else copy
     to_host = (data.ops["copy_kind"] == "DtoH").to_numpy()[np.maximum(copy, 0)] if len(data.start) else stream
     kind[after & to_host] = np.where(size <= NUMBER.value, ITEM, TO_HOST)[after & to_host]
@@ -241,8 +248,8 @@ def _syncs(host: Host) -> _Syncs:
     return _Syncs(host, calls, kind, np.where(after, copy, NONE))
 
 
-def _copy_before(host: Host, calls: I64) -> I64:
-    """The copy between host and device that the thread's call right before each of these launched; NONE without."""
+def _copies(host: Host, calls: I64) -> tuple[I64, I64]:
+    """Copies between host and device that each of these launched, and that the thread's call right before it did."""
     data = host.data
     copies = np.flatnonzero(data.ops["copy_kind"].is_in(["DtoH", "HtoD"]).to_numpy() & (data.launch != NONE))
     of_call = np.full(data.calls.height, NONE, dtype=np.int64)
@@ -252,4 +259,4 @@ def _copy_before(host: Host, calls: I64) -> I64:
     before = np.full(len(tid), NONE, dtype=np.int64)
     same = tid[order[1:]] == tid[order[:-1]]
     before[order[1:]] = np.where(same, order[:-1], NONE)
-    return np.where(before[calls] != NONE, of_call[np.maximum(before[calls], 0)], NONE)
+    return of_call[calls], np.where(before[calls] != NONE, of_call[np.maximum(before[calls], 0)], NONE)
