@@ -179,3 +179,32 @@ def test_data_that_ranks_exchange_by_mpi_is_no_loader_s(by_mpi: bool) -> None:
     assert row["id"] == "data-stall"
     assert ("exchanges by MPI" in row["title"]) is ("MPI_Irecv" in row["try_next"]) is by_mpi
     assert "DataLoader" not in row["try_next"]
+
+
+@pytest.mark.parametrize(
+    ("slow", "marked", "noted"),
+    [
+        pytest.param(1, False, True, id="one of its kind takes 50 times as long"),
+        pytest.param(2, False, False, id="two do: it recurs"),
+        pytest.param(1, True, False, id="in a step it comes again with each step"),
+    ],
+)
+def test_the_only_gather_that_takes_so_long_makes_connections(slow: int, marked: bool, noted: bool) -> None:
+    """Of two ranks, whose communicators and sizes were not recorded."""
+    ops, calls, ranges = [], [], []
+    for rank in (0, 1):
+        at = MS
+        for k, ns in enumerate([MS] * 6 + [50 * MS] * slow + [MS] * 3):
+            calls += [call(at - 100 * US, at - 90 * US, id=2 * k + 1), call(at - 80 * US, at - 70 * US, id=2 * k + 2)]
+            ops.append(op(at, at + MS, call=2 * k + 1))
+            ops.append(op(at + MS, at + MS + ns, "ncclDevKernel_AllGather_RING_LL", stream=9, call=2 * k + 2))
+            at += MS + ns
+        ranges += [{"proc": rank, **nvtx(0, at, "step 0")}] * marked
+        for table in (ops, calls):
+            table[:] = [{"proc": rank, **row} for row in table]  # those of rank 0 keep theirs
+    hosts = [{"proc": r, "host": f"node{r}"} for r in (0, 1)]
+    tables: dict[str, list[Row]] = {"ops": ops, "calls": calls} | ({"ranges": ranges} if marked else {})
+    result = api.analyse(make(hosts, **tables), "diagnose")
+    notes = [n for n in result.notes if n.code == "first-uses"]
+    assert len(notes) == noted
+    assert not noted or "49 ms, all-gather" in notes[0]

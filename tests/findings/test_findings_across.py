@@ -38,6 +38,15 @@ def test_communication_is_named_by_what_it_serves() -> None:
     assert not any("(no stage)" in t for t in titles)
 
 
+def test_what_serves_one_purpose_is_one_finding() -> None:
+    """Four stages launch all-to-alls of the experts: as four findings, each would stand behind what is smaller."""
+    told = diagnosed(scenario("dualpipev", None, pp=2, ep=2, layers=4), least=0.0)
+    rows = [r for r in told.result.rows.to_dicts() if r["id"] == "exposed-communication"]
+    (experts,) = [r for r in rows if r["title"].startswith("the experts' all-to-all")]
+    assert "in stage2_b, stage2_f, stage4_b, stage4_f" in experts["evidence"]
+    assert not [r for r in rows if "stage" in r["title"]]
+
+
 def test_the_ideal_bubble_is_a_note() -> None:
     told = diagnosed(scenario("1f1b", pp=4, micro_batches=4, layers=4, nodes=1))
     assert any("schedule itself leaves 43 % of the step idle with 4 micro-batches on 4 stages; with twice" in n

@@ -26,7 +26,7 @@ INFO: dict[str, str] = {
     ),
     "first-rows/agent": "only the first {rows:,} rows are shown: aggregate, or use LIMIT and OFFSET",
     "first-uses": (
-        "{communications} the first over a link and set up connections (longest: {duration}, {kind}): no finding "
+        "{communications} the first over a link, and NCCL connects (longest: {duration}, {kind}): no finding "
         "counts them; capture after more warm-up steps"
     ),
     "ideal-by-median": "the ideal of {schedule} is computed from the median compute time of chunks: {times}",
