@@ -47,13 +47,14 @@ def __getattr__(name: str) -> Any:
             return version("stepscope")
         except PackageNotFoundError:  # run from its sources, not installed
             return "0+source"
-    if name == "simulate":  # a package that can be called
+    if name == "simulate" or name in _LAZY:
         from importlib import import_module
 
-        return import_module("stepscope.simulate")
-    if name in _LAZY:
-        from importlib import import_module
+        from stepscope.files.budget import need_addresses
 
+        need_addresses()  # before the libraries are loaded, which end the process where `ulimit -v` is too low
+        if name == "simulate":  # a package that can be called
+            return import_module("stepscope.simulate")
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
 

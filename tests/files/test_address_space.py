@@ -45,3 +45,18 @@ sys.exit(100 if "polars" in sys.modules else status)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr[-300:]
     assert done.stderr.startswith("stepscope: `ulimit -v` allows ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and ulimit -v")
+def test_python_is_refused_in_the_same_line() -> None:
+    script = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (800_000 << 10, resource.RLIM_INFINITY))
+import stepscope
+try:
+    stepscope.open("nothing.sqlite")
+except stepscope.BadInput as error:
+    print(error, "polars" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("`ulimit -v` allows 781 MiB of addresses") and done.stdout.endswith("False\n")

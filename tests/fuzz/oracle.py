@@ -18,6 +18,7 @@ SIGNED = (
     "diff_ns",
     "offset_ns",
     "saves_bytes",
+    "less_gpu_ns",
     "start_ns",
     "end_ns",
     "launched_ns",
