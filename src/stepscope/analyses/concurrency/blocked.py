@@ -48,11 +48,13 @@ def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans,
     until = np.where(held_by != NONE, data.end[np.maximum(held_by, 0)], start) if n else start
     until = np.clip(until, called, end)
     kind = np.where(by_event[safe], EVENT, STREAM) if n else np.full(len(op), UNKNOWN)
-    host = calls.split(start[linked], called[linked], calls.tid_of(launch[linked]), op[linked])
+    begin, over, cause, *_, ended_by, _ = calls.split(
+        start[linked], called[linked], calls.tid_of(launch[linked]), op[linked]
+    )
     rest = np.where(~followed, TAIL, np.where(linked, UNKNOWN, UNLINKED))
     none = np.full(len(op), NONE, dtype=np.int64)
     parts = [
-        Waits(host.start, host.end, host.cause, host.next_op, np.full(len(host.start), NONE, dtype=np.int64)),
+        Waits(begin, over, cause, ended_by, np.full(len(begin), NONE, dtype=np.int64)),
         Waits(called, until, kind, op, held_by),
         Waits(until, end, rest, op, none),
     ]

@@ -89,7 +89,7 @@ def _where(data: RankData, pieces: Pieces) -> tuple[str | None, int]:
     rows = np.flatnonzero(np.isin(pieces.cause, (HOST, API)))
     if len(rows) == 0:
         return None, 0
-    at, which = np.unique(pieces.within[rows], return_inverse=True)
+    at, which = np.unique(pieces.host_range[rows], return_inverse=True)
     text = data.text_of(at)
     total = np.zeros(len(at), np.int64)
     np.add.at(total, which.reshape(-1), (pieces.end - pieces.start)[rows])

@@ -7,6 +7,8 @@ on, the op was queued.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import polars as pl
 from msgspec import Struct
@@ -34,7 +36,11 @@ _CAUSE = {
 _CAUSE_OF_FAMILY = np.array([_CAUSE.get(family, API) for family in Family], np.int8)
 
 
-class Pieces(Struct, frozen=True):
+#: Of a piece that is no thread's time: its range is that of the op which is waited for, or of nothing.
+_OF_THE_OP = -2
+
+
+class Pieces(Struct, frozen=True, dict=True):
     """Stretches of idle time, each with one cause, in time order. Rows of `NONE` mean nothing."""
 
     start: I64
@@ -43,7 +49,21 @@ class Pieces(Struct, frozen=True):
     call: I64  # row of the rank's calls that covers it longest; the launch for `queue`
     tid: I64  # the launching thread
     next_op: I64  # row of the rank's ops that ended the gap
-    within: I64  # row of the rank's ranges: of the launching thread before the launch, of the launch from then on
+    host_range: I64  # row of the rank's ranges that the launching thread was in, of all pieces of HOST and API
+    data: RankData
+
+    @cached_property
+    def within(self) -> I64:
+        """Row of the rank's ranges: of the launching thread before the launch, of the launch from then on.
+
+        The host has long moved on by then: a range is that of the op which is waited for, at its launch (semantics §3).
+        """
+        within = self.host_range.copy()
+        rows = np.flatnonzero(within == _OF_THE_OP)
+        within[rows] = self.data.range_at(self.tid[rows], self.start[rows])
+        ended = rows[self.next_op[rows] != NONE]
+        within[ended] = self.data.enclosing(self.next_op[ended])
+        return within
 
 
 def idle_causes(data: RankData, start: int, end: int) -> Pieces:
@@ -70,21 +90,21 @@ def causes(data: RankData, idle: Spans) -> Pieces:
     lone = np.where(ended, UNLINKED, TAIL)
     parts = [
         calls.split(idle.start[linked], split[linked], tid[linked], next_op[linked]),
-        _plain(data, split, idle.end, np.full(len(idle), QUEUE), launch, tid, next_op, linked),
-        _plain(data, idle.start, idle.end, lone, launch, tid, next_op, ~linked),
+        _plain(split, idle.end, np.full(len(idle), QUEUE), launch, tid, next_op, linked),
+        _plain(idle.start, idle.end, lone, launch, tid, next_op, ~linked),
     ]
-    joined = [np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)]
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     keep = joined[0] < joined[1]
     order = np.argsort(joined[0][keep], kind="stable")
-    return Pieces(*(column[keep][order] for column in joined))
+    begin, over, cause, call, thread, ended_by, host_range = (column[keep][order] for column in joined)
+    return Pieces(begin, over, cause, call, thread, ended_by, host_range, data)
 
 
-def _columns(p: Pieces) -> tuple[I64, ...]:
-    return p.start, p.end, p.cause, p.call, p.tid, p.next_op, p.within
+#: The columns of some pieces, as `Pieces` has them.
+_Columns = tuple[I64, ...]
 
 
 def _plain(
-    data: RankData,
     start: I64,
     end: I64,
     cause: I64,
@@ -92,20 +112,14 @@ def _plain(
     tid: I64,
     next_op: I64,
     rows: Mask,
-) -> Pieces:
-    """Pieces that need no cutting: some `rows` of the gaps.
-
-    The host has long moved on: a range is that of the op which is waited for, at its launch (semantics §3).
-    """
-    start, end, cause, call, tid, next_op = (column[rows] for column in (start, end, cause, call, tid, next_op))
-    within = data.range_at(tid, start)
-    ended = next_op != NONE
-    within[ended] = data.enclosing(next_op[ended])
-    return Pieces(start, end, cause, call, tid, next_op, within)
+) -> _Columns:
+    """Pieces that need no cutting: some `rows` of the gaps."""
+    columns = [column[rows] for column in (start, end, cause, call, tid, next_op)]
+    return *columns, np.full(len(columns[0]), _OF_THE_OP)
 
 
-def _nothing() -> Pieces:
-    return Pieces(*(np.empty(0, np.int64) for _ in range(7)))
+def _nothing() -> _Columns:
+    return tuple(np.empty(0, np.int64) for _ in range(7))
 
 
 class Calls:
@@ -125,17 +139,17 @@ class Calls:
     def tid_of(self, rows: I64) -> I64:
         return self._tid[np.maximum(rows, 0)].astype(np.int64) if len(self._tid) else rows
 
-    def split(self, start: I64, end: I64, tid: I64, next_op: I64) -> Pieces:
+    def split(self, start: I64, end: I64, tid: I64, next_op: I64) -> _Columns:
         """Cut disjoint stretches, each on a thread, at the edges of that thread's innermost calls."""
-        parts: list[Pieces] = []
+        parts: list[_Columns] = []
         for thread in numbered(tid)[0].tolist():
             here = tid == thread
             parts.append(self._on_thread(thread, start[here], end[here], next_op[here]))
         if not parts:
             return _nothing()
-        return Pieces(*(np.concatenate(columns) for columns in zip(*(_columns(p) for p in parts), strict=True)))
+        return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
-    def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> Pieces:
+    def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> _Columns:
         wanted = union(start, end)
         rows = np.flatnonzero(wanted.meets(self._start, self._end) & (self._tid == thread))
         cuts = self._data.range_edges
@@ -152,21 +166,22 @@ class Calls:
         order = np.argsort(start, kind="stable")
         gap = order[np.searchsorted(start[order], at, side="right") - 1] if len(at) else np.empty(0, np.int64)
         tids = np.full(len(at), thread, dtype=np.int64)
-        return _merge(Pieces(at, stop, cause, call, tids, next_op[gap], self._data.range_at(tids, at)), gap)
+        return _merge((at, stop, cause, call, tids, next_op[gap], self._data.range_at(tids, at)), gap)
 
 
-def _merge(cut: Pieces, gap: I64) -> Pieces:
+def _merge(cut: _Columns, gap: I64) -> _Columns:
     """Join neighbours of one gap with one cause (and, for the host's own time, in one range).
 
     The call that covers the joined piece longest names it.
     """
     if len(gap) == 0:
         return _nothing()
-    moved = (cut.cause[1:] == HOST) & (cut.within[1:] != cut.within[:-1])
-    first = np.r_[True, (gap[1:] != gap[:-1]) | (cut.cause[1:] != cut.cause[:-1]) | moved]
+    start, end, cause, call, tid, next_op, within = cut
+    moved = (cause[1:] == HOST) & (within[1:] != within[:-1])
+    first = np.r_[True, (gap[1:] != gap[:-1]) | (cause[1:] != cause[:-1]) | moved]
     group = np.cumsum(first) - 1
     longest = (
-        pl.DataFrame({"group": group, "call": cut.call, "ns": cut.end - cut.start})
+        pl.DataFrame({"group": group, "call": call, "ns": end - start})
         .group_by("group", "call", maintain_order=True)
         .agg(pl.col("ns").sum())
         .sort("group", "ns", descending=[False, True], maintain_order=True)
@@ -175,15 +190,8 @@ def _merge(cut: Pieces, gap: I64) -> Pieces:
     )
     starts = np.flatnonzero(first)
     last = np.r_[starts[1:], len(gap)] - 1
-    return Pieces(
-        cut.start[starts],
-        cut.end[last],
-        cut.cause[starts],
-        longest,
-        cut.tid[starts],
-        cut.next_op[starts],
-        cut.within[starts],
-    )
+    named = cause[starts], longest, tid[starts], next_op[starts], within[starts]
+    return start[starts], end[last], *named
 
 
 def call_causes(data: RankData) -> I8:

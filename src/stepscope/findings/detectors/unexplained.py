@@ -127,7 +127,7 @@ class _Left(Struct, frozen=True, dict=True):
         """Idle time that is the host's, by the range that it was in."""
         host = np.isin(self.pieces.cause, (HOST, API))
         length = (self.pieces.end - self.pieces.start)[host]
-        texts = self.data.text_of(self.pieces.within[host]).fill_null("")
+        texts = self.data.text_of(self.pieces.host_range[host]).fill_null("")
         by_text: dict[str, int] = {}
         for text, ns in zip(texts.to_list(), length.tolist(), strict=True):
             by_text[text] = by_text.get(text, 0) + ns
