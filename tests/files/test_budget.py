@@ -133,3 +133,15 @@ def test_what_is_held_counts_and_mapped_files_do_not(tmp_path):
     file = np.memmap(tmp_path / "f", mode="r")
     assert int(file.view(np.float64).sum()) == 8_000_000
     assert budget.used() - before < 10_000_000
+
+
+def test_holes_are_given_back_once_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pieces of long work: not after each of them, and again from a new low on."""
+    now, given = [0], []
+    monkeypatch.setattr(budget, "_settled", 0)
+    monkeypatch.setattr(budget, "used", lambda: now[0])
+    monkeypatch.setattr(budget, "give_back", lambda: given.append(now[0]))
+    for mb in (100, 129, 200, 260, 50, 150, 179):
+        now[0] = mb << 20
+        budget.settle()
+    assert [size >> 20 for size in given] == [129, 260, 179]

@@ -283,3 +283,14 @@ def test_ranks_that_share_a_gpu() -> None:
     ranks, notes = assign([Processes(f"/x/{r}.sqlite", row) for r, row in enumerate(rows)])
     assert sharing(ranks) == [[0, 1]]
     assert [n.code for n in notes] == ["shared-gpu"]
+
+
+def test_how_kernels_were_launched_is_some_of_the_detail(shared: Path) -> None:
+    path = shared / "traces/h200/payloads/overlapped.sqlite"
+    first, second = api.open(path, cache=False), api.open(path, cache=False)
+    detail = dict(first.by_rank("ops", detail=True))
+    for profile in (first, second):  # where the detail was read, and where it was not
+        for rank, frame in profile.launch_shapes():
+            assert frame["grid_x"].null_count() < frame.height
+            same = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "smem_dynamic"]
+            assert frame.select(same).equals(detail[rank].select(same))

@@ -230,13 +230,17 @@ class Profile:
     def by_rank(self, name: str, detail: bool = False) -> Iterator[tuple[int, pl.DataFrame]]:
         """The table cut into its ranks, every rank of the profile once, in order. Slices share memory."""
         frame = self.table(name, detail)
-        for rank, (first, last) in zip(self.rank_ids(), self._bounds(frame), strict=True):
+        for rank, (first, last) in self.bounds(frame):
             yield rank, frame[first:last]
+
+    def bounds(self, frame: pl.DataFrame) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Of a table by rank: the first row of every rank of the profile, and the one behind its last."""
+        return zip(self.rank_ids(), self._bounds(frame), strict=True)
 
     def launch_shapes(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """How the ops of each rank were launched: grids, blocks, registers and shared memory, by row of its ops."""
         frame = self._part("ops", "detail" if ("ops", "detail") in self._tables else "launch")
-        for rank, (first, last) in zip(self.rank_ids(), self._bounds(frame), strict=True):
+        for rank, (first, last) in self.bounds(frame):
             yield rank, frame[first:last]
 
     def rank_ids(self) -> list[int]:

@@ -101,7 +101,7 @@ def _groups_of(data: RankData) -> pl.DataFrame:
     profile = data.profile
     if not profile.has("comms") or data.comms.height == 0:
         return pl.DataFrame(schema=GROUPS)
-    comms = _texts(profile, data.comms, ("communicator", "members", "group_name")).drop_nulls("communicator")
+    comms = profile.once(_comms)[data.rank].drop_nulls("communicator")
     found = comms.group_by("communicator", maintain_order=True).agg(
         pl.col("comm_rank").drop_nulls().last(),
         pl.col("comm_size").drop_nulls().max(),
@@ -113,6 +113,14 @@ def _groups_of(data: RankData) -> pl.DataFrame:
         .alias("known_by"),
     )
     return found.with_columns(pl.lit(data.rank).alias("rank")).select([pl.col(k).cast(t) for k, t in GROUPS.items()])
+
+
+def _comms(profile: Profile) -> dict[int, pl.DataFrame]:
+    """By rank: `comms` with their row in it, texts for ids, and the operation of each call; of all ranks at once."""
+    comms = _texts(profile, profile.comms, ("op", "communicator", "members", "group_name"))
+    comms = comms.rename({"op": "call"}).with_columns(kinds(comms["op"]).alias("kind"))
+    comms = comms.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64).over("rank"))
+    return {rank: comms[first:last] for rank, (first, last) in profile.bounds(comms)}
 
 
 def _texts(profile: Profile, frame: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
@@ -139,9 +147,7 @@ def _linked(data: RankData) -> pl.DataFrame:
     if not profile.has("comms") or data.comms.height == 0:
         return pl.DataFrame(schema={"op": pl.Int64, **{k: SIDES[k] for k in _LINKED}})
     ops = np.flatnonzero(data.role == COMM)
-    comms = _texts(profile, data.comms, ("op", "communicator"))
-    comms = comms.rename({"op": "call"}).with_columns(kinds(comms["op"]).alias("kind"))
-    comms = comms.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    comms = profile.once(_comms)[data.rank]
     on_kernel = _on_kernels(data, ops, comms.filter(pl.col("correlation").is_not_null() & pl.col("kind").is_not_null()))
     rest = ops[~np.isin(ops, on_kernel["op"].to_numpy())]
     host = comms.filter(pl.col("tid").is_not_null() & pl.col("correlation").is_null())
