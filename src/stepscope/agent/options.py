@@ -36,7 +36,7 @@ PAGED = ("limit", "offset")
 
 def analysis_of(name: str) -> Analysis:
     """The analysis, or which ones there are."""
-    known = questions.names()
+    names = questions.names()
     wanted = name.strip().replace("_", "-")
     if wanted in _COMMANDS:
         raise Refused(
@@ -45,9 +45,9 @@ def analysis_of(name: str) -> Analysis:
             f"in a shell: stepscope {wanted} PROFILE",
             call("list", what="analyses"),
         )
-    if wanted not in known:
+    if wanted not in names:
         raise Refused(
-            "unknown_analysis", f"no analysis {name!r}", meant_of(wanted, known), call("list", what="analyses")
+            "unknown_analysis", f"no analysis {name!r}", meant_of(wanted, names), call("list", what="analyses")
         )
     return questions.get(wanted)
 

@@ -33,8 +33,8 @@ COLUMNS = (
 
 
 def clocks(profile: Profile) -> Result:
-    found = across(profile)
-    c = found.clocks
+    sides = across(profile)
+    c = sides.clocks
     table: list[dict[str, Any]] = []
     by_source = profile.by_source()
     numbers = {s: i for i, s in enumerate(np.unique(c.same).tolist())}
@@ -53,7 +53,7 @@ def clocks(profile: Profile) -> Result:
                 "clock": numbers[int(c.same[i])],
             }
         )
-    notes = list(found.notes)
+    notes = list(sides.notes)
     if len(by_source) == 1:
         notes.append(noted("one-clock"))
     summary = {"residual_p95_ns": round(c.residual), "clocks": len(numbers)}

@@ -97,16 +97,16 @@ def segments(path: Path) -> pl.DataFrame:
 
 def _by(table: pl.DataFrame, key: str) -> dict[str, dict[str, Any]]:
     total = max(int(table["dur_ns"].sum()), 1)
-    found = table.group_by(key).agg(pl.col("dur_ns").sum()).sort(["dur_ns", key], descending=[True, False])
-    return {str(k): {"total_ns": int(ns), "share_pct": 100.0 * ns / total} for k, ns in found.iter_rows()}
+    sums = table.group_by(key).agg(pl.col("dur_ns").sum()).sort(["dur_ns", key], descending=[True, False])
+    return {str(k): {"total_ns": int(ns), "share_pct": 100.0 * ns / total} for k, ns in sums.iter_rows()}
 
 
 def _totals(table: pl.DataFrame, columns: tuple[Col, ...], total: int) -> pl.DataFrame:
     names = [c.name for c in columns]
     keys = names[:-3]
-    found = table.group_by(keys).agg(pl.len().cast(pl.Int64).alias("n"), pl.col("dur_ns").sum().alias("total_ns"))
-    found = found.with_columns((100.0 * pl.col("total_ns") / max(total, 1)).alias("share_pct"))
-    return found.sort(["total_ns", *keys], descending=[True, *(False for _ in keys)]).select(names)
+    totals = table.group_by(keys).agg(pl.len().cast(pl.Int64).alias("n"), pl.col("dur_ns").sum().alias("total_ns"))
+    totals = totals.with_columns((100.0 * pl.col("total_ns") / max(total, 1)).alias("share_pct"))
+    return totals.sort(["total_ns", *keys], descending=[True, *(False for _ in keys)]).select(names)
 
 
 def _windows(path: Path) -> list[dict[str, Any]]:

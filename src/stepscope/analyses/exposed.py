@@ -62,9 +62,9 @@ def exposed(
     table = pl.concat(frames).sort(
         ["exposed_ns", "rank", "start_ns"], descending=[True, False, False], maintain_order=True
     )
-    said = _statement(about_window(chosen.spans), table)
+    statement = _statement(about_window(chosen.spans), table)
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
-    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes, ranked_by="exposed_ns")
+    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: statement}, notes, ranked_by="exposed_ns")
 
 
 def _statement(where: str, table: pl.DataFrame) -> str:
@@ -87,7 +87,7 @@ def _rows(profile: Profile, data: RankData, comm: CommOps, stage: str | None) ->
     order = np.argsort(-comm.exposed, kind="stable")
     ops, start, end = comm.ops[order], comm.start[order], comm.end[order]
     held, next_op = _instead(data, start, end)
-    known = pl.Series(next_op != NONE)
+    followed = pl.Series(next_op != NONE)
     names = profile.names
     return pl.DataFrame(
         {
@@ -103,7 +103,7 @@ def _rows(profile: Profile, data: RankData, comm: CommOps, stage: str | None) ->
             "barrier": comm.barrier[order],
             "held_ns": held,
             "starved_ns": comm.exposed[order] - held,
-            "next_op": pl.select(pl.when(known).then(names.gather(data.name[np.maximum(next_op, 0)]))).to_series(),
+            "next_op": pl.select(pl.when(followed).then(names.gather(data.name[np.maximum(next_op, 0)]))).to_series(),
         }
     )
 

@@ -83,8 +83,8 @@ def _measured(profile: Profile) -> list[dict[str, str | int]]:
     metrics = profile.table("metrics").group_by("source").agg(pl.col("name").n_unique().alias("metrics"))
     counts = kernels.join(metrics, on="source", how="left", maintain_order="left")
     return [
-        {"file": Path(profile.source_info(source).file).name, "kernels": found, "metrics": distinct or 0}
-        for source, found, distinct in counts.iter_rows()
+        {"file": Path(profile.source_info(source).file).name, "kernels": count, "metrics": distinct or 0}
+        for source, count, distinct in counts.iter_rows()
     ]
 
 

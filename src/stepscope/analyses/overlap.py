@@ -104,8 +104,8 @@ def overlap(
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
     if silent := [t["rank"] for t in totals if t["n"] == 0 and t["barrier_ns"] == 0]:
         notes.append(noted("no-communication-in-window", without=len(silent), all=len(totals), some=some_ranks(silent)))
-    said = _statement(about_window(chosen.spans), totals, table, by)
-    return Result(result, chosen.rows(), summary={"total": totals, STATEMENT: said}, notes=notes)
+    statement = _statement(about_window(chosen.spans), totals, table, by)
+    return Result(result, chosen.rows(), summary={"total": totals, STATEMENT: statement}, notes=notes)
 
 
 def _statement(where: str, totals: list[dict[str, Any]], table: list[dict[str, Any]], by: By) -> str:

@@ -59,8 +59,8 @@ def streams(profile: Profile, window: WindowSpec) -> Result:
     notes = [*chosen.notes, *outside_notes(profile, chosen)]
     if idle:
         notes.append(noted("streams-idle", number=idle))
-    said = _statement(about_window(chosen.spans), table)
-    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: said}, notes)
+    statement = _statement(about_window(chosen.spans), table)
+    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: statement}, notes)
 
 
 def _statement(where: str, table: list[dict[str, Any]]) -> str:

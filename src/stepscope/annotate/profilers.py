@@ -102,26 +102,26 @@ def about() -> dict[str, Any]:
     torch, cuda = sys.modules.get("torch"), _cuda()
     if torch is None:
         return {}
-    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda}
-    found |= {"host": socket.gethostname().split(".")[0], "python": platform.python_version()}
-    found |= {name: text for name, (path, pattern) in _FILES.items() if (text := _first(path, pattern))}
+    about: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda}
+    about |= {"host": socket.gethostname().split(".")[0], "python": platform.python_version()}
+    about |= {name: text for name, (path, pattern) in _FILES.items() if (text := _first(path, pattern))}
     names = filter(None, os.environ.get("STEPSCOPE_CAPTURE_TELL", "").split(","))
-    found["variables"] = {name: os.environ[name] for name in names if name in os.environ}
+    about["variables"] = {name: os.environ[name] for name in names if name in os.environ}
     if cuda is not None:
-        found["gpu"] = cuda.get_device_name()
+        about["gpu"] = cuda.get_device_name()
         with contextlib.suppress(Exception):
-            found["nccl"] = ".".join(map(str, cuda.nccl.version()))
-    return found
+            about["nccl"] = ".".join(map(str, cuda.nccl.version()))
+    return about
 
 
 def _first(path: str, pattern: str) -> str | None:
     """What a file of the system says."""
     try:
         with open(path) as file:  # noqa: PTH123
-            found = re.search(pattern, file.read())
+            match = re.search(pattern, file.read())
     except OSError:
         return None
-    return found[0] if found else None
+    return match[0] if match else None
 
 
 def clocks() -> list[str]:

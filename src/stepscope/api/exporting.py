@@ -61,7 +61,7 @@ def _diagnosed(notes: list[Note], window: dict[str, Any], file: str, profile: Pr
     if window.get("index") == "all":
         window = {k: v for k, v in window.items() if k != "index"}
     try:
-        found = analyse(profile, "diagnose", **window)
+        result = analyse(profile, "diagnose", **window)
     except CannotAnswer as reason:
         notes.append(noted("no-findings", why=reason.message))
         return None
@@ -69,5 +69,5 @@ def _diagnosed(notes: list[Note], window: dict[str, Any], file: str, profile: Pr
     lie = [str(path) for source in range(len(profile.sources)) for path in [profile.source_path(source)]]
     lie += [str(folder) for folder in profile.folders]
     command = pl.col("command").cast(pl.String).str.replace_many(lie, [file] * len(lie), leftmost=True)
-    found.rows = found.rows.with_columns(command)
-    return found
+    result.rows = result.rows.with_columns(command)
+    return result

@@ -109,11 +109,11 @@ def parse_ranks(text: Ranks) -> list[int]:
         return [int(r) for r in text]
     ranks: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*0*([0-9]{1,18})\s*(?:-\s*0*([0-9]{1,18})\s*)?", part)
-        if found is None:
+        match = re.fullmatch(r"\s*0*([0-9]{1,18})\s*(?:-\s*0*([0-9]{1,18})\s*)?", part)
+        if match is None:
             what = f"--rank {text[:100]!r}: {part.strip()[:100]!r} is not a rank"
             raise BadInput(what, "write numbers and spans, as in 0,3-5")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise BadInput(f"--rank {text!r}: {first}-{last} runs backwards", f"write {last}-{first}")
         if last - first > 1_000_000:

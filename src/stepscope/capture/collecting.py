@@ -30,20 +30,20 @@ def reports(folder: Path, backend: str) -> list[Path]:
 
 
 def collected(spec: Spec, backend: str, folder: Path, export: Export) -> list[Path]:
-    found = reports(folder, backend)
-    if not found:
+    paths = reports(folder, backend)
+    if not paths:
         tool = "nsys wrote no report" if backend == "nsys" else "torch.profiler wrote no trace"
         raise BadInput(f"{tool}: {watch.reason(folder / LOG)}", "see stepscope capture doctor")
     for raw in folder.glob("*.qdstrm"):  # what nsys made the report of: it may leave it behind
         if raw.with_suffix(".nsys-rep").is_file():
             raw.unlink()
     if spec.every:
-        found = [_in_its_folder(file) for file in found]
+        paths = [_in_its_folder(file) for file in paths]
     if backend != "nsys":
-        return found
+        return paths
     made = []
-    for i, report in enumerate(found):
-        progress.report("exporting", i, len(found))
+    for i, report in enumerate(paths):
+        progress.report("exporting", i, len(paths))
         try:
             made.append(export(report, report.parent, spec.nsys))
             private.keep_named(made[-1], spec.told)
@@ -56,10 +56,10 @@ def collected(spec: Spec, backend: str, folder: Path, export: Export) -> list[Pa
 
 def _in_its_folder(file: Path) -> Path:
     """`rank0.host.3.pt.trace.json.gz` as `stretch-3/rank0.host.pt.trace.json.gz`; one without a number stays."""
-    found = _OF_STRETCH.fullmatch(file.name)
-    if found is None:
+    match = _OF_STRETCH.fullmatch(file.name)
+    if match is None:
         return file
-    moved = file.parent / f"stretch-{found[2]}" / f"{found[1]}{found[3]}"
+    moved = file.parent / f"stretch-{match[2]}" / f"{match[1]}{match[3]}"
     moved.parent.mkdir(exist_ok=True)
     return file.replace(moved)
 

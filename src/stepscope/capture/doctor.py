@@ -52,7 +52,7 @@ def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[
     there = [sys.executable, "-m", "stepscope", "capture", "doctor", "--here", "--format=json", *options]
     each = ["srun", f"--nodes={job.nodes}", "--ntasks-per-node=1", *there]
     done = subprocess.run(each, capture_output=True, text=True, errors="replace", check=False)
-    found: list[Check] = []
+    checks: list[Check] = []
     answers = 0
     decoder, text = json.JSONDecoder(), done.stdout.strip()
     while text:  # one object after the other, one for each node
@@ -60,7 +60,7 @@ def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[
             answer, end = decoder.raw_decode(text)
         except ValueError:
             break
-        found += [Check(**row) for row in answer["rows"]]
+        checks += [Check(**row) for row in answer["rows"]]
         answers += 1
         text = text[end:].lstrip()
     if answers < job.nodes:
@@ -69,7 +69,7 @@ def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[
             f"have answers of {answers} nodes, need {job.nodes}: srun could not look at the others: {reason}",
             "is stepscope installed on all of them? --no-doctor leaves the look out",
         )
-    return found
+    return checks
 
 
 def require(checks: list[Check]) -> None:

@@ -75,7 +75,7 @@ def collect(folder: Path, *, wait_s: float = 60.0, stacks: bool = True, proc: Pa
 
 def ranks_here(proc: Path = Path("/proc")) -> dict[int, int]:
     """By rank, the process of this machine that torchrun or SLURM started as it: the first, not what it started."""
-    found: dict[int, int] = {}
+    ranks_here: dict[int, int] = {}
     for entry in sorted((p for p in proc.iterdir() if p.name.isdigit()), key=lambda p: int(p.name)):
         try:
             parts = (entry / "environ").read_bytes().split(b"\0")
@@ -84,8 +84,8 @@ def ranks_here(proc: Path = Path("/proc")) -> dict[int, int]:
         env = dict(part.split(b"=", 1) for part in parts if b"=" in part)
         rank = env.get(b"RANK", b"")
         if rank.isdigit() and b"WORLD_SIZE" in env and b"TORCH_NCCL_DEBUG_INFO_PIPE_FILE" in env:
-            found.setdefault(int(rank), int(entry.name))
-    return found
+            ranks_here.setdefault(int(rank), int(entry.name))
+    return ranks_here
 
 
 def _rank(path: Path, prefix: str, suffix: str) -> int | None:

@@ -10,8 +10,8 @@ from functools import cached_property
 
 def version_of(program: str) -> tuple[int, ...] | None:
     """The version of an nsys; None where it cannot be run."""
-    found = re.search(r"version (\d+(?:\.\d+)+)", _ask(program, "--version") or "")
-    return tuple(map(int, found[1].split("."))) if found else None
+    match = re.search(r"version (\d+(?:\.\d+)+)", _ask(program, "--version") or "")
+    return tuple(map(int, match[1].split("."))) if match else None
 
 
 class Nsys:

@@ -159,11 +159,11 @@ def _alternatives(want: Request, have: int) -> str:
 
 
 def _halves(value: int) -> list[int]:
-    found = [value]
+    halves = [value]
     while value % 2 == 0:
         value //= 2
-        found.append(value)
-    return found
+        halves.append(value)
+    return halves
 
 
 def _nodes(want: Request, world: int) -> tuple[int, int]:
@@ -209,20 +209,20 @@ def _ranks(want: Request, dp: int, world: int, count: int) -> tuple[tuple[int, .
 
 def _drops(want: Request, made: Plan) -> list[str]:
     """What to leave out first, with what it gives."""
-    found = []
+    drops = []
     least = schedules.good_micro_batches(want.schedule, want.pp)
     if want.steps > 1:
-        found.append(f"--steps 1 ({_times(made, 1 / want.steps)})")
+        drops.append(f"--steps 1 ({_times(made, 1 / want.steps)})")
     if made.micro_batches > least:
-        found.append(f"--micro-batches {least} ({_times(made, least / made.micro_batches)})")
+        drops.append(f"--micro-batches {least} ({_times(made, least / made.micro_batches)})")
     if want.backend == "nsys" and made.ranks_per_node > 1:
-        found.append(f"--per rank ({_times(made, 1 / made.ranks_per_node)} a file)")
+        drops.append(f"--per rank ({_times(made, 1 / made.ranks_per_node)} a file)")
     stages = want.pp * (2 if want.schedule in ("dualpipev", "interleaved") else 1)
     fewer = max(stages, math.floor(made.layers * want.max_size / made.export_bytes) // stages * stages)
     if fewer < made.layers:
-        found.append(f"--layers {fewer} ({_times(made, fewer / made.layers)}; the shape of a layer stays)")
-    found.append(f"or allow it: --max-size {math.ceil(made.export_bytes / 1e6)}MB")
-    return found
+        drops.append(f"--layers {fewer} ({_times(made, fewer / made.layers)}; the shape of a layer stays)")
+    drops.append(f"or allow it: --max-size {math.ceil(made.export_bytes / 1e6)}MB")
+    return drops
 
 
 def _times(made: Plan, factor: float) -> str:

@@ -57,10 +57,10 @@ def file_bytes(total_events: int, kind: str) -> int:
 
 def parse_size(text: str, option: str = "--max-size") -> int:
     """`200MB`, `1.5 GiB`, `800k`."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
-    if found is None or found[2].upper() not in _UNITS:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    if match is None or match[2].upper() not in _UNITS:
         raise BadInput(f"{option} {text!r} is not a size", "write it as 200MB or 1.5GiB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def show_size(size: int) -> str:

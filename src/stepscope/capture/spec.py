@@ -117,39 +117,39 @@ class Spec:
     @property
     def time(self) -> tuple[float, float] | None:
         """Seconds before and of the capture, where it is by time."""
-        found = _TIME.fullmatch(self.trigger)
-        if found is None:
+        match = _TIME.fullmatch(self.trigger)
+        if match is None:
             return None
-        start, length = (nanoseconds(part, "--trigger", "s") / 1e9 for part in found.groups())
+        start, length = (nanoseconds(part, "--trigger", "s") / 1e9 for part in match.groups())
         return start, length
 
     def environment(self, backend: str, out: Path, token: str) -> dict[str, str]:
         """Variables that switch `annotate` on, and mark every process of the run as ours."""
-        found = {PREFIX + "OUT": str(out), PREFIX + "ID": token}
+        environment = {PREFIX + "OUT": str(out), PREFIX + "ID": token}
         if self.trigger.startswith("nvtx"):
-            found["NSYS_NVTX_PROFILER_REGISTER_ONLY"] = "0"
+            environment["NSYS_NVTX_PROFILER_REGISTER_ONLY"] = "0"
         if not self.by_steps:
-            return found
-        found |= {
+            return environment
+        environment |= {
             PREFIX + "BACKEND": backend,
             PREFIX + "WARMUP": str(self.warmup),
             PREFIX + "STEPS": str(self.steps),
             PREFIX + "RANGES": self.ranges,
         }
         if self.every:
-            found[PREFIX + "EVERY"] = str(self.every)
-            found[PREFIX + "BUDGET"] = str(round(self.max_size * (_OF_REPORT if backend == "nsys" else 1.0)))
+            environment[PREFIX + "EVERY"] = str(self.every)
+            environment[PREFIX + "BUDGET"] = str(round(self.max_size * (_OF_REPORT if backend == "nsys" else 1.0)))
         if self.told:
-            found[PREFIX + "TELL"] = ",".join(self.told)
+            environment[PREFIX + "TELL"] = ",".join(self.told)
         if backend == "nsys":
-            found[PREFIX + "TRIGGER"] = self.trigger
+            environment[PREFIX + "TRIGGER"] = self.trigger
             if {"pytorch", "shapes"} & set(self.wants):
-                found[PREFIX + "EMIT"] = "shapes" if "shapes" in self.wants else "ops"
+                environment[PREFIX + "EMIT"] = "shapes" if "shapes" in self.wants else "ops"
         elif options := torch_options(self.wants, self.torch_args):
-            found[PREFIX + "TORCH"] = json.dumps(options, sort_keys=True)
+            environment[PREFIX + "TORCH"] = json.dumps(options, sort_keys=True)
         if self.ranks is not None:
-            found[PREFIX + "RANKS"] = ",".join(map(str, self.ranks))
+            environment[PREFIX + "RANKS"] = ",".join(map(str, self.ranks))
         if self.hooks:
-            found[PREFIX + "HOOKS"] = "1"
-            found["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SITE), os.environ.get("PYTHONPATH"))))
-        return found
+            environment[PREFIX + "HOOKS"] = "1"
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SITE), os.environ.get("PYTHONPATH"))))
+        return environment

@@ -133,8 +133,8 @@ def completing(command: click.Command) -> click.Command:
         for part in command.commands.values():
             completing(part)
     for param in command.params:
-        if (found := _completer(command.name or "", param)) is not None:
-            param.shell_complete = partial(found, param)  # type: ignore[method-assign]
+        if (completer := _completer(command.name or "", param)) is not None:
+            param.shell_complete = partial(completer, param)  # type: ignore[method-assign]
     return command
 
 

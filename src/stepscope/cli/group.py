@@ -156,8 +156,8 @@ def question(name: str) -> str:
     if name not in own_commands():
         return questions.question(name)
     source = (_OWN / f"{name.replace('-', '_')}.py").read_text("utf-8")
-    found = re.match(r'\s*"""(.*?)(?:\n|""")', source)
-    return found[1].strip() if found else ""
+    match = re.match(r'\s*"""(.*?)(?:\n|""")', source)
+    return match[1].strip() if match else ""
 
 
 @cache

@@ -14,9 +14,9 @@ class Suggesting(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         name = args[0]
-        known = self.list_commands(ctx)
-        if not name.startswith("-") and name not in known and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {name!r}. {self.elsewhere(name) or _sentence(meant(name, known))}")
+        commands = self.list_commands(ctx)
+        if not name.startswith("-") and name not in commands and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}. {self.elsewhere(name) or _sentence(meant(name, commands))}")
         return super().resolve_command(ctx, args)
 
     def elsewhere(self, name: str) -> str | None:

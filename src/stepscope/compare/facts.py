@@ -90,16 +90,16 @@ def differences(
     keys = sorted((k for k in base if k in new and base[k] != new[k]), key=lambda k: k not in JOB)
     told = [k for k in keys if not (other_format and k in _OF_FORMAT)]
     # Another mesh is another world: one change, not two.
-    found = [Difference(k, base[k], new[k], variable=not (k == "world" and "mesh" in told)) for k in told]
+    differences = [Difference(k, base[k], new[k], variable=not (k == "world" and "mesh" in told)) for k in told]
     if ("graphs" in base) != ("graphs" in new):
-        found.append(Difference("graphs", base.get("graphs", "none whole"), new.get("graphs", "none whole")))
+        differences.append(Difference("graphs", base.get("graphs", "none whole"), new.get("graphs", "none whole")))
     if manifests[0] is not None and manifests[1] is not None:
-        found += [
+        differences += [
             Difference(key, *_shown(a, b), variable=not key.startswith(("git.", "tags.")))
             for key, a, b in manifest.differences(manifests[0], manifests[1])
             if not key.startswith(_SKIPPED)
         ]
-    return found
+    return differences
 
 
 def unknown(base: Facts, new: Facts) -> list[str]:
@@ -120,13 +120,13 @@ def _shown(base: Any, new: Any) -> tuple[str, str]:
 
 def _options(words: list[Any]) -> list[str]:
     """The words of a command line, options together with their values."""
-    found: list[str] = []
+    options: list[str] = []
     for word in map(str, words):
-        if found and found[-1].startswith("-") and not word.startswith("-") and " " not in found[-1]:
-            found[-1] += f" {word}"
+        if options and options[-1].startswith("-") and not word.startswith("-") and " " not in options[-1]:
+            options[-1] += f" {word}"
         else:
-            found.append(word)
-    return found
+            options.append(word)
+    return options
 
 
 def _words(value: Any) -> str:

@@ -75,5 +75,5 @@ def _kept(events: list[_Event], windows: list[Window]) -> Mask:
     ids = [str(e.id) + e.cat if arrow else "" for e, arrow in zip(events, arrows.tolist(), strict=True)]
     inside = {i for i, a, t in zip(ids, arrows, start, strict=True) if a and first <= t <= last}
     kept |= arrows & np.array([i in inside for i in ids])
-    found: Mask = kept
-    return found
+    mask: Mask = kept
+    return mask

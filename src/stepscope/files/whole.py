@@ -94,8 +94,8 @@ def _number(error: Exception) -> int | None:
     """The system's number of a failure, which Polars has in its text only; None where it is of another kind."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    return int(told[1]) if told else None
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None
 
 
 @contextmanager

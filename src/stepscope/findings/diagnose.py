@@ -77,7 +77,7 @@ def diagnose(
     if small:
         which, them = ("findings, each", "them") if small > 1 else ("finding", "it")
         notes.append(noted("smaller-findings", number=small, which=which, least=least, unit=whole_of(case), them=them))
-    said = statement(case, shown[0]) if shown else clean(case, least)
+    sentence = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
         "mean_step_ns": case.mean_ns,
@@ -85,12 +85,12 @@ def diagnose(
         "unprofiled_step_ns": case.profile.unprofiled_step_ns,
         "clean": not shown,
         "skipped": [{"id": s.id, "why": s.why} for s in skipped],
-        "statement": said,
+        "statement": sentence,
     }
     result = Result(rows(COLUMNS, [_row(case, f) for f in shown]), _windows(case), summary, notes)
     case.let_go()
     if failed := [text for f in (*above, *shown) for text, hit in conditions if hit(f, case.share(f.recoverable_ns))]:
-        raise GateFailed(f"--fail-on {failed[0]}: {said}", None, result)
+        raise GateFailed(f"--fail-on {failed[0]}: {sentence}", None, result)
     return result
 
 
@@ -135,8 +135,8 @@ def _within(case: Case, findings: list[Finding]) -> list[Finding]:
 
     Nothing gives back more than the step, whatever the clocks of the trace say.
     """
-    known = None if case.on_host else case.once(profiler_cost)
-    share = known.share if known is not None else 1.0
+    cost = None if case.on_host else case.once(profiler_cost)
+    share = cost.share if cost is not None else 1.0
     least = [f.recoverable_ns if f.warns or f.of_run else round(f.recoverable_ns * share) for f in findings]
     most = [case.mean_ns if f.of_run else case.step_ns for f in findings]
     bounded = [replace(f, recoverable_ns=min(ns, of)) for f, ns, of in zip(findings, least, most, strict=True)]
@@ -204,6 +204,6 @@ def _condition(text: str) -> tuple[str, Any]:
         return text, lambda _, pct: pct >= share
     ids = {d.id for d in detectors()}
     if text not in ids:
-        known = f"give a share, as in 5%, or {', '.join(sorted(ids))}"
-        raise BadInput(f"--fail-on {text}: no such finding", meant(text, sorted(ids)) or known)
+        hint = f"give a share, as in 5%, or {', '.join(sorted(ids))}"
+        raise BadInput(f"--fail-on {text}: no such finding", meant(text, sorted(ids)) or hint)
     return text, lambda f, pct: f.id == text

@@ -39,12 +39,12 @@ def _rest(f: Finding, beyond: float) -> int:
     return max(0, round(f.recoverable_ns - beyond))
 
 
-def _shown(kind: OtherKind, index: int, found: Iterable[Finding]) -> list[Finding]:
+def _shown(kind: OtherKind, index: int, findings: Iterable[Finding]) -> list[Finding]:
     """Findings of another kind of steps: which they are, and the step that shows them."""
     k = kind.kind
     often = f"every {k.every}th" if k.every else f"{len(k.steps)} of {kind.steps}"
     where = f"in the {k.name} steps ({often}, of {about(k.usual_ns)}): "
-    return [replace(f, evidence=f"{where}{f.evidence}", index=index) for f in found if not f.warns]
+    return [replace(f, evidence=f"{where}{f.evidence}", index=index) for f in findings if not f.warns]
 
 
 def _merged(same: list[list[Finding]], shares: list[float]) -> Finding:

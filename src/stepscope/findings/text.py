@@ -23,12 +23,12 @@ def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
     gain, of = about(f.recoverable_ns), _whole(case)
     figure = f"{'up to ' * f.bound}{gain} of {of} ({case.share(f.recoverable_ns):.0f} %)"
-    said = f"{of_window(case, f.title)}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+    text = f"{of_window(case, f.title)}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
     rest = set_up(case)
     return (
-        f"{said} {percent(rest, case.step_ns)} of the capture is set-up, done once."
+        f"{text} {percent(rest, case.step_ns)} of the capture is set-up, done once."
         if 2 * rest > case.step_ns
-        else said
+        else text
     )
 
 

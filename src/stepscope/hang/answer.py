@@ -77,16 +77,16 @@ def _frames(place: Place) -> dict[str, Any]:
     return {"ranks": ranks_text(place.ranks), "role": place.role, "frames": frames}
 
 
-def _call(flight: Flight, found: Verdict) -> dict[str, Any] | None:
+def _call(flight: Flight, verdict: Verdict) -> dict[str, Any] | None:
     """The call that everybody waits in at last."""
-    if found.meeting is None or found.waits is None:
+    if verdict.meeting is None or verdict.waits is None:
         return None
-    came = found.waits.came.get(found.meeting, {})
-    usual = [row for rank, row in came.items() if rank not in found.ranks] or list(came.values())
+    came = verdict.waits.came.get(verdict.meeting, {})
+    usual = [row for rank, row in came.items() if rank not in verdict.ranks] or list(came.values())
     if not usual:
         return None
     calls, row = flight.calls, usual[0]
-    group = flight.groups[found.meeting[0]]
+    group = flight.groups[verdict.meeting[0]]
     return {
         "call": flight.signatures[int(calls.signature[row])].text,
         "group": group.name,
@@ -98,13 +98,13 @@ def _call(flight: Flight, found: Verdict) -> dict[str, Any] | None:
     }
 
 
-def _culprit_call(flight: Flight, found: Verdict) -> dict[str, Any] | None:
+def _culprit_call(flight: Flight, verdict: Verdict) -> dict[str, Any] | None:
     """What the culprit did instead, where that is known."""
-    if found.deviation is None:
+    if verdict.deviation is None:
         return None
-    calls, made, due = flight.calls, found.deviation.call, found.deviation.due
+    calls, made, due = flight.calls, verdict.deviation.call, verdict.deviation.due
     return {
-        "rank": found.deviation.rank,
+        "rank": verdict.deviation.rank,
         "made": flight.signatures[int(calls.signature[made])].text,
         "made_in": flight.groups[int(calls.group[made])].text,
         "made_at": site(flight.stacks[int(calls.stack[made])]) or None,
@@ -114,13 +114,13 @@ def _culprit_call(flight: Flight, found: Verdict) -> dict[str, Any] | None:
     }
 
 
-def _chain(flight: Flight, found: Verdict) -> list[dict[str, Any]]:
+def _chain(flight: Flight, verdict: Verdict) -> list[dict[str, Any]]:
     """The longest way from a rank that waits to where the waiting ends, a step each."""
-    who = found.waits
-    if who is None or found.kind in NOT_HUNG:
+    who = verdict.waits
+    if who is None or verdict.kind in NOT_HUNG:
         return []
-    ways = [chain(who, flight, rank) for rank in _starts(flight, found)]
-    best = max(ways, key=lambda way: (bool({s[2] for s in way} & set(found.ranks)), len(way)), default=[])
+    ways = [chain(who, flight, rank) for rank in _starts(flight, verdict)]
+    best = max(ways, key=lambda way: (bool({s[2] for s in way} & set(verdict.ranks)), len(way)), default=[])
     steps = []
     for rank, meeting, other in best[:_MOST_STEPS]:
         row = who.came[meeting][rank]
@@ -130,12 +130,12 @@ def _chain(flight: Flight, found: Verdict) -> list[dict[str, Any]]:
     return steps
 
 
-def _starts(flight: Flight, found: Verdict) -> list[int]:
+def _starts(flight: Flight, verdict: Verdict) -> list[int]:
     """A rank of each place is enough: those at one place wait for the same."""
     seen: dict[tuple[int, ...], int] = {}
-    for rank, running in found.waits.running.items() if found.waits else ():
-        if running and rank not in found.ranks:
-            seen.setdefault(found.waits.meeting[running[0]], rank)  # type: ignore[union-attr]
+    for rank, running in verdict.waits.running.items() if verdict.waits else ():
+        if running and rank not in verdict.ranks:
+            seen.setdefault(verdict.waits.meeting[running[0]], rank)  # type: ignore[union-attr]
     return sorted(seen.values())[:256]
 
 
@@ -145,7 +145,7 @@ def _step(rank: int, where: str, other: int | None) -> str:
     )
 
 
-def _notes(flight: Flight, found: Verdict) -> list[Note]:
+def _notes(flight: Flight, verdict: Verdict) -> list[Note]:
     notes = [noted("dump-refused", why=why) for _, why in flight.refused[:_MOST_STEPS]]
     if flight.missing:
         notes.append(
@@ -159,10 +159,10 @@ def _notes(flight: Flight, found: Verdict) -> list[Note]:
         )
     if any(dump.overflowed for dump in flight.dumps):
         notes.append(noted("ring-overflowed"))
-    if found.pace.state == "unknown":
+    if verdict.pace.state == "unknown":
         notes.append(noted("dump-time-unknown"))
-    elif found.pace.dated == "file":
+    elif verdict.pace.dated == "file":
         notes.append(noted("dump-time-of-file"))
-    if not flight.timed and found.kind not in NOT_HUNG:
+    if not flight.timed and verdict.kind not in NOT_HUNG:
         notes.append(noted("no-timing"))
     return notes

@@ -92,7 +92,7 @@ def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
     calls = flight.calls
     count = np.bincount(token)
     open_ = np.flatnonzero((count[token] == 1) & (calls.state[rows] != COMPLETED))
-    found = []
+    deviations = []
     for here in open_.tolist():
         did = int(rows[here])
         if not flight.stacks[int(calls.stack[did])]:
@@ -104,8 +104,8 @@ def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
         due = int(others[-1])
         kind = _unlike_kind(flight, did, int(rows[due]))
         if kind is not None:
-            found.append(Deviation(int(calls.rank[did]), did, int(rows[due]), kind))
-    return found
+            deviations.append(Deviation(int(calls.rank[did]), did, int(rows[due]), kind))
+    return deviations
 
 
 def _unlike_kind(flight: Flight, did: int, was: int) -> Kind | None:
@@ -230,7 +230,7 @@ def _following(token: I64, run: I64, at: int) -> list[int]:
 def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[int, list[int]]]:
     """By meeting whose members do not make the same call: by signature, the ranks with it."""
     calls = flight.calls
-    found: dict[tuple[int, ...], dict[int, list[int]]] = {}
+    mismatches: dict[tuple[int, ...], dict[int, list[int]]] = {}
     wanted = {m for m in meetings if len(m) == 2}
     for group, seq in sorted(wanted):
         rows = np.flatnonzero((calls.group == group) & (calls.seq == seq) & ~calls.p2p)
@@ -238,8 +238,8 @@ def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[in
         for row in rows.tolist():
             by[int(calls.signature[row])].append(int(calls.rank[row]))
         if len(by) > 1 and _unlike([flight.signatures[s] for s in by]):
-            found[group, seq] = dict(by)
-    return found
+            mismatches[group, seq] = dict(by)
+    return mismatches
 
 
 def _unlike(signatures: list[Signature]) -> bool:

@@ -44,15 +44,15 @@ def ends(flight: Flight, waits: Waits) -> Ends:
         still = [rank for rank in there if waits.pending[rank] and not waits.running[rank]]
         stuck = sorted(still) if len(still) * 4 <= len(there) else []
     full = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
-    found = Ends(idle, stuck, unseen, full, _rings(waits, set(unseen)), {}, {})
+    ends = Ends(idle, stuck, unseen, full, _rings(waits, set(unseen)), {}, {})
     for meeting, absent in waits.absent.items():
         rows = [row for rank, row in waits.came[meeting].items() if row in waits.running.get(rank, [])]
         when = min((int(flight.calls.created_ns[row]) for row in rows), default=0)
-        found.held_since[meeting] = when
+        ends.held_since[meeting] = when
         held: Sequence[int | Meeting] = absent or [meeting]
         for end in held:
-            found.since[end] = min(found.since.get(end, when), when)
-    return found
+            ends.since[end] = min(ends.since.get(end, when), when)
+    return ends
 
 
 def chain(waits: Waits, flight: Flight, start: int) -> list[tuple[int, Meeting, int | None]]:

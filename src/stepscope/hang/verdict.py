@@ -66,11 +66,11 @@ def verdict(flight: Flight) -> Verdict:
     speed = pace(flight)
     who = waits(flight)
     stops = ends(flight, who)
-    found = _judged(flight, speed, who, stops)
-    found.waits, found.ends = who, stops
-    if speed.state == "unknown" and found.sure == "certain":
-        found.sure = "likely"
-    return found
+    verdict = _judged(flight, speed, who, stops)
+    verdict.waits, verdict.ends = who, stops
+    if speed.state == "unknown" and verdict.sure == "certain":
+        verdict.sure = "likely"
+    return verdict
 
 
 def _judged(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:

@@ -57,12 +57,12 @@ def waits(flight: Flight) -> Waits:
     for row, key in meeting.items():
         came[key].setdefault(int(calls.rank[row]), row)
     running = _running(flight, pending)
-    found = Waits(pending, running, meeting, dict(came), {})
+    waits = Waits(pending, running, meeting, dict(came), {})
     there = set(flight.ranks)
     done = _last_done(flight)
     for key in sorted({meeting[row] for rows in running.values() for row in rows}):
-        found.absent[key] = _absent(flight, found, key, there, done)
-    return found
+        waits.absent[key] = _absent(flight, waits, key, there, done)
+    return waits
 
 
 def members_of(flight: Flight, meeting: Meeting) -> tuple[int, ...]:
@@ -79,19 +79,19 @@ def is_transfer(meeting: Meeting) -> bool:
 
 def _meetings(flight: Flight, pending: dict[int, list[int]]) -> dict[int, Meeting]:
     calls = flight.calls
-    found: dict[int, Meeting] = {}
+    meetings: dict[int, Meeting] = {}
     for rows in pending.values():
         counts: dict[tuple[int, int, int], int] = defaultdict(int)
         for row in rows:
             group = int(calls.group[row])
             signature = flight.signatures[int(calls.signature[row])]
             if signature.source == NONE:
-                found[row] = (group, int(calls.seq[row]))
+                meetings[row] = (group, int(calls.seq[row]))
             else:
                 pair = (group, signature.source, signature.target)
-                found[row] = (*pair, counts[pair])
+                meetings[row] = (*pair, counts[pair])
                 counts[pair] += 1
-    return found
+    return meetings
 
 
 def _running(flight: Flight, pending: dict[int, list[int]]) -> dict[int, list[int]]:
@@ -124,9 +124,9 @@ def _last_held(calls: Calls) -> dict[tuple[int, int], int]:
 
 
 def _absent(
-    flight: Flight, found: Waits, meeting: Meeting, there: set[int], done: dict[tuple[int, int], int]
+    flight: Flight, waits: Waits, meeting: Meeting, there: set[int], done: dict[tuple[int, int], int]
 ) -> list[int]:
-    came = found.came[meeting]
+    came = waits.came[meeting]
     absent = []
     for rank in members_of(flight, meeting):
         row = came.get(rank)
@@ -137,6 +137,6 @@ def _absent(
         elif flight.timed:
             if flight.calls.state[row] != STARTED:
                 absent.append(rank)
-        elif row not in found.running[rank]:
+        elif row not in waits.running[rank]:
             absent.append(rank)
     return absent

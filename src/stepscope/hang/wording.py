@@ -80,15 +80,17 @@ def before(flight: Flight, found: Verdict) -> list[str]:
 
 def advice(flight: Flight, found: Verdict) -> list[str]:
     """What would make the answer surer next time."""
-    told: list[str] = []
+    hints: list[str] = []
     if not flight.timed:
-        told.append("TORCH_NCCL_ENABLE_TIMING=1 tells calls that run from calls that are only enqueued")
+        hints.append("TORCH_NCCL_ENABLE_TIMING=1 tells calls that run from calls that are only enqueued")
     if flight.missing:
-        told.append(f"dumps of ranks {ranks_text(flight.missing[:64])}: TORCH_NCCL_DUMP_ON_TIMEOUT=1 on every rank")
+        hints.append(f"dumps of ranks {ranks_text(flight.missing[:64])}: TORCH_NCCL_DUMP_ON_TIMEOUT=1 on every rank")
     if any(dump.overflowed for dump in flight.dumps):
-        told.append("TORCH_FR_BUFFER_SIZE=20000 keeps more than the last calls")
+        hints.append("TORCH_FR_BUFFER_SIZE=20000 keeps more than the last calls")
     if not any(flight.stacks):
-        told.append("pickled dumps have the stacks of calls, JSON has not")
+        hints.append("pickled dumps have the stacks of calls, JSON has not")
     if not flight.threads and found.kind in ("host-stopped", "crashed"):
-        told.append("`py-spy dump --json` of the culprit, as `stepscope capture hang` takes it, says where its host is")
-    return told
+        hints.append(
+            "`py-spy dump --json` of the culprit, as `stepscope capture hang` takes it, says where it is"
+        )
+    return hints

@@ -15,17 +15,17 @@ def facts(torch: Any) -> dict[str, Any]:
         "cudnn_benchmark": lambda: bool(torch.backends.cudnn.benchmark),
         "matmul_precision": lambda: str(torch.get_float32_matmul_precision()),
     }
-    found = {"settings": _answered(asked)}
+    facts = {"settings": _answered(asked)}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         cuda = torch.cuda
-        found["memory"] = _answered(
+        facts["memory"] = _answered(
             {
                 "allocated_bytes": lambda: int(cuda.max_memory_allocated()),
                 "reserved_bytes": lambda: int(cuda.max_memory_reserved()),
                 "total_bytes": lambda: int(cuda.get_device_properties(cuda.current_device()).total_memory),
             }
         )
-    return found
+    return facts
 
 
 def _answered(asked: dict[str, Callable[[], Any]]) -> dict[str, Any]:

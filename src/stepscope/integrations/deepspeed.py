@@ -20,10 +20,10 @@ _AXES = {
 def places() -> dict[str, tuple[int, int]]:
     """By axis; what this version of DeepSpeed does not say is left out."""
     groups: Any = sys.modules["deepspeed.utils.groups"]
-    found = {}
+    places = {}
     for axis, (rank, size) in _AXES.items():
         try:
-            found[axis] = (int(getattr(groups, rank)()), int(getattr(groups, size)()))
+            places[axis] = (int(getattr(groups, rank)()), int(getattr(groups, size)()))
         except Exception:  # not there, or not initialized
             continue
-    return found
+    return places

@@ -21,9 +21,9 @@ def places() -> dict[str, tuple[int, int]]:
     state: Any = sys.modules["megatron.core.parallel_state"]
     if not state.model_parallel_is_initialized():
         return {}
-    found = {}
+    places = {}
     for axis, name in _AXES.items():
         rank, size = (getattr(state, f"get_{name}_{what}", None) for what in ("rank", "world_size"))
         if rank is not None and size is not None:
-            found[axis] = (int(rank()), int(size()))
-    return found
+            places[axis] = (int(rank()), int(size()))
+    return places

@@ -29,9 +29,9 @@ def places(torch: Any, world: int) -> dict[str, Place]:
         return dict.fromkeys(("pp", "dp", "cp", "ep"), (0, 1))
     for name, ours in _KNOWING.items():
         if name in sys.modules:
-            found: dict[str, Place] = importlib.import_module(f"stepscope.integrations.{ours}").places()
-            if found:
-                return found
+            places: dict[str, Place] = importlib.import_module(f"stepscope.integrations.{ours}").places()
+            if places:
+                return places
     return _of_device_mesh(world) or _of_ddp(torch, world)
 
 

@@ -22,7 +22,7 @@ class Maxima:
 
     def last_above(self, at: I64, bound: I64) -> I64:
         """Of each place `at`: the last place up to it, itself included, whose value is above `bound`; NONE for none."""
-        found = np.full(len(at), NONE, dtype=np.int64)
+        last_above = np.full(len(at), NONE, dtype=np.int64)
         node = self._leaves + at
         climbing = np.flatnonzero((at >= 0) & (self._tree[node] <= bound))
         descending = [np.flatnonzero((at >= 0) & (self._tree[node] > bound))]
@@ -37,8 +37,8 @@ class Maxima:
         live = np.concatenate(descending)
         while len(live):
             whole = node[live] >= self._leaves
-            found[live[whole]] = node[live[whole]] - self._leaves
+            last_above[live[whole]] = node[live[whole]] - self._leaves
             live = live[~whole]
             right = 2 * node[live] + 1
             node[live] = np.where(self._tree[right] > bound[live], right, right - 1)
-        return found
+        return last_above

@@ -56,8 +56,8 @@ def qualified(name: str) -> str | None:
     if not parts or parts == ["std"]:
         return None
     inner: list[str] = []
-    if found := _ARGUMENT.match(name, at):
-        inner, _ = _names(name, found.end(), found[1] == "N")
+    if match := _ARGUMENT.match(name, at):
+        inner, _ = _names(name, match.end(), match[1] == "N")
     return "::".join(parts) + (f"<{'::'.join(inner)}>" if inner else "")
 
 
@@ -67,8 +67,8 @@ def _names(name: str, at: int, nested: bool) -> tuple[list[str], int]:
     if name[at : at + 2] == "St":
         parts.append("std")
         at += 2
-    while found := _LENGTH.match(name, at):
-        first, length = found.end(), int(found[1])
+    while match := _LENGTH.match(name, at):
+        first, length = match.end(), int(match[1])
         if first + length > len(name):
             break
         part = name[first : first + length]

@@ -124,10 +124,10 @@ class DevicesApart:
 
     @cached_property
     def _timelines(self) -> list[_Timeline]:
-        found = []
+        lines = []
         for proc in range(self.source.processes().height):
-            found += [_Timeline(proc, d) for d in self._devices[proc]] if proc in self._devices else [_Timeline(proc)]
-        return found
+            lines += [_Timeline(proc, d) for d in self._devices[proc]] if proc in self._devices else [_Timeline(proc)]
+        return lines
 
     def _placed(self, table: str, frame: pl.DataFrame) -> tuple[I64, I64]:
         """Rows of each timeline, one after the other, and the timeline of each."""

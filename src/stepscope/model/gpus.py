@@ -93,9 +93,9 @@ def gpu_of(name: str | None) -> Gpu | None:
 @cache
 def has_tensor_cores(name: str | None) -> bool | None:
     """Whether a GPU of this name has tensor (matrix) cores; None where that is not known."""
-    known = gpu_of(name)
-    if known is not None:
-        return known.tensor_cores
+    gpu = gpu_of(name)
+    if gpu is not None:
+        return gpu.tensor_cores
     return False if name and re.search(_WITHOUT, name, re.IGNORECASE) else None
 
 

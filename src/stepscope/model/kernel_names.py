@@ -154,8 +154,8 @@ def _function_before(text: str, close: int) -> str | None:
         at -= 1
     if at > 0 and text[at - 1] == ">":
         at = _opening(text, at - 1, "<>")
-    found = _LAST_WORD.search(text, 0, max(at, 0))
-    return found[1] if found else None
+    match = _LAST_WORD.search(text, 0, max(at, 0))
+    return match[1] if match else None
 
 
 def _opening(text: str, close: int, pair: str) -> int:

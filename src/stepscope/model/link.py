@@ -80,9 +80,9 @@ def nearest(
     before = np.searchsorted(start, op_start[ops] + EARLY_NS, side="right")
     at = np.maximum(np.searchsorted(key, number * places + before) - 1, 0)
     at += (key[at] // places < number).astype(np.int64)  # none began before: the first of the id
-    found = launch.copy()
-    found[ops] = order[several][at].astype(np.uint32)
-    return found, len(repeated)
+    relinked = launch.copy()
+    relinked[ops] = order[several][at].astype(np.uint32)
+    return relinked, len(repeated)
 
 
 def _of_repeated(ids: I64) -> npt.NDArray[np.intp]:

@@ -107,15 +107,15 @@ def nearest(marked: Mask, parent: I64) -> I64:
 
     Steps double from round to round: `up` is the ancestor that has not been looked at yet.
     """
-    found: I64 = np.where(marked, np.arange(len(marked)), NONE)
+    nearest: I64 = np.where(marked, np.arange(len(marked)), NONE)
     up = parent.copy()
-    live = np.flatnonzero((found == NONE) & (up != NONE))
+    live = np.flatnonzero((nearest == NONE) & (up != NONE))
     while len(live):
         above = up[live]
-        found[live] = found[above]
-        up[live] = np.where(found[live] == NONE, up[above], NONE)
-        live = live[(found[live] == NONE) & (up[live] != NONE)]
-    return found
+        nearest[live] = nearest[above]
+        up[live] = np.where(nearest[live] == NONE, up[above], NONE)
+        live = live[(nearest[live] == NONE) & (up[live] != NONE)]
+    return nearest
 
 
 def climb(rows: I64, marked: Mask, parent: I64) -> I64:

@@ -30,8 +30,8 @@ _GRAPH = re.compile(r"^#*\s*(Call CompiledFxGraph) (\w{5})\w*\s*#*$")
 
 def bare_name(text: str) -> str:
     """The text without what torch appends; a kernel's name as `kernels` has it. For cells of a table."""
-    found = _GRAPH.match(text)
-    return f"{found[1]} {found[2]}…" if found else kernel_base(_TORCH_SUFFIX.sub("", text))
+    match = _GRAPH.match(text)
+    return f"{match[1]} {match[2]}…" if match else kernel_base(_TORCH_SUFFIX.sub("", text))
 
 
 def short_range(text: str, most: int = MOST) -> str:

@@ -156,8 +156,8 @@ def some_ranks(ranks: Iterable[int]) -> str:
 
 def _host_in_name(path: Path) -> str:
     """The host that a file's name tells, else what the name begins with."""
-    told = _HOST_IN_NAME.match(path.name)
-    return (told[1] or told[2]) if told else path.stem.split(".")[0]
+    match = _HOST_IN_NAME.match(path.name)
+    return (match[1] or match[2]) if match else path.stem.split(".")[0]
 
 
 def rank_in_name(path: Path) -> int | None:

@@ -54,9 +54,9 @@ class Subtrees:
         group = np.cumsum(np.diff(of[by_kind], prepend=of[by_kind][:1]) != 0)
         reach = np.maximum.accumulate(self._stop[by_kind] + group * (len(of) + 1))
         place = self._at[by_kind] + group * (len(of) + 1)
-        found = np.ones(len(of), dtype=bool)
-        found[self._order[by_kind[1:]]] = reach[:-1] <= place[1:]
-        return found
+        outermost = np.ones(len(of), dtype=bool)
+        outermost[self._order[by_kind[1:]]] = reach[:-1] <= place[1:]
+        return outermost
 
     def _by_row(self, in_order: I64) -> I64:
         found = np.empty_like(in_order)

@@ -64,8 +64,8 @@ class Taxonomy:
 
     def tensor_core(self, names: pl.Series) -> pl.Series:
         """Whether the name says that the kernel runs on tensor (matrix) cores; null where it does not say."""
-        found = _first_match(names, self.tensor_cores)
-        return found.replace_strict({"yes": True, "no": False}, default=None, return_dtype=pl.Boolean)
+        first_match = _first_match(names, self.tensor_cores)
+        return first_match.replace_strict({"yes": True, "no": False}, default=None, return_dtype=pl.Boolean)
 
 
 def load(extra: Path | None = None) -> Taxonomy:

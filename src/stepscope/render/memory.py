@@ -59,13 +59,13 @@ def _devices(result: Result) -> list[_Device]:
     rows = result.rows
     if "reserved_bytes" not in rows.columns:
         raise BadInput("the picture of `memory` is that of its parts over time", "add --by time")
-    found = []
+    devices = []
     for (rank, device), mine in rows.group_by(["rank", "device"], maintain_order=True):
         columns = {name: f"{name.replace(' ', '_')}_bytes" for name in KINDS}
         parts = {name: mine[c].to_list() for name, c in columns.items() if c in mine.columns and _any(mine[c])}
         times = None if mine["start_ns"].null_count() else mine["start_ns"].to_list()
-        found.append(_Device(f"rank {rank}, device {device}", times, mine["reserved_bytes"].to_list(), parts))
-    return found
+        devices.append(_Device(f"rank {rank}, device {device}", times, mine["reserved_bytes"].to_list(), parts))
+    return devices
 
 
 def _any(column: pl.Series) -> bool:

@@ -54,11 +54,11 @@ def _other_ranks(one: list[Source], other: list[Source]) -> bool:
 
 def _stated(sources: list[Source]) -> list[int] | None:
     """The ranks of some files; None where one of them has to be inferred. A trace is not read where its name tells."""
-    found: list[int] = []
+    sizes: list[int] = []
     for source in sources:
         named = ranks.rank_in_name(source.path) if _profiler_of(source) == PROFILERS["kineto"] else None
         if named is not None:
-            found.append(named)
+            sizes.append(named)
             continue
         try:
             table, _ = ranks.assign([admitted(source)])
@@ -66,5 +66,5 @@ def _stated(sources: list[Source]) -> list[int] | None:
             return None
         if (table["rank_from"] == ranks.INFERRED).any():
             return None
-        found += table["rank"].to_list()
-    return found
+        sizes += table["rank"].to_list()
+    return sizes

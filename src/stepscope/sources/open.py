@@ -90,9 +90,9 @@ def find_profiles(paths: Sequence[str | Path], all_stretches: bool = False) -> l
     """The profiles that `paths` name, each with its kind, in natural order."""
     if not paths:
         raise BadInput("no profile given", f"give {KINDS}")
-    found = [profile for given in paths for path in _expand(given) for profile in _profiles_at(path, all_stretches)]
-    _refuse_repeats([path for path, _ in found])
-    return sorted(found, key=lambda item: natural_key(item[0]))
+    profiles = [profile for given in paths for path in _expand(given) for profile in _profiles_at(path, all_stretches)]
+    _refuse_repeats([path for path, _ in profiles])
+    return sorted(profiles, key=lambda item: natural_key(item[0]))
 
 
 def natural_key(path: Path) -> tuple[tuple[tuple[int, int | str], ...], ...]:
@@ -163,23 +163,23 @@ def _profiles_in(directory: Path, all_stretches: bool = False) -> list[tuple[Pat
         entries = sorted((e for e in directory.iterdir() if not e.name.startswith(".")), key=natural_key)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be listed ({error.strerror})", "check its permissions") from None
-    found: list[tuple[Path, Kind]] = []
+    profiles: list[tuple[Path, Kind]] = []
     for entry in entries:
         kind = kind_among_others(entry)
         if kind is not None:
             _refuse_odd_name(entry)
-            found.append((entry, kind))
+            profiles.append((entry, kind))
         elif entry.is_file() and named_like_profile(entry):
             raise refusal(entry)
     below = [entry for entry in entries if entry.name in _OF_BOTH and entry.is_dir() and holds_profiles(entry)]
-    if not found and below:
+    if not profiles and below:
         return [profile for entry in below for profile in _profiles_in(entry, all_stretches)]
-    if not found and (several := stretches(directory)):
+    if not profiles and (several := stretches(directory)):
         chosen = several if all_stretches else [middle(several)]
         return [profile for entry in chosen for profile in _profiles_in(entry)]
-    if not found:
+    if not profiles:
         raise BadInput(f"{directory}: no profile in this directory", _instead(entries))
-    return _without_twins(_without_logs(_without_snapshots(_without_exports(found))))
+    return _without_twins(_without_logs(_without_snapshots(_without_exports(profiles))))
 
 
 def stretches(directory: Path) -> list[Path]:
@@ -193,10 +193,10 @@ def middle(several: list[Path]) -> Path:
     return several[len(several) // 2]
 
 
-def _without_exports(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+def _without_exports(profiles: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
     """Exports kept beside the traces that they were made of have the same ranks: they are left out."""
-    others = [(path, kind) for path, kind in found if kind not in _EXPORTS]
-    return others or found
+    others = [(path, kind) for path, kind in profiles if kind not in _EXPORTS]
+    return others or profiles
 
 
 def _instead(entries: list[Path]) -> str:
@@ -235,24 +235,24 @@ def kind_among_others(entry: Path) -> Kind | None:
     return kind
 
 
-def _without_snapshots(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+def _without_snapshots(profiles: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
     """Without the snapshots that lie beside traces: of the same ranks, which would be there twice. Else all."""
-    return [(path, kind) for path, kind in found if kind != "snapshot"] or found
+    return [(path, kind) for path, kind in profiles if kind != "snapshot"] or profiles
 
 
-def _without_logs(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+def _without_logs(profiles: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
     """Without the logs of items or steps that lie beside profiles, whose ranges tell the same. Else all."""
-    return [(path, kind) for path, kind in found if kind not in ("pipeline-log", "step-log")] or found
+    return [(path, kind) for path, kind in profiles if kind not in ("pipeline-log", "step-log")] or profiles
 
 
-def _without_twins(found: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
+def _without_twins(profiles: list[tuple[Path, Kind]]) -> list[tuple[Path, Kind]]:
     """Without the reports and slower exports that lie beside an export of the same report."""
     best: dict[str, Kind] = {}
-    for path, kind in found:
+    for path, kind in profiles:
         if kind in _PREFERENCE:
             other = best.setdefault(_stem(path), kind)
             best[_stem(path)] = min(kind, other, key=_PREFERENCE.index)
-    return [(path, kind) for path, kind in found if kind not in _PREFERENCE or best[_stem(path)] == kind]
+    return [(path, kind) for path, kind in profiles if kind not in _PREFERENCE or best[_stem(path)] == kind]
 
 
 def _stem(path: Path) -> str:

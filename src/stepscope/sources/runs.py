@@ -29,11 +29,11 @@ class _Capture(NamedTuple):
 
 def refuse_other_runs(sources: Sequence[Source]) -> None:
     """`BadInput` with the list of runs where the files are of several."""
-    told = [_capture(s) for s in sources if s.info.recorded_ns is not None]
-    if len(told) < 2:
+    captured = [_capture(s) for s in sources if s.info.recorded_ns is not None]
+    if len(captured) < 2:
         return
-    _refuse_copies([c for c in told if c is not None])
-    runs = _joined(_by_time([c for c in told if c is not None]))
+    _refuse_copies([c for c in captured if c is not None])
+    runs = _joined(_by_time([c for c in captured if c is not None]))
     if len(runs) < 2:
         return
     listed = "; ".join(f"{n}. {_named(run)}" for n, run in enumerate(runs[:_MOST_LISTED], 1))

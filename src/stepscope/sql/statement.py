@@ -44,14 +44,14 @@ def parse(connection: DuckDBPyConnection, text: str) -> Query:
 
     try:
         text.encode()
-        found = connection.extract_statements(text)
+        statements = connection.extract_statements(text)
     except UnicodeError:
         raise BadInput("the query is not valid Unicode", "write it as UTF-8") from None
     except duckdb.Error as error:
         raise BadInput(f"the query: {said(error)}", ALLOWED) from None
-    if len(found) != 1:
-        raise BadInput("there is no query" if not found else f"{len(found)} statements", ALLOWED)
-    kind, inner = found[0].type.name, text
+    if len(statements) != 1:
+        raise BadInput("there is no query" if not statements else f"{len(statements)} statements", ALLOWED)
+    kind, inner = statements[0].type.name, text
     explains = kind == "EXPLAIN"
     if explains:
         inner = _explained(text)

@@ -88,29 +88,29 @@ class Answers:
     def search(self, asked: Asked) -> dict[str, Any]:
         which, _ = self._of(asked)
         try:
-            found = self._search(which, asked.text("q"))
+            matches = self._search(which, asked.text("q"))
         except ValueError as wrong:
             return {"error": str(wrong), "count": 0, "ops": 0, "total_ns": 0, "names": []}
         return {
             "error": None,
-            "count": len(found.start),
-            "ops": found.ops,
-            "total_ns": found.total_ns,
-            "names": found.names,
+            "count": len(matches.start),
+            "ops": matches.ops,
+            "total_ns": matches.total_ns,
+            "names": matches.names,
         }
 
     def match(self, asked: Asked) -> dict[str, Any]:
         """The k-th match, or without `k` the first at `at` or later."""
         which, scene = self._of(asked)
         try:
-            found = self._search(which, asked.text("q"))
+            matches = self._search(which, asked.text("q"))
         except ValueError as wrong:
             raise BadRequest(str(wrong)) from None
-        if not len(found.start):
+        if not len(matches.start):
             raise BadRequest("nothing matches")
         if "k" in asked.given:
-            return found.at(scene, asked.number("k", -(10**9), 10**9))
-        return found.at(scene, int(found.start.searchsorted(asked.number("at", -(10**18)))))
+            return matches.at(scene, asked.number("k", -(10**9), 10**9))
+        return matches.at(scene, int(matches.start.searchsorted(asked.number("at", -(10**18)))))
 
     def span(self, asked: Asked) -> dict[str, Any]:
         which, scene = self._of(asked)
@@ -164,22 +164,22 @@ class Answers:
 
 def _conclusion(scene: Scene) -> dict[str, Any]:
     """Findings with their places on the drawn clock, and ranks by how long the others waited for them."""
-    said: dict[str, Any] = {"findings": None, "why": None, "late": {}, "steps": None}
+    conclusion: dict[str, Any] = {"findings": None, "why": None, "late": {}, "steps": None}
     try:
         part = concluded.make(scene.asker)
         rows = [
             {**row, "where": [p for w in row["where"] if (p := placed(w, scene.lines))]} for row in part.data["rows"]
         ]
         about = {"title": part.title, "command": part.command, "windows": part.windows}
-        said["findings"] = {**about, **part.data, "rows": rows}
+        conclusion["findings"] = {**about, **part.data, "rows": rows}
     except StepscopeError as reason:
-        said["why"] = str(reason)
+        conclusion["why"] = str(reason)
     if steps.wanted(scene.asker):
         drawn = steps.make(scene.asker)
-        said["steps"] = {"title": drawn.title, "command": drawn.command, "windows": drawn.windows, **drawn.data}
+        conclusion["steps"] = {"title": drawn.title, "command": drawn.command, "windows": drawn.windows, **drawn.data}
     try:
         late = scene.asker.ask("stragglers").rows
-        said["late"] = {str(rank): ns for rank, ns in late.select("rank", "late_ns").iter_rows()}
+        conclusion["late"] = {str(rank): ns for rank, ns in late.select("rank", "late_ns").iter_rows()}
     except StepscopeError:
         pass  # one rank, or ranks that never meet: nobody is late
-    return said
+    return conclusion

@@ -30,7 +30,7 @@ def details(scene: Scene, lane: int, row: int) -> dict[str, Any]:
     track = scene.tracks[lane]
     assert isinstance(track, Track)
     text = scene.texts[int(track.name[row])]
-    found: dict[str, Any] = {
+    details: dict[str, Any] = {
         "lane": lane,
         "row": row,
         "rank": track.rank,
@@ -42,16 +42,16 @@ def details(scene: Scene, lane: int, row: int) -> dict[str, Any]:
     }
     data = data_of(scene, track.rank)
     if data is not None and track.group == "streams":
-        _of_op(scene, data, int(track.row[row]), found)
+        _of_op(scene, data, int(track.row[row]), details)
     elif data is not None and track.group == "host":
-        _of_call(scene, data, track, row, found)
+        _of_call(scene, data, track, row, details)
     elif data is not None and track.group == FUNCTIONS:
-        found["facts"] += facts(scene.profile, data, int(track.row[row]))
-        _launches(scene, data, track.level, launched(data, int(track.row[row])), found)
-    lo, hi = (scene.own(track.rank, found[key]) for key in ("start", "end"))
+        details["facts"] += facts(scene.profile, data, int(track.row[row]))
+        _launches(scene, data, track.level, launched(data, int(track.row[row])), details)
+    lo, hi = (scene.own(track.rank, details[key]) for key in ("start", "end"))
     of = {"rank": str(track.rank), "start": lo, "end": max(hi, lo + 1)}
-    found["command"] = scene.asker.command("timeline", **of)
-    return found
+    details["command"] = scene.asker.command("timeline", **of)
+    return details
 
 
 def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:

@@ -79,11 +79,11 @@ def launched(data: RankData, row: int) -> I64:
 def facts(profile: Profile, data: RankData, row: int) -> list[tuple[str, str, str]]:
     """What was recorded of a function beside its name."""
     kind = str(data.host["kind"][row])
-    told = [("what", f"{_CALLED.get(kind, kind)}, thread {data.host['tid'][row]}", "text")]
+    facts = [("what", f"{_CALLED.get(kind, kind)}, thread {data.host['tid'][row]}", "text")]
     detail = next(frame for rank, frame in profile.by_rank("host", detail=True) if rank == data.rank)
     (known,) = detail[row].to_dicts()
     for title, key in _FACTS:
         if known.get(key) is not None:
             text = str(known[key]) if key == "sequence" else profile.names[known[key]]
-            told += [(title, text, "text")] if text.strip("[] ,") else []
-    return told
+            facts += [(title, text, "text")] if text.strip("[] ,") else []
+    return facts

@@ -142,11 +142,11 @@ def _lane(track: Row) -> dict[str, Any]:
 def _steps(scene: Scene) -> list[dict[str, Any]]:
     """The steps: where each begins on the first of its ranks, and ends on the last; none where nothing marks them."""
     try:
-        found: Result = scene.asker.ask("window", step=True, index="all")
+        result: Result = scene.asker.ask("window", step=True, index="all")
     except StepscopeError:
         return []
     spans: dict[str, list[tuple[int, int]]] = {}
-    for w in found.window:
+    for w in result.window:
         if w["kind"] == "step" and w["gpu_start_ns"] is not None and w["rank"] in scene.lines:
             line = scene.lines[w["rank"]]
             spans.setdefault(w["label"], []).append((line.moment(w["gpu_start_ns"]), line.moment(w["gpu_end_ns"])))

@@ -115,28 +115,28 @@ class Track:
             self._long[level] = np.flatnonzero((self.end - self.start) >= 1 << level)
         return self._long[level]
 
-    def _of_buckets(self, found: Buckets, edge: I64, shown: Mask, matches: Mask | None) -> Marks:
-        family, start, wide = found.dominant[shown], edge[shown], 1 << found.level
-        share = np.clip(np.rint(255 * found.busy[shown] / wide), 1, 255).astype(np.uint8)
+    def _of_buckets(self, buckets: Buckets, edge: I64, shown: Mask, matches: Mask | None) -> Marks:
+        family, start, wide = buckets.dominant[shown], edge[shown], 1 << buckets.level
+        share = np.clip(np.rint(255 * buckets.busy[shown] / wide), 1, 255).astype(np.uint8)
         match = np.zeros(len(start), np.uint8)
         if matches is not None:
             times = self.start[matches[self.name]]
             match = (np.searchsorted(times, start) < np.searchsorted(times, start + wide)).astype(np.uint8)
         row = np.zeros(len(start), np.int64)
         return Marks(
-            start, start + wide, self.kinds[family], self.families[family], found.count[shown], share, row, match
+            start, start + wide, self.kinds[family], self.families[family], buckets.count[shown], share, row, match
         )
 
-    def _shared(self, found: Buckets) -> Marks:
+    def _shared(self, buckets: Buckets) -> Marks:
         """Each bucket as the times of all its parts, one after the other."""
-        family, bucket = np.nonzero(found.time)
+        family, bucket = np.nonzero(buckets.time)
         order = np.lexsort((family, bucket))
         family, bucket = family[order], bucket[order]
-        time = found.time[family, bucket]
+        time = buckets.time[family, bucket]
         fresh = np.r_[True, bucket[1:] != bucket[:-1]] if len(bucket) else np.zeros(0, dtype=bool)
         before = np.cumsum(time) - time
         since = before - np.maximum.accumulate(np.where(fresh, before, 0))
-        start = ((found.first + bucket) << found.level) + since
+        start = ((buckets.first + bucket) << buckets.level) + since
         none = np.zeros(len(start), np.int64)
         full = np.full(len(start), 255, np.uint8)
         return Marks(
@@ -144,7 +144,7 @@ class Track:
             start + time,
             self.kinds[family],
             self.families[family],
-            found.count[bucket],
+            buckets.count[bucket],
             full,
             none,
             none.astype(np.uint8),

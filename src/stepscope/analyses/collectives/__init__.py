@@ -88,16 +88,16 @@ def collectives(
     if peak_gbps is not None and peak_gbps <= 0:
         raise BadInput(f"--peak-gbps {peak_gbps}: not positive", "give the bandwidth in 10⁹ bytes per second")
     measured = None if ceiling is None else read_ceiling(ceiling)  # before anything large is read
-    found = across(profile, align)
-    table = _beside(table_of(found), measured)
-    shown, spans = inside(profile, window, found, table)
-    summary = _summary(found, shown, peak_gbps, f"the {unit_of(w['kind'] for w in spans)}")
+    sides = across(profile, align)
+    table = _beside(table_of(sides), measured)
+    shown, spans = inside(profile, window, sides, table)
+    summary = _summary(sides, shown, peak_gbps, f"the {unit_of(w['kind'] for w in spans)}")
     every = window.index == "all"
     if by == "collective":
         answer = rows(COLUMNS, shown, windows=every)
     else:
         answer = rows(VARIANTS[f"by={by}"], _grouped(shown, by, peak_gbps, every), windows=every)
-    return Result(answer, spans, summary, found.notes, ranked_by="wait_ns")
+    return Result(answer, spans, summary, sides.notes, ranked_by="wait_ns")
 
 
 def _beside(table: pl.DataFrame, measured: Ceiling | None) -> pl.DataFrame:
@@ -116,7 +116,7 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None, each_window: bool)
     def known(column: str) -> pl.Expr:
         return pl.col(column).is_not_null().any()
 
-    found = (
+    groups = (
         table.with_columns(size.cast(pl.Int64).alias("size_bytes"))
         .group_by(keys, maintain_order=True)
         .agg(
@@ -132,7 +132,7 @@ def _grouped(table: pl.DataFrame, by: By, peak: float | None, each_window: bool)
         )
     )
     share = 100 * pl.col("busbw_p50_gbps") / peak if peak else pl.lit(None, pl.Float64)
-    return found.with_columns(share.alias("peak_pct")).sort(keys, nulls_last=True)
+    return groups.with_columns(share.alias("peak_pct")).sort(keys, nulls_last=True)
 
 
 def _summary(a: Across, table: pl.DataFrame, peak: float | None, where: str) -> dict[str, Any]:
@@ -168,11 +168,11 @@ def _statement(where: str, table: pl.DataFrame, figures: dict[str, Any], ranks: 
 
 def _reaching(table: pl.DataFrame) -> str:
     """How much of what nccl-tests reached transfers do, weighed by their time: the worst operation."""
-    known = table.filter(pl.col("ceiling_pct").is_not_null() & (pl.col("transfer_ns") > 0))
-    if not known.height:
+    judged = table.filter(pl.col("ceiling_pct").is_not_null() & (pl.col("transfer_ns") > 0))
+    if not judged.height:
         return ""
     share = (pl.col("ceiling_pct") * pl.col("transfer_ns")).sum() / pl.col("transfer_ns").sum()
-    each = known.group_by("op").agg(share.alias("pct"), pl.col("transfer_ns").sum()).sort("pct", "op")
+    each = judged.group_by("op").agg(share.alias("pct"), pl.col("transfer_ns").sum()).sort("pct", "op")
     op, pct, ns = each.row(0)
     return (
         f" {op.replace('_', '-').capitalize()}s reach {pct:.0f} % of what nccl-tests did, in {about(ns)} of transfers."

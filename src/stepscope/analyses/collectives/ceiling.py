@@ -83,8 +83,8 @@ def _read(file: Path, lines: Iterable[str], measured: dict[str, dict[int, float]
     kind = _PROGRAMS[named[1]] if named else None
     columns: list[str] = []
     for line in _short(lines):
-        if told := _PROGRAM.search(line):
-            kind = _PROGRAMS[told[1]]
+        if match := _PROGRAM.search(line):
+            kind = _PROGRAMS[match[1]]
         words = line.replace("#wrong", "wrong").lstrip("# ").split()
         if words[:2] == ["size", "count"]:
             columns = words

@@ -26,11 +26,11 @@ def inside(
     if spec == WindowSpec():
         whole = pl.lit("capture").alias("window"), pl.lit(0, pl.Int64).alias("index"), pl.lit(WHOLE).alias("label")
         return table.with_columns(*whole), _whole(profile, a)
-    found = profile.map(_ops_inside, settled(profile, spec))
-    kept = pl.concat([f for f, _ in found])
+    ops_inside = profile.map(_ops_inside, settled(profile, spec))
+    kept = pl.concat([f for f, _ in ops_inside])
     sides = a.matched.sides.select("meeting", "rank", "op").join(kept, on=["rank", "op"]).sort("rank", "index")
     mine = sides.drop("rank", "op").unique("meeting", keep="first")
-    return table.join(mine, on="meeting", maintain_order="left"), [w for _, spans in found for w in spans]
+    return table.join(mine, on="meeting", maintain_order="left"), [w for _, spans in ops_inside for w in spans]
 
 
 def _ops_inside(part: Profile, spec: WindowSpec) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
@@ -79,7 +79,7 @@ def imbalance(a: Across, meetings: I64) -> list[dict[str, Any]]:
         }
     )
     ratio = [(pl.col(c) / pl.col(c).mean().over("meeting")).alias(f"{c}_ratio") for c in ("bytes", "own_ns")]
-    found = (
+    by_rank = (
         frame.with_columns(ratio)
         .group_by("rank")
         .agg(pl.len().alias("n"), pl.col("bytes_ratio").mean(), pl.col("own_ns_ratio").mean())
@@ -92,5 +92,5 @@ def imbalance(a: Across, meetings: I64) -> list[dict[str, Any]]:
             "bytes_vs_mean_pct": None if size is None or np.isnan(size) else 100.0 * size,
             "time_vs_mean_pct": None if time is None or np.isnan(time) else 100.0 * time,
         }
-        for rank, n, size, time in found.iter_rows()
+        for rank, n, size, time in by_rank.iter_rows()
     ]

@@ -99,8 +99,8 @@ def compile(
     gate: Annotated[str | None, "exit 1 unless so, for CI: breaks<=0,recompiles<=2,compiled>=80"] = None,
 ) -> Result:
     conditions = compile_gate.parse(gate) if gate is not None else []
-    result, said = _answer(profile, window, by, log, against)
-    compile_gate.require(result, conditions, said)
+    result, log_summary = _answer(profile, window, by, log, against)
+    compile_gate.require(result, conditions, log_summary)
     return result
 
 
@@ -113,27 +113,27 @@ def _answer(
     log = log_beside(log if log is not None else profile.folders[0] if profile is not None else None, given=log)
     if by == "reason" and log is None:
         raise BadInput("--by reason takes reasons from a log", "give --log FILE")
-    said = log_result(log, against) if log is not None else None
+    of_log = log_result(log, against) if log is not None else None
     if profile is None or by == "reason":
-        if said is None:
+        if of_log is None:
             raise BadInput("no profile and no log given", "name a trace, or give --log FILE")
-        return said, said.summary
+        return of_log, of_log.summary
     result = _ask(profile, window, by or "window")
-    if said is not None:
-        result.summary["log"] = said.summary
-        result.notes += said.notes
-    return result, said.summary if said is not None else None
+    if of_log is not None:
+        result.summary["log"] = of_log.summary
+        result.notes += of_log.notes
+    return result, of_log.summary if of_log is not None else None
 
 
 def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
-    found = {data.rank: compiled(profile, data) for data in ranks_of(profile)}
-    named = _by_name(profile, found)
+    by_rank = {data.rank: compiled(profile, data) for data in ranks_of(profile)}
+    named = _by_name(profile, by_rank)
     notes = [noted("compile-not-annotated")] if named else []
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
     table: list[dict[str, Any]] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
-            marks = found[data.rank]
+            marks = by_rank[data.rank]
             part = _regions(data, span, marks) if by == "region" else [_row(profile, data, span, marks, named)]
             table += [{**row, **span.key()} for row in part]
     columns = COLUMNS if by == "window" else VARIANTS[f"by={by}"]
@@ -142,21 +142,21 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
         summary[STATEMENT] = statement(table, summary["compiled_pct"])
         if named:
             summary["compiled_is"] = "at least"
-    if by != "region" and (named or any(marks.any for marks in found.values())):
-        summary |= compile_mode(profile, found)
+    if by != "region" and (named or any(marks.any for marks in by_rank.values())):
+        summary |= compile_mode(profile, by_rank)
     notes = [*chosen.notes, *notes, *graph_notes(profile)]
     ranked = {"region": "host_ns", "step": "idle_ns"}.get(by)
     return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
 
 
-def _by_name(profile: Profile, found: dict[int, Compiled]) -> bool:
+def _by_name(profile: Profile, by_rank: dict[int, Compiled]) -> bool:
     """Whether kernel names are all there is to go by; an error where there is nothing."""
-    if any(marks.any for marks in found.values()):
+    if any(marks.any for marks in by_rank.values()):
         return False
     ids = profile.ops["name"].unique()  # first: reading the ops adds their names
     if profile.names.gather(ids).str.contains(INDUCTOR).any():
         return True
-    if not any(marks.annotated for marks in found.values()):
+    if not any(marks.annotated for marks in by_rank.values()):
         raise CannotAnswer(
             "the profile has no torch ops, so nothing says what was compiled",
             f"{capture_with('pytorch')}; or give --log",
@@ -273,8 +273,8 @@ def _summary(table: list[dict[str, Any]]) -> dict[str, Any]:
     """Sums over ranks and windows; null where no row knows."""
     summary: dict[str, Any] = {"windows": len(table)}
     for name in ("regions", "graphs", "breaks", "compiles", "compiled_ns", "between_ns", "eager_ns"):
-        known = [r[name] for r in table if r[name] is not None]
-        summary[name] = sum(known) if known else None
+        values = [r[name] for r in table if r[name] is not None]
+        summary[name] = sum(values) if values else None
     total = sum(summary[k] or 0 for k in ("compiled_ns", "between_ns", "eager_ns"))
     summary["compiled_pct"] = 100.0 * summary["compiled_ns"] / total if total else None
     return summary

@@ -40,24 +40,24 @@ def statement(rows: list[dict[str, Any]], compiled_pct: float | None) -> str:
 
 def parse(text: str) -> list[tuple[str, str, float]]:
     """(what, how, number) of each condition."""
-    found = []
+    limits = []
     for part in text.split(","):
         match = _CONDITION.fullmatch(part)
         if match is None:
             raise BadInput(f"--gate {part.strip()!r}: not a condition", _HELP)
-        found.append((match[1], match[2], float(match[3])))
-    return found
+        limits.append((match[1], match[2], float(match[3])))
+    return limits
 
 
 def require(result: Result, conditions: list[tuple[str, str, float]], log: dict[str, Any] | None) -> None:
     """`GateFailed` where one does not hold. A log knows every break and recompile, a profile some."""
-    known = {
+    counts = {
         "breaks": log["graph_breaks"] if log else result.summary.get("breaks"),
         "recompiles": log["recompiles"] if log else result.summary.get("recompiles"),
         "compiled": result.summary.get("compiled_pct"),
     }
     for what, how, number in conditions:
-        have = known[what]
+        have = counts[what]
         if have is None:
             source = "a profile" if what == "compiled" else "a log (--log FILE)"
             raise CannotAnswer(f"--gate {what}: nothing says how many", f"give {source}")

@@ -59,12 +59,12 @@ def log_beside(folder: Path | None, given: Path | None = None) -> Path | None:
     """The log that `capture run` collected beside a capture, of its first rank; a file is taken as it is."""
     if folder is None or not folder.is_dir():
         return given
-    found = sorted((folder / "compile").glob("rank*.log"), key=lambda f: int(re.sub(r"\D", "", f.stem) or 0))
-    if not found and given is not None:
+    logs = sorted((folder / "compile").glob("rank*.log"), key=lambda f: int(re.sub(r"\D", "", f.stem) or 0))
+    if not logs and given is not None:
         raise BadInput(
             f"--log {given}: no compile/rank0.log in it", "name the file; nothing was compiled, or all went well"
         )
-    return found[0] if found else None
+    return logs[0] if logs else None
 
 
 class Event(Struct):
@@ -105,18 +105,18 @@ def _is_artifact(prefix: re.Match[str]) -> bool:
 
 
 def _begin(text: str, artifact: bool) -> Event | None:
-    if found := _LIMIT.search(text):  # a warning, logged whatever was asked for
-        return Event("recompile_limit", reason=f"{found[1]} ({found[2]})")
+    if match := _LIMIT.search(text):  # a warning, logged whatever was asked for
+        return Event("recompile_limit", reason=f"{match[1]} ({match[2]})")
     if not artifact:
         return None
-    if found := _BREAK_AT.match(text):
-        return Event("graph_break", location=f"{found[1]}:{found[2]}")
-    if found := _BREAK.match(text):
+    if match := _BREAK_AT.match(text):
+        return Event("graph_break", location=f"{match[1]}:{match[2]}")
+    if match := _BREAK.match(text):
         # "skip:" and "torch.compile cannot properly resume …" say that the whole function runs eager; why comes later.
-        known = "" if found[1].startswith(("skip:", "torch.compile cannot")) else found[1]
+        known = "" if match[1].startswith(("skip:", "torch.compile cannot")) else match[1]
         return Event("graph_break", reason=known, wants_stack=True)
-    if found := _RECOMPILE.match(text):
-        return Event("recompile", location=found[2], function=found[1])
+    if match := _RECOMPILE.match(text):
+        return Event("recompile", location=match[2], function=match[1])
     return None
 
 
@@ -124,24 +124,24 @@ def _continue(event: Event, text: str) -> None:
     if event.kind == "graph_break":
         _continue_break(event, text)
     elif event.kind == "recompile" and not event.reason:
-        if found := _GUARD.match(text):
-            event.reason = found[1].split("  # ")[0].strip()
-    elif event.kind == "recompile_limit" and (found := _LIMIT_AT.match(text)):
-        event.function, event.location = found[1], found[2]
+        if match := _GUARD.match(text):
+            event.reason = match[1].split("  # ")[0].strip()
+    elif event.kind == "recompile_limit" and (match := _LIMIT_AT.match(text)):
+        event.function, event.location = match[1], match[2]
 
 
 def _continue_break(event: Event, text: str) -> None:
     if event.wants_title and text.strip():
         event.reason, event.wants_title = text.strip(), False
-    elif found := _REASON.match(text):
+    elif match := _REASON.match(text):
         # "Encountered graph break when attempting to trace CALL:" and its like announce the title; they are not it.
-        event.reason, event.wants_title = found[1].strip(), found[1].rstrip().endswith(":")
+        event.reason, event.wants_title = match[1].strip(), match[1].rstrip().endswith(":")
     elif event.wants_stack and text.startswith("Traceback"):
         event.wants_stack = False
-    elif event.wants_stack and (found := _FRAME.match(text)):
-        event.location = f"{found[1]}:{found[2]}"
-    elif not event.reason and (found := _RAISED.match(text)):
-        event.reason = found[1].strip()
+    elif event.wants_stack and (match := _FRAME.match(text)):
+        event.location = f"{match[1]}:{match[2]}"
+    elif not event.reason and (match := _RAISED.match(text)):
+        event.reason = match[1].strip()
 
 
 def log_result(log: Path, against: Path | None) -> Result:
@@ -184,7 +184,7 @@ def _counts(events: list[Event]) -> pl.DataFrame:
 
 def _summary(table: pl.DataFrame, compared: bool) -> dict[str, Any]:
     summary: dict[str, Any] = {}
-    said = []
+    parts = []
     for kind, words in zip(KINDS, ("graph breaks", "recompiles", "recompile limits"), strict=True):
         mine = table.filter(pl.col("kind") == kind)
         now = int(mine["n"].sum())
@@ -192,9 +192,9 @@ def _summary(table: pl.DataFrame, compared: bool) -> dict[str, Any]:
         if compared:
             before = int(mine["against_n"].sum())
             summary[f"against_{kind}s"] = before
-            said.append(f"{words} went from {before} to {now}" if before != now else f"{words} stayed at {now}")
+            parts.append(f"{words} went from {before} to {now}" if before != now else f"{words} stayed at {now}")
         else:
-            said.append(f"{now} {words if now != 1 else words[:-1]}")
+            parts.append(f"{now} {words if now != 1 else words[:-1]}")
     # A limit is news only where one was hit.
-    summary["statement"] = "; ".join(s for s in said if not re.match(r"0 recompile l|recompile limits stayed at 0", s))
+    summary["statement"] = "; ".join(s for s in parts if not re.match(r"0 recompile l|recompile limits stayed at 0", s))
     return summary

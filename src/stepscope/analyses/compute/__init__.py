@@ -105,10 +105,10 @@ def compute(
             if not span.gpu_ns:
                 continue
             if by == "budget":
-                found = budget(data, span)
-                assert found is not None  # the window has GPU time
-                rows = _budget_rows(found)
-                totals.append({"rank": data.rank, **_budget_summary(found)})
+                spent = budget(data, span)
+                assert spent is not None  # the window has GPU time
+                rows = _budget_rows(spent)
+                totals.append({"rank": data.rank, **_budget_summary(spent)})
             else:
                 work = step_work(data, span)
                 ops = frame(data, work, _lengths(data, span), by == "module")
@@ -151,9 +151,9 @@ def _total(ops: pl.DataFrame) -> dict[str, Any]:
     return {"total_ns": int(ops["ns"].sum()), "good_ns": round(float(ops["good"].sum()))}
 
 
-def _budget_rows(found: Budget) -> pl.DataFrame:
-    rows = [(loss, ns) for loss, ns in found.rows.items() if ns or loss == "ideal"]
-    rest = found.window_ns
+def _budget_rows(budget: Budget) -> pl.DataFrame:
+    rows = [(loss, ns) for loss, ns in budget.rows.items() if ns or loss == "ideal"]
+    rest = budget.window_ns
     table_: list[dict[str, Any]] = []
     for loss, ns in reversed(rows):
         rest -= ns
@@ -161,7 +161,7 @@ def _budget_rows(found: Budget) -> pl.DataFrame:
             {
                 "loss": loss,
                 "total_ns": ns,
-                "share_pct": 100.0 * ns / found.window_ns,
+                "share_pct": 100.0 * ns / budget.window_ns,
                 "left_ns": rest,
                 "what": WHAT.get(loss, "nothing runs: see `stepscope idle --by cause`"),
             }
@@ -169,12 +169,12 @@ def _budget_rows(found: Budget) -> pl.DataFrame:
     return pl.DataFrame(table_[::-1])
 
 
-def _budget_summary(found: Budget) -> dict[str, Any]:
+def _budget_summary(budget: Budget) -> dict[str, Any]:
     return {
-        "window_ns": found.window_ns,
-        "ideal_ns": found.rows["ideal"],
-        "counted_pct": found.counted_pct,
-        "mfu_pct": found.mfu_pct,
+        "window_ns": budget.window_ns,
+        "ideal_ns": budget.rows["ideal"],
+        "counted_pct": budget.counted_pct,
+        "mfu_pct": budget.mfu_pct,
     }
 
 
@@ -197,7 +197,7 @@ def _of_budget(chosen: Windows, totals: list[dict[str, Any]], shown: pl.DataFram
     ranks = len({t["rank"] for t in totals})
     counted = all((t["counted_pct"] or 0) > 99 for t in totals)
     sure = "" if counted else ", by what products of such kernels reach (FLOPs were not all recorded)"
-    said = f"The model's FLOPs at the dense peak would take {time_of(ideal, window, ranks)}"
-    said += f" ({percent(ideal, window)}){sure}"
+    sentence = f"The model's FLOPs at the dense peak would take {time_of(ideal, window, ranks)}"
+    sentence += f" ({percent(ideal, window)}){sure}"
     largest = " and ".join(f"{name}, {about(ns)} ({percent(ns, window)})" for name, ns in most)
-    return f"{said}; the largest losses in {about_window(chosen.spans)} are {largest}."
+    return f"{sentence}; the largest losses in {about_window(chosen.spans)} are {largest}."

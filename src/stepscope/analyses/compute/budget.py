@@ -82,22 +82,22 @@ def budget(data: RankData, span: Window) -> Budget | None:
 
 def _owned(data: RankData, span: Window, op: I64, length: I64) -> tuple[StepWork, I64]:
     """The work of the window's ops, and the time that each owns. Ops launched outside of it may own some of it too."""
-    found = np.bincount(op, weights=length, minlength=len(data.start)).astype(np.int64)
-    launched = int(found[span.ops].sum()) == int(found.sum())
-    work = step_work(data, span) if launched else work_of_ops(data, np.flatnonzero(found))
-    return work, found[work.ops]
+    length_of = np.bincount(op, weights=length, minlength=len(data.start)).astype(np.int64)
+    launched = int(length_of[span.ops].sum()) == int(length_of.sum())
+    work = step_work(data, span) if launched else work_of_ops(data, np.flatnonzero(length_of))
+    return work, length_of[work.ops]
 
 
 def kernel_shares(work: StepWork) -> F64:
     """By kernel and row of compute: the part of its time; each sums to 1."""
     count = len(work.ops)
-    found = np.zeros((count, len(COMPUTE_ROWS)))
+    kernel_shares = np.zeros((count, len(COMPUTE_ROWS)))
     kinds, passes, length = work.kinds, work.passes, np.maximum(work.length, 1).astype(float)
     multiplying = kinds.are(*MULTIPLYING) | work.done.known  # a compiler's kernel may multiply, too
     memory = np.isin(kinds.role, list(MEMORY_BOUND)) & ~multiplying
-    _multiply(work, found, length, multiplying)
-    _stream(work, found, length, memory)
-    found[:, UNKNOWN] = np.where(multiplying | memory, found[:, UNKNOWN], 1.0)
+    _multiply(work, kernel_shares, length, multiplying)
+    _stream(work, kernel_shares, length, memory)
+    kernel_shares[:, UNKNOWN] = np.where(multiplying | memory, kernel_shares[:, UNKNOWN], 1.0)
     for row, mask in (
         (COPIES, kinds.are(Role.COPY, Role.CAST, Role.FILL) & ~work.parts.by_hand),
         (LAYOUT, kinds.are(Role.LAYOUT)),
@@ -105,9 +105,9 @@ def kernel_shares(work: StepWork) -> F64:
         (OPTIMIZE, passes.are(OPTIMIZER)),
         (RECOMPUTED, passes.are(AGAIN)),
     ):
-        found[mask] = 0.0
-        found[mask, row] = 1.0
-    return found
+        kernel_shares[mask] = 0.0
+        kernel_shares[mask, row] = 1.0
+    return kernel_shares
 
 
 def _multiply(work: StepWork, found: F64, length: F64, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
@@ -150,12 +150,12 @@ def _reach() -> F64:
     """By precision: the part of its peak that large products reach."""
     device = gpu_of(MEASURED_ON)
     assert device is not None
-    found = []
+    rates = []
     for name in PRECISION:
-        known = product_rate(device, name or "bf16", 1e13)
+        rate = product_rate(device, name or "bf16", 1e13)
         peak = device.rate(name if name in ("tf32", "fp32") else "bf16")  # type: ignore[arg-type]
-        found.append(known.value / peak if known and peak else 1.0)
-    return np.array(found)
+        rates.append(rate.value / peak if rate and peak else 1.0)
+    return np.array(rates)
 
 
 def _whole(parts: F64, total: I64) -> I64:

@@ -18,19 +18,19 @@ _HEAD, _LENGTH = 64, 2048
 def fused_good(work: StepWork) -> F64:
     """The good time of each kernel where what can be fused is: attention by hand as one kernel forward and one
     backward, chains as one. Kernels of a group share its time by theirs."""
-    found = work.good.ns.copy()
+    fused_good = work.good.ns.copy()
     if work.gpu is None:
-        return found
+        return fused_good
     chained = (work.chains.of >= 0) & ~work.parts.by_hand
     if chained.any():
         of = work.chains.of[chained]
-        whole = np.bincount(of, weights=found[chained], minlength=len(work.chains.count))
-        found[chained] *= np.clip(stream_ns(work.gpu, work.chains.needed) / np.maximum(whole, 1.0), 0.0, 1.0)[of]
+        whole = np.bincount(of, weights=fused_good[chained], minlength=len(work.chains.count))
+        fused_good[chained] *= np.clip(stream_ns(work.gpu, work.chains.needed) / np.maximum(whole, 1.0), 0.0, 1.0)[of]
     for backward in (False, True):
         mine = work.parts.by_hand & ((work.passes.phase == BACKWARD) == backward)
         if mine.any():
-            found[mine] *= min(1.0, attention_ns(work, mine, backward) / max(found[mine].sum(), 1.0))
-    return found
+            fused_good[mine] *= min(1.0, attention_ns(work, mine, backward) / max(fused_good[mine].sum(), 1.0))
+    return fused_good
 
 
 def attention_ns(work: StepWork, mine: Mask, backward: bool) -> float:

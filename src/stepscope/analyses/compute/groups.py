@@ -70,11 +70,11 @@ def _layers(data: RankData, work: StepWork) -> I64:
     """The layer of each op, by the sequence of its pass that recurs; -1 where none does."""
     order = in_order(data, work.ops)
     symbols = symbols_of(data, work.ops)
-    found = np.full(len(work.ops), -1, np.int64)
+    layer_of = np.full(len(work.ops), -1, np.int64)
     for phase in np.unique(work.passes.phase).tolist():
         mine = order[work.passes.phase[order] == phase]
-        found[mine] = layers(symbols[mine]).of(len(mine))
-    return found
+        layer_of[mine] = layers(symbols[mine]).of(len(mine))
+    return layer_of
 
 
 def table(ops: pl.DataFrame, keys: list[str], window_ns: int) -> pl.DataFrame:

@@ -106,20 +106,20 @@ def concurrency(
     missing = 0
     for data in ranks_of(profile):
         asked = by in ("stream", "exposed", "op")
-        found = dependencies(data, data.syncs) if asked else None
-        missing += found.unresolved if found else 0
+        links = dependencies(data, data.syncs) if asked else None
+        missing += links.unresolved if links else 0
         for span in chosen.of(data.rank):
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
             busy = _busy(data, span.gpu_start_ns, span.gpu_end_ns)
             counts = _counts(busy, span.gpu_start_ns, span.gpu_end_ns)
             summary.append(_summary(span, counts))
-            if found is None:
+            if links is None:
                 part = _count_rows(counts) if by == "count" else _pairs(busy)
             elif by == "op":
-                part = _ops(profile, data, found, span)
+                part = _ops(profile, data, links, span)
             else:
-                part = (_stream_rows if by == "stream" else _exposed_rows)(profile, data, found, span, busy)
+                part = (_stream_rows if by == "stream" else _exposed_rows)(profile, data, links, span, busy)
             who = {"rank": data.rank, "pid": data.pid, **span.key()}
             table += [{**who, **r, **_share(r, span)} for r in part]
     if by in ("stream", "exposed", "op"):
@@ -191,14 +191,14 @@ def _pairs(busy: dict[int, Spans]) -> list[dict[str, Any]]:
 
 
 def _stream_rows(
-    profile: Profile, data: RankData, found: Dependencies, span: Window, busy: dict[int, Spans]
+    profile: Profile, data: RankData, dependencies: Dependencies, span: Window, busy: dict[int, Spans]
 ) -> list[dict[str, Any]]:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
     calls, table = Calls(data), []
     for stream, spans in busy.items():
         table.append({"stream": stream, "reason": BUSY, "n": len(spans), "total_ns": spans.length()})
         bare = gaps(spans, span.gpu_start_ns, span.gpu_end_ns)
-        waits = reasons(data, found, calls, bare, next_of(data, np.flatnonzero(data.stream == stream), bare.end))
+        waits = reasons(data, dependencies, calls, bare, next_of(data, np.flatnonzero(data.stream == stream), bare.end))
         length = waits.end - waits.start
         for k in np.unique(waits.reason).tolist():
             mine = waits.reason == k
@@ -209,7 +209,7 @@ def _stream_rows(
 
 
 def _exposed_rows(
-    profile: Profile, data: RankData, found: Dependencies, span: Window, busy: dict[int, Spans]
+    profile: Profile, data: RankData, dependencies: Dependencies, span: Window, busy: dict[int, Spans]
 ) -> list[dict[str, Any]]:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
     bare = partition(data, span.gpu_start_ns, span.gpu_end_ns).comm_exposed
@@ -219,7 +219,7 @@ def _exposed_rows(
     for stream in np.unique(on).tolist():
         mine = Spans(bare.start[on == stream], bare.end[on == stream])
         ops = np.flatnonzero(data.stream == stream) if (after[on == stream] != NONE).all() else np.empty(0, np.int64)
-        parts += standing(data, found, calls, ops, mine)
+        parts += standing(data, dependencies, calls, ops, mine)
     waits = Waits(*(np.concatenate(c) for c in zip(*(w.columns() for w in parts), strict=True))) if parts else _NOTHING
     frame = pl.DataFrame({"reason": waits.reason, "holder": _holder_names(data, waits), "ns": waits.end - waits.start})
     totals = (
@@ -241,15 +241,15 @@ def _holder_names(data: RankData, waits: Waits) -> I64:
     return held
 
 
-def _ops(profile: Profile, data: RankData, found: Dependencies, span: Window) -> list[dict[str, Any]]:
+def _ops(profile: Profile, data: RankData, dependencies: Dependencies, span: Window) -> list[dict[str, Any]]:
     """Every op that has a launch, the one that stood still longest first."""
     ops = span.ops[data.launch[span.ops] != NONE]
-    before = found.stream[ops]
+    before = dependencies.stream[ops]
     ready = np.where(before != NONE, data.end[np.maximum(before, 0)], data.launched_at[ops])
     stalled = np.maximum(data.start[ops] - np.maximum(ready, data.launched_at[ops]), 0)
     order = np.argsort(-stalled, kind="stable")
     ops, stalled = ops[order], stalled[order]
-    holder, by_event = found.latest(data.end)
+    holder, by_event = dependencies.latest(data.end)
     held, launched = np.maximum(holder[ops], 0), data.launched_at[ops]
     if len(ops) == 0:
         return []

@@ -126,32 +126,32 @@ def idle(
     return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
 
 
-def _pieces(data: RankData, found: Pieces) -> pl.DataFrame:
+def _pieces(data: RankData, pieces: Pieces) -> pl.DataFrame:
     """A row per stretch, without the texts: totals need none."""
     return pl.DataFrame(
         {
-            "rank": np.full(len(found.start), data.rank, np.int64),
-            "pid": pl.repeat(data.pid, len(found.start), dtype=pl.Int64, eager=True),
-            "gap_start_ns": found.start,
-            "gap_ns": found.end - found.start,
-            "cause": pl.Series(CAUSES).gather(found.cause),
+            "rank": np.full(len(pieces.start), data.rank, np.int64),
+            "pid": pl.repeat(data.pid, len(pieces.start), dtype=pl.Int64, eager=True),
+            "gap_start_ns": pieces.start,
+            "gap_ns": pieces.end - pieces.start,
+            "cause": pl.Series(CAUSES).gather(pieces.cause),
         }
     )
 
 
-def _named(profile: Profile, data: RankData, found: Pieces, frame: pl.DataFrame) -> pl.DataFrame:
+def _named(profile: Profile, data: RankData, pieces: Pieces, frame: pl.DataFrame) -> pl.DataFrame:
     """With the range, the call and the next op of each stretch."""
     names = profile.names
-    call = np.where(found.call >= 0, found.call, 0)
-    op = np.where(found.next_op >= 0, found.next_op, 0)
+    call = np.where(pieces.call >= 0, pieces.call, 0)
+    op = np.where(pieces.next_op >= 0, pieces.next_op, 0)
     call_name, op_name = (
         table["name"].gather(rows) if table.height else pl.Series([None] * len(rows), dtype=pl.UInt32)
         for table, rows in ((data.calls, call), (data.ops, op))
     )
     return frame.with_columns(
-        data.text_of(found.within).alias("range"),
-        pl.select(pl.when(pl.Series(found.call >= 0)).then(names.gather(call_name))).to_series().alias("call"),
-        pl.select(pl.when(pl.Series(found.next_op >= 0)).then(names.gather(op_name))).to_series().alias("next_op"),
+        data.text_of(pieces.within).alias("range"),
+        pl.select(pl.when(pl.Series(pieces.call >= 0)).then(names.gather(call_name))).to_series().alias("call"),
+        pl.select(pl.when(pl.Series(pieces.next_op >= 0)).then(names.gather(op_name))).to_series().alias("next_op"),
     )
 
 

@@ -114,7 +114,7 @@ def kernels(
     frames: list[pl.DataFrame] = []
     totals: list[dict[str, Any]] = []
     looked_at: list[tuple[RankData, I64]] = []
-    told: list[tuple[Activities, pl.DataFrame]] = []
+    sampled_of: list[tuple[Activities, pl.DataFrame]] = []
     for data in ranks_of(profile):
         metrics = activities(profile, data)
         for span in chosen.of(data.rank):
@@ -127,14 +127,14 @@ def kernels(
             frames.append(span.named(table.select(*_who(data), pl.all())))
             totals.append(_total(span, frame))
             if metrics is not None:
-                told.append((metrics, table))
+                sampled_of.append((metrics, table))
                 totals[-1] |= metrics.mean(span.gpu_start_ns, span.gpu_end_ns)
             looked_at.append((data, ops))
     if (stage is not None or range is not None) and not any(t["n"] for t in totals):
         asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
         raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
     result = chosen.table(COLUMNS if by == "name" else VARIANTS["by=family"], pl.concat(frames) if frames else [])
-    notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at), *_sampled_notes(told)]
+    notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at), *_sampled_notes(sampled_of)]
     return Result(result, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 
 
@@ -182,14 +182,14 @@ def _with_samples(
     return table.hstack(activity_of(data, metrics, ops, group.to_numpy(), table.height))
 
 
-def _sampled_notes(told: list[tuple[Activities, pl.DataFrame]]) -> list[Note]:
+def _sampled_notes(tables: list[tuple[Activities, pl.DataFrame]]) -> list[Note]:
     """How much of the kernels' time the samples can say anything of."""
-    if not told:
+    if not tables:
         return []
-    total = sum(int(table["total_ns"].sum()) for _, table in told)
-    known = [table.filter(pl.any_horizontal(pl.col(list(ACTIVITY)).is_not_null())) for _, table in told]
-    time = sum(int(table["total_ns"].sum()) for table in known)
-    period = max(metrics.period_ns for metrics, _ in told)
+    total = sum(int(table["total_ns"].sum()) for _, table in tables)
+    with_samples = [table.filter(pl.any_horizontal(pl.col(list(ACTIVITY)).is_not_null())) for _, table in tables]
+    time = sum(int(table["total_ns"].sum()) for table in with_samples)
+    period = max(metrics.period_ns for metrics, _ in tables)
     text = f"GPU metrics are sampled every {about(period)}: they tell of {percent(time, total)} of the kernels' time"
     if time < total:
         oftener = capture_by("--with gpu-metrics --nsys-args=--gpu-metrics-frequency=200000")
@@ -228,8 +228,8 @@ def _roofs(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
         return pl.DataFrame({name: [None] * len(ops) for name in types}, schema=types)
     roof, kernel = roof_ns_of(profile, data.rank, ops)
     by = pl.Series([bound.by for bound in profile.once(bounds_of)], dtype=pl.String).gather(np.maximum(kernel, 0))
-    known = pl.Series(kernel != NONE)
-    table = pl.DataFrame({"roof": pl.Series(roof).fill_nan(None), "by": by, "known": known})
+    matched = pl.Series(kernel != NONE)
+    table = pl.DataFrame({"roof": pl.Series(roof).fill_nan(None), "by": by, "known": matched})
     filled = occupancies(profile.once(roofline_of).kernels)[np.maximum(kernel, 0)]
     return table.hstack(filled).with_columns(pl.when("known").then(pl.col("by", *_OCCUPANCY)))
 

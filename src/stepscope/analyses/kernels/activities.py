@@ -51,8 +51,8 @@ def activities(profile: Profile, data: RankData) -> Activities | None:
     """None where nothing was sampled, or where ranks share the GPU: samples are then nobody's in particular."""
     if not profile.has("counters") or any(data.rank in ranks for ranks in sharing(profile.ranks)):
         return None
-    found = {column: sampled(profile, data, pattern) for column, pattern in ACTIVITY.items()}
-    there = {column: metric for column, metric in found.items() if metric is not None and len(metric.start)}
+    series = {column: sampled(profile, data, pattern) for column, pattern in ACTIVITY.items()}
+    there = {column: metric for column, metric in series.items() if metric is not None and len(metric.start)}
     if not there:
         return None
     first = next(iter(there.values()))

@@ -101,8 +101,8 @@ def launches(
             if table.height:
                 who = pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
                 frames.append(span.named(table.select(*who, pl.all())))
-            if found := verdict(data, span):
-                verdicts.append(found)
+            if judged := verdict(data, span):
+                verdicts.append(judged)
     summary = {
         "verdict": [v for v, _ in verdicts],
         "parts": [p for _, p in verdicts],

@@ -52,13 +52,13 @@ def verdict(data: RankData, span: Window) -> tuple[dict[str, Any], dict[str, Any
     largest, second = sorted(sizes, key=lambda k: -sizes[k])[:2]
     where, where_ns = _where(data, pieces)
     gaps, longest = _gaps(pieces)
-    said = HOST_BOUND if largest == "starved" and 2 * longest > sizes["starved"] else VERDICT[largest]
+    bound = HOST_BOUND if largest == "starved" and 2 * longest > sizes["starved"] else VERDICT[largest]
     if 2 * sizes[largest] <= span.gpu_ns:
-        said = MIXED
+        bound = MIXED
     key = {"rank": data.rank, "index": span.index, "window_ns": span.gpu_ns}
     found_on = {
         **key,
-        "verdict": said,
+        "verdict": bound,
         "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
         "starved_ns": sizes["starved"],
         "starved_host_ns": int(length[pieces.cause == HOST].sum()),

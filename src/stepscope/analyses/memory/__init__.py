@@ -182,33 +182,33 @@ def memory(
     _need(profile)
     if to is not None:
         return _compared(profile, to, by)
-    found = ledgers(profile)
+    of_ranks = ledgers(profile)
     guessed = estimate(job) if job is not None else None
     columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
     idle: int | None = None
     if by == "part":
-        table = pl.concat([part_rows(ledger, guessed, used) for ledger in found])
+        table = pl.concat([part_rows(ledger, guessed, used) for ledger in of_ranks])
     elif by == "frame":
-        table = pl.concat([frame_rows(ledger) for ledger in found])
+        table = pl.concat([frame_rows(ledger) for ledger in of_ranks])
     elif by == "time":
-        table = pl.concat([time_rows(ledger) for ledger in found])
+        table = pl.concat([time_rows(ledger) for ledger in of_ranks])
     elif by == "stall":
-        lines = [timeline_of(profile, ledger.history, timeline) for ledger in found]
-        table = pl.concat([of_device(lg, stalls(lg, line)) for lg, line in zip(found, lines, strict=True)])
+        lines = [timeline_of(profile, ledger.history, timeline) for ledger in of_ranks]
+        table = pl.concat([of_device(lg, stalls(lg, line)) for lg, line in zip(of_ranks, lines, strict=True)])
         idle = sum(line.total_idle for line in lines if line is not None) if any(lines) else None
     elif by == "change":
-        table = pl.concat([of_device(ledger, change_rows(ledger, job, dp)) for ledger in found])
+        table = pl.concat([of_device(ledger, change_rows(ledger, job, dp)) for ledger in of_ranks])
     else:
         if guessed is None:
             raise BadInput("--by term shows the terms of an estimate", "give --model")
         table = term_rows(guessed)
-    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in found], **oom_summary(found, dp)}
+    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in of_ranks], **oom_summary(of_ranks, dp)}
     summary |= {"plot": True} if plot else {}
     if guessed is not None:
         summary["estimate"] = _estimate_row(guessed)
     room = _memory_of(profile, gpu)
-    notes = [*notes_of(profile, found), *(estimate_notes(guessed) if guessed is not None else ())]
-    summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(found, room, guessed, dp)
+    notes = [*notes_of(profile, of_ranks), *(estimate_notes(guessed) if guessed is not None else ())]
+    summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(of_ranks, room, guessed, dp)
     ranked = {"part": None, "time": None, "stall": "idle_ns" if idle else "bytes", "change": "saves_bytes"}.get(
         by, "bytes"
     )
@@ -286,47 +286,47 @@ def _peak(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _estimate_row(found: Estimate) -> dict[str, Any]:
+def _estimate_row(estimate: Estimate) -> dict[str, Any]:
     return {
-        "peak_bytes": found.size,
-        "when": found.peak.when,
-        "parameters": found.total,
-        "rank_parameters": found.parameters,
-        "stage": found.stage,
+        "peak_bytes": estimate.size,
+        "when": estimate.peak.when,
+        "parameters": estimate.total,
+        "rank_parameters": estimate.parameters,
+        "stage": estimate.stage,
     }
 
 
 def _estimated(job: Job, by: By, gpu: str | None) -> Result:
     """Without a profile: the ledger of the declared model."""
-    found = estimate(job)
+    estimated = estimate(job)
     if by == "part":
-        parts = found.peak.parts()
+        parts = estimated.peak.parts()
         table = [
             {
                 **dict.fromkeys([c.name for c in COLUMNS]),
                 "part": part,
                 "bytes": parts[part],
-                "share_pct": 100.0 * parts[part] / found.size,
+                "share_pct": 100.0 * parts[part] / estimated.size,
                 "estimate_bytes": parts[part],
                 "grows_with": GROWS[part],
-                "why": f"estimated, at its peak: {found.peak.when}",
+                "why": f"estimated, at its peak: {estimated.peak.when}",
             }
             for part in PARTS
             if part in parts
         ]
         result = rows(COLUMNS, table)
     elif by == "term":
-        result = term_rows(found)
+        result = term_rows(estimated)
     elif by == "change":
         result = changes_table(of_job(job)).select(pl.lit(None).alias("rank"), pl.lit(None).alias("device"), pl.all())
     else:
         raise BadInput(f"--by {by} needs a record of the allocator", "name a snapshot, or a trace with memory events")
     room = _named_gpu(gpu) if gpu else None
-    summary = {"estimate": _estimate_row(found), STATEMENT: estimate_sentence(found, room)}
+    summary = {"estimate": _estimate_row(estimated), STATEMENT: estimate_sentence(estimated, room)}
     return Result(
         result,
         summary=summary,
-        notes=estimate_notes(found),
+        notes=estimate_notes(estimated),
         ranked_by={"change": "saves_bytes", "term": "bytes"}.get(by),
     )
 
@@ -341,7 +341,7 @@ def _memory_of(profile: Profile, gpu: str | None) -> tuple[str, int] | None:
 
 
 def _named_gpu(name: str) -> tuple[str, int]:
-    known = gpu_of(name)
-    if known is None:
+    gpu = gpu_of(name)
+    if gpu is None:
         raise BadInput(f"--gpu {name}: not known", "give a model's name: H100, H200, MI300X")
-    return known.name, int(known.gb * 1e9)
+    return gpu.name, int(gpu.gb * 1e9)

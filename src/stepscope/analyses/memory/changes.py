@@ -71,14 +71,14 @@ def _of_server(job: Job, base: int) -> list[Change]:
 
 def _estimated(variants: list[tuple[str, Job, str]], base: int) -> list[Change]:
     """The peak of each, where it is a mesh."""
-    found = []
+    changes = []
     for name, changed, how in variants:
         try:
             peak = estimate(changed).size
         except BadInput:  # what does not divide is not a mesh
             continue
-        found.append(Change(name, peak, base - peak, False, how))
-    return found
+        changes.append(Change(name, peak, base - peak, False, how))
+    return changes
 
 
 _ZERO = {
@@ -106,16 +106,16 @@ def of_ledger(ledger: Ledger, dp: int) -> list[Change]:
         peak = int((given - saved).max()) + beside
         return Change(name, peak, ledger.reserved - peak, bound, how)
 
-    found, saved = [], np.zeros(len(given))
+    changes, saved = [], np.zeros(len(given))
     sharded = ("optimizer states", "gradients", "weights")
     for stage, part in enumerate(sharded, 1):
         saved = saved + all_of[part] * (1 - 1 / ranks)
         how = f"{listed(sharded[:stage])}, as measured, divided"
-        found.append(change(f"ZeRO {stage} over {ranks} ranks", saved, how))
+        changes.append(change(f"ZeRO {stage} over {ranks} ranks", saved, how))
     if all_of["activations"].any():
         how = "all activations, less what layers keep instead (--model tells)"
-        found.append(change("recomputation", all_of["activations"].astype(np.float64), how, bound=True))
+        changes.append(change("recomputation", all_of["activations"].astype(np.float64), how, bound=True))
     if beside:
         how = "what is reserved and not given out"
-        found.append(Change("expandable segments", ledger.allocated, beside, True, how))
-    return found
+        changes.append(Change("expandable segments", ledger.allocated, beside, True, how))
+    return changes

@@ -23,17 +23,17 @@ def before(blocks: Blocks, reason: I64, replaced: Mask, turns: I64, steps: bool)
     early = reason == reasons.EARLY
     kept = early & (blocks.end >= blocks.end.max(initial=0))
     gradients = np.flatnonzero(np.isin(reason, (reasons.GRADIENT, reasons.OUTLIVES_PASS)))
-    found = reason
+    reason_of = reason
     if len(gradients):
-        found = _matched(blocks, found, gradients, early, kept, replaced)
+        reason_of = _matched(blocks, reason_of, gradients, early, kept, replaced)
     elif (reason == reasons.STATE).any():
-        found = _of_states(blocks, found, kept, replaced)
+        reason_of = _of_states(blocks, reason_of, kept, replaced)
     elif not len(turns):
-        found = _three_each(blocks, np.where(kept, reasons.OLD, found), kept)
-    told = np.isin(found, (reasons.STATE, reasons.LIKE_STATES, reasons.OLD_STATE)).any()
-    if (found == reasons.LIKE_GRADIENTS).any() and (told or not steps):
-        found = _frozen(blocks, found, kept)
-    return _activations(blocks, found, early & ~kept & ~replaced, turns)
+        reason_of = _three_each(blocks, np.where(kept, reasons.OLD, reason_of), kept)
+    has_states = np.isin(reason_of, (reasons.STATE, reasons.LIKE_STATES, reasons.OLD_STATE)).any()
+    if (reason_of == reasons.LIKE_GRADIENTS).any() and (has_states or not steps):
+        reason_of = _frozen(blocks, reason_of, kept)
+    return _activations(blocks, reason_of, early & ~kept & ~replaced, turns)
 
 
 def _matched(blocks: Blocks, reason: I64, gradients: I64, early: Mask, kept: Mask, replaced: Mask) -> I64:
@@ -46,27 +46,27 @@ def _matched(blocks: Blocks, reason: I64, gradients: I64, early: Mask, kept: Mas
     covered = times >= 1
     if (size * count)[covered].sum() < _MOST * (size * count).sum():
         return reason
-    found = reason.copy()
+    reason_of = reason.copy()
     gone = early & ~kept & np.isin(blocks.requested, size)
-    found[gone & replaced] = reasons.OLD_STATE
+    reason_of[gone & replaced] = reasons.OLD_STATE
     for s, n in zip(size.tolist(), count.tolist(), strict=True):
-        found[np.flatnonzero(gone & ~replaced & (blocks.requested == s))[:n]] = reasons.OLD_GRADIENT
+        reason_of[np.flatnonzero(gone & ~replaced & (blocks.requested == s))[:n]] = reasons.OLD_GRADIENT
     anew = (reason == reasons.STATE).any() or (gone & replaced).any()
     same = bool((times == times[0]).all())
     states = 0 if anew or not same else int(times[0]) - 1
     for rows, n in zip(at_size, count.tolist(), strict=True):
-        found[rows[:n]] = reasons.LIKE_GRADIENTS
-        found[rows[n : n * (1 + states)]] = reasons.LIKE_STATES
-    return found if anew or states else _larger_states(blocks, found, size, count)
+        reason_of[rows[:n]] = reasons.LIKE_GRADIENTS
+        reason_of[rows[n : n * (1 + states)]] = reasons.LIKE_STATES
+    return reason_of if anew or states else _larger_states(blocks, reason_of, size, count)
 
 
-def _frozen(blocks: Blocks, found: I64, kept: Mask) -> I64:
+def _frozen(blocks: Blocks, reason_of: I64, kept: Mask) -> I64:
     """What stands without a gradient is frozen weights (LoRA) where it is more than the weights that have one, in
     number and in bytes; where it is less, it may be anything: tables, inputs, results."""
-    trained = found == reasons.LIKE_GRADIENTS
-    rest = kept & (found == reasons.EARLY) & ~np.isin(blocks.requested, np.unique(blocks.requested[trained]))
+    trained = reason_of == reasons.LIKE_GRADIENTS
+    rest = kept & (reason_of == reasons.EARLY) & ~np.isin(blocks.requested, np.unique(blocks.requested[trained]))
     frozen = rest.sum() > trained.sum() and int(blocks.requested[rest].sum()) > int(blocks.requested[trained].sum())
-    return np.where(rest & frozen, reasons.OLD, found)
+    return np.where(rest & frozen, reasons.OLD, reason_of)
 
 
 def _of_states(blocks: Blocks, reason: I64, kept: Mask, replaced: Mask) -> I64:
@@ -75,16 +75,16 @@ def _of_states(blocks: Blocks, reason: I64, kept: Mask, replaced: Mask) -> I64:
     states = np.flatnonzero(reason == reasons.STATE)
     size, count = _of_one_step(blocks, states)
     count = count // 2 if (count % 2 == 0).all() else count
-    found = reason.copy()
-    found[(reason == reasons.EARLY) & ~kept & replaced & np.isin(blocks.requested, size)] = reasons.OLD_STATE
+    reason_of = reason.copy()
+    reason_of[(reason == reasons.EARLY) & ~kept & replaced & np.isin(blocks.requested, size)] = reasons.OLD_STATE
     for s, n in zip(size.tolist(), count.tolist(), strict=True):
         rows = np.flatnonzero(kept & (blocks.requested == s))
-        found[rows[:n]] = reasons.LIKE_GRADIENTS
-        found[rows[n : 2 * n]] = reasons.KEPT_GRADIENT
-    return found
+        reason_of[rows[:n]] = reasons.LIKE_GRADIENTS
+        reason_of[rows[n : 2 * n]] = reasons.KEPT_GRADIENT
+    return reason_of
 
 
-def _three_each(blocks: Blocks, found: I64, kept: Mask) -> I64:
+def _three_each(blocks: Blocks, reason_of: I64, kept: Mask) -> I64:
     """Old blocks of which every size comes three, six, nine … times: a weight each, and two states of Adam. Sizes of a
     model's weights alone do not do that: its layers have four matrices of one size and two norms, and one norm is
     left."""
@@ -92,13 +92,13 @@ def _three_each(blocks: Blocks, found: I64, kept: Mask) -> I64:
     size, count = np.unique(blocks.requested[rows], return_counts=True)
     often = count >= 3
     if not often.any() or (count[often] % 3).any():
-        return found
+        return reason_of
     if (size * count)[often].sum() < _MOST * (size * count).sum():
-        return found
-    found = np.where(kept & ~np.isin(blocks.requested, size[often]), reasons.EARLY, found)
+        return reason_of
+    reason_of = np.where(kept & ~np.isin(blocks.requested, size[often]), reasons.EARLY, reason_of)
     for s, n in zip(size[often].tolist(), (count[often] // 3).tolist(), strict=True):
-        found[rows[blocks.requested[rows] == s][n:]] = reasons.TWO_MORE
-    return found
+        reason_of[rows[blocks.requested[rows] == s][n:]] = reasons.TWO_MORE
+    return reason_of
 
 
 def _of_one_step(blocks: Blocks, gradients: I64) -> tuple[I64, I64]:
@@ -112,15 +112,15 @@ def _of_one_step(blocks: Blocks, gradients: I64) -> tuple[I64, I64]:
     return np.unique(blocks.requested[gradients[(begin <= moment) & (end > moment)]], return_counts=True)
 
 
-def _larger_states(blocks: Blocks, found: I64, size: I64, count: I64) -> I64:
+def _larger_states(blocks: Blocks, reason_of: I64, size: I64, count: I64) -> I64:
     """States of another precision: k blocks of r times each gradient's size, for one k and r, and no other."""
-    rest = np.flatnonzero(found == reasons.EARLY)
+    rest = np.flatnonzero(reason_of == reasons.EARLY)
     for ratio in (2, 4):
         have = np.array([int((blocks.requested[rest] == ratio * s).sum()) for s in size.tolist()])
         times = have // count
         if times[0] >= 1 and (times == times[0]).all() and (have == count * times).all():
-            found[rest[np.isin(blocks.requested[rest], ratio * size)]] = reasons.LIKE_STATES
-    return found
+            reason_of[rest[np.isin(blocks.requested[rest], ratio * size)]] = reasons.LIKE_STATES
+    return reason_of
 
 
 def _activations(blocks: Blocks, reason: I64, released: Mask, turns: I64) -> I64:

@@ -137,9 +137,9 @@ def ledgers(profile: Profile) -> list[Ledger]:
 
 
 def _ledgers(profile: Profile) -> list[Ledger]:
-    found = []
+    ledgers = []
     for history in histories(profile):
         stacks = origins(profile, history)
         moment = history.peak()
-        found.append(Ledger(history, stacks, decide(profile, history, stacks), moment, room(history, moment)))
-    return found
+        ledgers.append(Ledger(history, stacks, decide(profile, history, stacks), moment, room(history, moment)))
+    return ledgers

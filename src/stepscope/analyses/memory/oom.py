@@ -30,8 +30,8 @@ def out_of_memory(ledger: Ledger, dp: int) -> dict[str, Any] | None:
     event = int(history.oom[0])
     asked, free = int(history.size[event]), int(history.free_bytes[event])
     left = free if free != NONE else None
-    found = room(history, event)
-    idle = found.cached + (found.fragmentation or 0)
+    space = room(history, event)
+    idle = space.cached + (space.fragmentation or 0)
     at = {name: int(ledger.part_over_time(name)[event + 1]) for name in PARTS}
     # With enough free on the device it was the process's own limit that was reached, which is not recorded.
     limited = left is not None and left >= asked
@@ -42,8 +42,8 @@ def out_of_memory(ledger: Ledger, dp: int) -> dict[str, Any] | None:
         "free_bytes": left,
         "reserved_bytes": int(history.reserved[event + 1]),
         "allocated_bytes": int(history.allocated[event + 1]),
-        "cached_bytes": found.cached,
-        "fragmented_bytes": found.fragmentation,
+        "cached_bytes": space.cached,
+        "fragmented_bytes": space.fragmentation,
         "own_limit": limited,
         "lacks_bytes": lacks,
         "grows": _growing(ledger, event),
@@ -87,13 +87,13 @@ def _growing(ledger: Ledger, event: int) -> list[dict[str, Any]]:
     steps = ledger.decided.steps[ledger.decided.steps <= event]
     if len(steps) < _FEWEST_STEPS:
         return []
-    found = []
+    growing = []
     for name in PARTS:
         held = ledger.part_over_time(name)[np.minimum(steps, event)]
         more = np.diff(held)
         if (more > 0).all() and int(held[-1] - held[0]) >= _GROWTH * int(ledger.history.reserved[event + 1]):
-            found.append({"part": name, "bytes_per_step": int(np.median(more))})
-    return found
+            growing.append({"part": name, "bytes_per_step": int(np.median(more))})
+    return growing
 
 
 def oom_sentence(found: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
     engine = trait[BACKWARD] | (stacks.recorded & (blocks.begin != NONE) & ~python & ~in_step)
     again = trait[RECOMPUTE]
     backward = engine & ~again
-    told = stacks.recorded & ((stack != NONE) | engine)
+    traced = stacks.recorded & ((stack != NONE) | engine)
 
     early = blocks.begin == NONE
     next_step = _next(begins, blocks.begin)  # the first step of the optimizer after it was allocated
@@ -79,7 +79,7 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
         left &= at_end  # the rest are late temporaries of the last pass
     # What the forward pass holds at the end, it holds for a backward pass that did not come.
     no_step = ~(next_step < n)
-    held = at_end & no_step & (blocks.begin > (int(turns[-1]) if len(turns) else NONE)) & told & python
+    held = at_end & no_step & (blocks.begin > (int(turns[-1]) if len(turns) else NONE)) & traced & python
     released = _released_each_step(blocks, backward & lives_into_step & ~workspace, outlives)
 
     rules = (
@@ -93,7 +93,7 @@ def decide(profile: Profile, history: History, stacks: Origins) -> Decided:
         (in_step & ~early, reasons.IN_STEP),
         (early & trait[MODULE], reasons.EARLY_MODULE),
         (early, reasons.EARLY),
-        (~told, reasons.NO_STACK),
+        (~traced, reasons.NO_STACK),
         (again & into_backward & ~lives_into_step, reasons.AGAIN),
         (backward & lives_into_step & ~(outlives & released), reasons.GRADIENT),
         (backward & lives_into_step, reasons.OUTLIVES),
@@ -142,8 +142,8 @@ def _optimizer(profile: Profile, history: History, by_stack: Mask) -> tuple[I64,
 def _next(moments: I64, after: I64) -> I64:
     """The first of `moments` (ascending) after each; a moment that never comes is far away."""
     padded = np.r_[moments, np.iinfo(np.int64).max]
-    found: I64 = padded[np.searchsorted(moments, after, side="right")]
-    return found
+    moments_after: I64 = padded[np.searchsorted(moments, after, side="right")]
+    return moments_after
 
 
 def _inside(at: I64, begins: I64, ends: I64) -> Mask:
@@ -154,8 +154,8 @@ def _inside(at: I64, begins: I64, ends: I64) -> Mask:
 def _workspace(blocks: Blocks, stacks: Origins, stack: I64, lasting: Mask, python: Mask) -> Mask:
     """Without native frames: of a workspace's size, allocated where matrices are multiplied, and never released."""
     where = take(stacks.multiplies, stack, False) | ~python
-    found: Mask = lasting & where & np.isin(blocks.requested, WORKSPACES) & (blocks.begin != NONE)
-    return found
+    workspace: Mask = lasting & where & np.isin(blocks.requested, WORKSPACES) & (blocks.begin != NONE)
+    return workspace
 
 
 def _released_each_step(blocks: Blocks, gradients: Mask, outlives: Mask) -> bool:
@@ -179,8 +179,8 @@ def _like_others(blocks: Blocks, stack: I64, reason: I64) -> I64:
         return reason
     table = pl.DataFrame({"stack": stack, "size": blocks.requested, "reason": reason, "open": open_ended})
     settled = table.filter(~pl.col("open") & (pl.col("stack") != NONE)).group_by("stack", "size")
-    known = settled.agg(pl.col("reason").min().alias("low"), pl.col("reason").max().alias("high"))
-    found = table.join(known, on=["stack", "size"], how="left", maintain_order="left")
+    agreed = settled.agg(pl.col("reason").min().alias("low"), pl.col("reason").max().alias("high"))
+    found = table.join(agreed, on=["stack", "size"], how="left", maintain_order="left")
     same = (found["open"] & (found["low"] == found["high"])).fill_null(False).to_numpy()
     return np.where(same, found["low"].fill_null(0).to_numpy(), reason)
 
@@ -194,5 +194,5 @@ def _of_parameters(blocks: Blocks, standing: Mask, at_end: Mask) -> Mask:
 
 def _last(moments: I64, before: I64) -> I64:
     """The last of `moments` (ascending) before each; NONE where there is none."""
-    found: I64 = np.r_[NONE, moments][np.searchsorted(moments, before, side="left")]
-    return found
+    moments_before: I64 = np.r_[NONE, moments][np.searchsorted(moments, before, side="left")]
+    return moments_before

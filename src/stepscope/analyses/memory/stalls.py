@@ -82,15 +82,15 @@ def stalls(ledger: Ledger, timeline: Timeline | None) -> pl.DataFrame:
         "call_ns": [None] * len(rows),
         "idle_ns": [None] * len(rows),
     }
-    found = pl.DataFrame(table, schema=SCHEMA)
+    stalls = pl.DataFrame(table, schema=SCHEMA)
     if timeline is None or time is None or not len(timeline.start):
-        return found
+        return stalls
     at = np.searchsorted(timeline.start, time + _BEFORE_NS) - 1
     near = (at >= 0) & (timeline.end[np.maximum(at, 0)] >= time - _AFTER_NS)
     at = np.where(near, at, NONE)
     there = pl.Series(near)
     length = timeline.end - timeline.start
-    return found.with_columns(
+    return stalls.with_columns(
         pl.when(there).then(timeline.name.gather(np.maximum(at, 0))).alias("call"),
         pl.when(there).then(pl.Series(take(length, at, 0))).alias("call_ns"),
         pl.when(there).then(pl.Series(take(timeline.idle, at, 0))).alias("idle_ns"),

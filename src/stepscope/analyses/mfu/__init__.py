@@ -115,16 +115,16 @@ def mfu(
     if peak is not None and peak <= 0:
         raise BadInput(f"--peak {peak:g}: not a rate", "give 10¹² FLOPs a second, dense")
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
-    found = utilizations(profile, chosen, asked)
-    table = [row for each in found for row in _ROWS[by](each)]
+    used = utilizations(profile, chosen, asked)
+    table = [row for each in used for row in _ROWS[by](each)]
     columns = COLUMNS if by == "rank" else VARIANTS[f"by={by}"]
     ranked = {"step": "window_ns", "stage": "busy_ns", "term": "hardware_flops"}.get(by)
     if by == "term" and asked.declared:
         ranked = "model_flops"
-    summary = {**_summary(found), STATEMENT: _statement(chosen, found)}
-    notes = [*chosen.notes, *graph_notes(profile), *notes_of(found)]
-    if joined(profile) and found:
-        notes += match_notes(profile, [(each.data, each.span.ops) for each in found])
+    summary = {**_summary(used), STATEMENT: _statement(chosen, used)}
+    notes = [*chosen.notes, *graph_notes(profile), *notes_of(used)]
+    if joined(profile) and used:
+        notes += match_notes(profile, [(each.data, each.span.ops) for each in used])
     return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
 
 
@@ -147,8 +147,8 @@ def _declared(
 
 def _labelled_sequence(profile: Profile) -> int | None:
     """The length that the trainer's setup labels say, where they agree."""
-    said = {label.extra.get("seq") for label in setups(profile.ranks).values()}
-    only = said.pop() if len(said) == 1 else None
+    lengths = {label.extra.get("seq") for label in setups(profile.ranks).values()}
+    only = lengths.pop() if len(lengths) == 1 else None
     return int(only) if only and only.isascii() and only.isdigit() else None
 
 
@@ -190,33 +190,33 @@ def _who(each: Utilization) -> dict[str, Any]:
     return {"rank": each.span.rank, "pid": each.span.pid, **each.span.key()}
 
 
-def _summary(found: Sequence[Utilization]) -> dict[str, Any]:
+def _summary(used: Sequence[Utilization]) -> dict[str, Any]:
     """Over all ranks and windows, weighted by time."""
-    time = sum(each.span.gpu_ns for each in found)
+    time = sum(each.span.gpu_ns for each in used)
     if not time:
         return {}
-    hardware = [each.work.ideal_ns("hardware") for each in found if each.counted]
-    model = [each.ideal_ns for each in found if each.model_flops is not None]
+    hardware = [each.work.ideal_ns("hardware") for each in used if each.counted]
+    model = [each.ideal_ns for each in used if each.model_flops is not None]
     return {
-        "mfu_pct": 100.0 * sum(model) / time if len(model) == len(found) else None,
-        "hfu_pct": 100.0 * sum(hardware) / time if len(hardware) == len(found) else None,
-        "attention": found[0].asked.convention,
+        "mfu_pct": 100.0 * sum(model) / time if len(model) == len(used) else None,
+        "hfu_pct": 100.0 * sum(hardware) / time if len(hardware) == len(used) else None,
+        "attention": used[0].asked.convention,
     }
 
 
-def _statement(chosen: Windows, found: Sequence[Utilization]) -> str:
-    summed = _summary(found)
+def _statement(chosen: Windows, used: Sequence[Utilization]) -> str:
+    summed = _summary(used)
     if not summed:
         return "Nothing runs on the GPU."
-    names = list(dict.fromkeys(each.bound.gpu.name for each in found if each.bound.gpu))
-    peaks = list(dict.fromkeys(f"{rate:g} TFLOP/s ({name})" for each in found for name, rate in each.peaks.items()))
-    lacking = max(each.lacking for each in found)
+    names = list(dict.fromkeys(each.bound.gpu.name for each in used if each.bound.gpu))
+    peaks = list(dict.fromkeys(f"{rate:g} TFLOP/s ({name})" for each in used for name, rate in each.peaks.items()))
+    lacking = max(each.lacking for each in used)
     least = "at least " if lacking >= _LACKING else ""
-    said = {"the model's FLOPs": summed["mfu_pct"], "what was run": summed["hfu_pct"]}
-    first, *rest = [(what, f"{least}{share:.1f} %") for what, share in said.items() if share is not None]
+    shares = {"the model's FLOPs": summed["mfu_pct"], "what was run": summed["hfu_pct"]}
+    first, *rest = [(what, f"{least}{share:.1f} %") for what, share in shares.items() if share is not None]
     return (
         f"At the peak of {listed(names) or 'the GPU'}, {listed(peaks[:3])}, {first[0]} would take {first[1]} of "
         f"{sized_window(chosen.spans)}{''.join(f'; {what}, {share}' for what, share in rest)}"
-        f"{f'; attention counted {_COUNTED[found[0].asked.convention]}' if any(map(attends, found)) else ''}"
+        f"{f'; attention counted {_COUNTED[used[0].asked.convention]}' if any(map(attends, used)) else ''}"
         f"{f'; {lacking:.0f} % of compute time has no count of FLOPs' if least else ''}."
     )

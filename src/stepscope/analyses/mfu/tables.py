@@ -23,7 +23,7 @@ NO_RANGE = "(no range)"
 def by_term(each: Utilization) -> list[dict[str, Any]]:
     """Every distinct op of the window, the largest first."""
     total = float(each.work.ops["hardware"].sum())
-    found = (
+    terms = (
         each.work.ops.group_by("phase", "name", "shapes", "precision", "peak", "rate")
         .agg(pl.len().alias("n"), pl.col("model").sum(), pl.col("hardware").sum(), pl.col("gpu_ns").sum())
         .sort(["hardware", "phase", "name", "shapes"], descending=[True, False, False, False], nulls_last=True)
@@ -44,7 +44,7 @@ def by_term(each: Utilization) -> list[dict[str, Any]]:
             "peak_tflops": row["rate"],
             "peak_pct": 0.1 * row["hardware"] / row["gpu_ns"] / row["rate"] if row["gpu_ns"] and row["rate"] else None,
         }
-        for row in found.iter_rows(named=True)
+        for row in terms.iter_rows(named=True)
     ]
 
 

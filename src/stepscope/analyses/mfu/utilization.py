@@ -134,26 +134,26 @@ class Utilization:
 
     @property
     def _declared_peak(self) -> tuple[str, float]:
-        found = self.bound.of(self.asked.precision, True)
-        assert found is not None  # `utilizations` refuses a GPU without rates
-        return found
+        declared_peak = self.bound.of(self.asked.precision, True)
+        assert declared_peak is not None  # `utilizations` refuses a GPU without rates
+        return declared_peak
 
 
 def utilizations(profile: Profile, chosen: Windows, asked: Asked) -> list[Utilization]:
     """Every window that has GPU work. Refused where nothing tells FLOPs or peak, and where the result cannot be."""
-    found: list[Utilization] = []
+    utilizations: list[Utilization] = []
     for data in ranks_of(profile):
         bound = _bound(profile, data, asked)
         work = work_of(data)
         for span in chosen.of(data.rank):
             if span.gpu_ns:
                 inside = of_window(profile, data, span, work, bound, asked.convention)
-                found.append(Utilization(data, span, inside, work.shaped > 0, bound, asked))
+                utilizations.append(Utilization(data, span, inside, work.shaped > 0, bound, asked))
     if asked.declared is None:
-        _need_counts(found)
-    for each in found:
+        _need_counts(utilizations)
+    for each in utilizations:
         _refuse_impossible(each)
-    return found
+    return utilizations
 
 
 def _bound(profile: Profile, data: RankData, asked: Asked) -> Bound:
@@ -168,10 +168,10 @@ def _bound(profile: Profile, data: RankData, asked: Asked) -> Bound:
     return Bound(gpu, asked.peak, asked.precision or half, asked.precision is not None)
 
 
-def _need_counts(found: Sequence[Utilization]) -> None:
-    if any(each.counted for each in found):
+def _need_counts(utilizations: Sequence[Utilization]) -> None:
+    if any(each.counted for each in utilizations):
         return
-    shaped = any(each.shaped for each in found)
+    shaped = any(each.shaped for each in utilizations)
     what = "no op of the window has FLOPs that can be counted" if shaped else "no shapes of torch ops were recorded"
     raise CannotAnswer(
         f"{what}, so nothing says how many FLOPs it has",
@@ -185,11 +185,11 @@ def _refuse_impossible(each: Utilization) -> None:
     worst = max((each.mfu_pct or 0.0, "MFU"), (each.hfu_pct or 0.0, "HFU"))
     if worst[0] <= 100.0:
         return
-    said = f"{worst[1]} would be {worst[0]:.0f} % on rank {each.span.rank} ({each.span.label})"
+    what = f"{worst[1]} would be {worst[0]:.0f} % on rank {each.span.rank} ({each.span.label})"
     declared = each.asked.declared
     if declared is not None and worst[1] == "MFU":
         raise CannotAnswer(
-            f"{said}: {declared.tokens:,} tokens of {declared.model.name} on {several(declared.ranks, 'rank')} are "
+            f"{what}: {declared.tokens:,} tokens of {declared.model.name} on {several(declared.ranks, 'rank')} are "
             f"{operations(each.flops)} each, at least {about(each.ideal_ns)} at the peak, and the window has "
             f"{about(each.span.gpu_ns)}",
             "--tokens (those of one step, all ranks together), --model, --sequence or --peak must be wrong",
@@ -202,7 +202,7 @@ def _refuse_impossible(each: Utilization) -> None:
         .row(0, named=True)
     )
     raise CannotAnswer(
-        f"{said}: {term['name']} {term['shapes'] or ''} ({term['phase']}, {term['len']} times) would run at "
+        f"{what}: {term['name']} {term['shapes'] or ''} ({term['phase']}, {term['len']} times) would run at "
         f"{term['tflops']:,.0f} TFLOP/s, and the peak ({term['peak']}) is {term['rate']:,.0f}",
         "that term's count or time, or the peak (--gpu, --peak, --precision), must be wrong",
     )

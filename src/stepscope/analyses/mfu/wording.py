@@ -42,15 +42,15 @@ def notes_of(found: Sequence[Utilization]) -> list[Note]:
     return [note for maker in makers if (note := maker(found)) is not None]
 
 
-def _formula(found: Sequence[Utilization]) -> Note:
+def _formula(used: Sequence[Utilization]) -> Note:
     """Of the first window: the others are computed alike, and `--by term` has every term."""
-    one = found[0]
+    one = used[0]
     where = f"rank {one.span.rank}, {one.span.label}"
     peak = f"{one.peak_tflops or 0:,.4g} TFLOP/s"
-    which, said = ("MFU", "model") if one.model_flops is not None else ("HFU", "hardware")
+    which, kind = ("MFU", "model") if one.model_flops is not None else ("HFU", "hardware")
     share = one.mfu_pct if one.model_flops is not None else one.hfu_pct
     text = (
-        f"{which} = {said} FLOPs / (peak x time) = {operations(one.flops)} / ({peak} x {about(one.span.gpu_ns, 4)}) = "
+        f"{which} = {kind} FLOPs / (peak x time) = {operations(one.flops)} / ({peak} x {about(one.span.gpu_ns, 4)}) = "
         f"{share or 0:.1f} % ({where})"
     )
     declared = one.asked.declared
@@ -61,13 +61,13 @@ def _formula(found: Sequence[Utilization]) -> Note:
             f"({parts}) of {declared.model.name}; `--by term` has each part"
         )
     else:
-        text += f"; {said} FLOPs are the sum of the terms that `--by term` shows"
+        text += f"; {kind} FLOPs are the sum of the terms that `--by term` shows"
     return noted("mfu-formula", text=text)
 
 
-def _peak(found: Sequence[Utilization]) -> Note:
+def _peak(used: Sequence[Utilization]) -> Note:
     texts = []
-    for each in {e.bound.gpu.name if e.bound.gpu else "": e for e in found}.values():
+    for each in {e.bound.gpu.name if e.bound.gpu else "": e for e in used}.values():
         rates = " and ".join(f"{rate:g} TFLOP/s ({name})" for name, rate in each.peaks.items()) or "unknown"
         gpu = each.bound.gpu
         if each.bound.given is not None or gpu is None:
@@ -84,15 +84,15 @@ def attends(each: Utilization) -> bool:
     return each.model_flops is not None and bool((each.work.ops["kind"] == ATTENTION).any())
 
 
-def _convention(found: Sequence[Utilization]) -> Note | None:
-    if not any(map(attends, found)):
+def _convention(used: Sequence[Utilization]) -> Note | None:
+    if not any(map(attends, used)):
         return None
-    time = sum(e.span.gpu_ns for e in found)
-    full = found[0].asked.convention == "full"
-    said = "in full (PaLM, torchtitan)" if full else "as far as a causal mask shows it (Megatron-LM)"
-    ideal = sum(e.ideal_ns for e in found)
-    other = sum(e.ideal_ns + _other_convention(e) for e in found)
-    text = f"attention is counted {said}"
+    time = sum(e.span.gpu_ns for e in used)
+    full = used[0].asked.convention == "full"
+    how = "in full (PaLM, torchtitan)" if full else "as far as a causal mask shows it (Megatron-LM)"
+    ideal = sum(e.ideal_ns for e in used)
+    other = sum(e.ideal_ns + _other_convention(e) for e in used)
+    text = f"attention is counted {how}"
     if abs(other - ideal) > 1e-9 * ideal:
         option = "causal" if full else "full"
         text += f": with --attention {option} MFU is {_share(other, time)}, not {_share(ideal, time)}"
@@ -118,44 +118,44 @@ def _other_convention(each: Utilization) -> float:
     return sign * float(((ops["asked"] - ops["causal"]) * inside / (1e3 * ops["rate"])).sum())
 
 
-def _beside(found: Sequence[Utilization]) -> Note | None:
+def _beside(used: Sequence[Utilization]) -> Note | None:
     """A declared model beside what its trace shows."""
-    if found[0].asked.declared is None or not all(e.shaped for e in found):
+    if used[0].asked.declared is None or not all(e.shaped for e in used):
         return None
-    told, counted = sum(e.flops for e in found), sum(e.work.total("model") for e in found)
-    far = abs(told - counted) > 0.05 * counted
+    declared, counted = sum(e.flops for e in used), sum(e.work.total("model") for e in used)
+    far = abs(declared - counted) > 0.05 * counted
     return noted(
         "mfu-declared-and-counted",
-        declared=operations(told),
+        declared=operations(declared),
         counted=operations(counted),
         doubt=": not the same model, or not the same tokens" if far else "",
         severity="warning" if far else "info",
     )
 
 
-def _measured(found: Sequence[Utilization]) -> Note | None:
+def _measured(used: Sequence[Utilization]) -> Note | None:
     """What Nsight Compute counted, in place of shapes."""
-    rows = pl.concat([e.work.ops.filter(pl.col("phase") == MEASURED).select("hardware") for e in found])
+    rows = pl.concat([e.work.ops.filter(pl.col("phase") == MEASURED).select("hardware") for e in used])
     if not rows.height:
         return None
-    flops, total = float(rows["hardware"].sum()), sum(e.work.total("hardware") for e in found)
+    flops, total = float(rows["hardware"].sum()), sum(e.work.total("hardware") for e in used)
     return noted(
         "mfu-measured", flops=operations(flops), share=100 * flops / total, kernels=several(rows.height, "kernel")
     )
 
 
-def _recomputed(found: Sequence[Utilization]) -> Note | None:
-    again = sum(float(e.work.ops.filter(pl.col("phase") == AGAIN)["hardware"].sum()) for e in found)
-    total = sum(e.work.total("hardware") for e in found)
+def _recomputed(used: Sequence[Utilization]) -> Note | None:
+    again = sum(float(e.work.ops.filter(pl.col("phase") == AGAIN)["hardware"].sum()) for e in used)
+    total = sum(e.work.total("hardware") for e in used)
     if not again:
         return None
     return noted("mfu-recomputed", flops=operations(again), share=100 * again / total)
 
 
-def _beyond(found: Sequence[Utilization]) -> Note | None:
+def _beyond(used: Sequence[Utilization]) -> Note | None:
     """Backward is at most twice forward: what is beyond was computed before, though nothing tells which op it is."""
     beyond = ideal = 0.0
-    steps = [e for e in found if e.span.kind in ("step", "capture") and e.asked.declared is None]
+    steps = [e for e in used if e.span.kind in ("step", "capture") and e.asked.declared is None]
     for each in steps:
         ops = each.work.ops
         of = {p: ops.filter(pl.col("phase") == p) for p in (FORWARD, BACKWARD)}
@@ -174,22 +174,22 @@ def _beyond(found: Sequence[Utilization]) -> Note | None:
     )
 
 
-def _optimizer(found: Sequence[Utilization]) -> Note | None:
-    flops = sum(float(e.work.ops.filter(pl.col("phase") == OPTIMIZER)["hardware"].sum()) for e in found)
+def _optimizer(used: Sequence[Utilization]) -> Note | None:
+    flops = sum(float(e.work.ops.filter(pl.col("phase") == OPTIMIZER)["hardware"].sum()) for e in used)
     if not flops:
         return None
-    total = sum(e.work.total("hardware") for e in found)
+    total = sum(e.work.total("hardware") for e in used)
     return noted("mfu-optimizer", flops=operations(flops), flops2=100 * flops / total)
 
 
-def _uncounted(found: Sequence[Utilization]) -> Note | None:
+def _uncounted(used: Sequence[Utilization]) -> Note | None:
     """Compute that would count, and whose FLOPs nobody knows."""
-    lost = [e for e in found if e.counted and (e.work.part_of_compute(counted=False) or 0.0) > 0]
+    lost = [e for e in used if e.counted and (e.work.part_of_compute(counted=False) or 0.0) > 0]
     if not lost:
         return None
     kernels = pl.concat([e.work.kernels for e in lost])
     missing = kernels.filter(~pl.col("counted") & pl.col("work"))
-    time, whole = int(missing["ns"].sum()), sum(int(e.work.kernels["ns"].sum()) for e in found)
+    time, whole = int(missing["ns"].sum()), sum(int(e.work.kernels["ns"].sum()) for e in used)
     by_name = missing.with_columns(short=short_names(missing["kernel"])).group_by("short").agg(pl.col("ns").sum())
     first = by_name.sort(["ns", "short"], descending=[True, False]).head(_NAMED)
     named = ", ".join(f"{name} ({about(ns)})" for name, ns in first.iter_rows())
@@ -204,18 +204,18 @@ def _uncounted(found: Sequence[Utilization]) -> Note | None:
     )
 
 
-def _unclear(found: Sequence[Utilization]) -> Note | None:
+def _unclear(used: Sequence[Utilization]) -> Note | None:
     """Ops that are work and could not be counted, with the reason."""
-    unclear = pl.concat([e.work.unclear for e in found])
-    if not unclear.height or not any(e.shaped for e in found):
+    unclear = pl.concat([e.work.unclear for e in used])
+    if not unclear.height or not any(e.shaped for e in used):
         return None
     reasons = unclear.group_by("name", "why").len().sort("len", descending=True).head(_NAMED)
     named = ", ".join(f"{name} ({n} times: {why})" for name, why, n in reasons.iter_rows())
     return noted("mfu-op-unclear", names=named)
 
 
-def _types(found: Sequence[Utilization]) -> Note | None:
-    untold = [e for e in found if e.work.ops["precision"].null_count() and not e.bound.always and e.bound.given is None]
+def _types(used: Sequence[Utilization]) -> Note | None:
+    untold = [e for e in used if e.work.ops["precision"].null_count() and not e.bound.always and e.bound.given is None]
     if not untold:
         return None
     ranks = some_ranks([e.span.rank for e in untold])
@@ -223,19 +223,19 @@ def _types(found: Sequence[Utilization]) -> Note | None:
     return noted("mfu-types-unknown", some=ranks, taken=taken)
 
 
-def _without_rate(found: Sequence[Utilization]) -> Note | None:
-    lost = pl.concat([e.work.ops.filter(pl.col("rate").is_null()).select("precision", "hardware") for e in found])
+def _without_rate(used: Sequence[Utilization]) -> Note | None:
+    lost = pl.concat([e.work.ops.filter(pl.col("rate").is_null()).select("precision", "hardware") for e in used])
     if not lost.height:
         return None
     named = ", ".join(sorted(set(lost["precision"].drop_nulls().to_list())))
     return noted("mfu-no-peak", names=named, flops=operations(float(lost["hardware"].sum())))
 
 
-def _fast(found: Sequence[Utilization]) -> Note | None:
+def _fast(used: Sequence[Utilization]) -> Note | None:
     """Terms that beat the peak though the sum does not: their count, or the time of their kernels, is not right."""
     fast = pl.col("hardware") / (1e3 * pl.col("rate")) > pl.col("gpu_ns")
     ops = (
-        pl.concat([e.work.ops.select("name", "hardware", "gpu_ns", "rate") for e in found])
+        pl.concat([e.work.ops.select("name", "hardware", "gpu_ns", "rate") for e in used])
         .group_by("name")
         .agg(pl.col("hardware").sum(), pl.col("gpu_ns").sum(), pl.col("rate").max())
     )

@@ -209,31 +209,31 @@ def _outside(data: RankData, ops: I64, start: I64, end: I64, outside: Mask) -> p
 
 def _by_path(table: pl.DataFrame, places: dict[int, Places]) -> pl.DataFrame:
     """A row per place, depth first, the longest child first; what no range launched comes last."""
-    found = _summed(table, ["rank", "pid", "depth", "place", "range"])
-    if found.height == 0:
-        return found.with_columns(path=pl.lit(None, pl.String))
-    return pl.concat([_in_order(mine, places[mine["rank"][0]]) for mine in found.partition_by("rank", "index")])
+    summed = _summed(table, ["rank", "pid", "depth", "place", "range"])
+    if summed.height == 0:
+        return summed.with_columns(path=pl.lit(None, pl.String))
+    return pl.concat([_in_order(mine, places[mine["rank"][0]]) for mine in summed.partition_by("rank", "index")])
 
 
-def _in_order(found: pl.DataFrame, places: Places) -> pl.DataFrame:
+def _in_order(table: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Rows of one window, with their paths."""
-    place = found["place"].to_numpy()
+    place = table["place"].to_numpy()
     weight = np.zeros(len(places.parent) + 1, dtype=np.int64)  # places out of the window weigh nothing
-    weight[place] = found["host_ns"].to_numpy()
+    weight[place] = table["host_ns"].to_numpy()
     order = np.append(places.order(weight[:-1]), len(places.parent))
     paths = pl.Series("path", [*places.paths(), NO_RANGE], dtype=pl.String)
-    return found.with_columns(paths.gather(place % (len(places.parent) + 1)))[np.argsort(order[place], kind="stable")]
+    return table.with_columns(paths.gather(place % (len(places.parent) + 1)))[np.argsort(order[place], kind="stable")]
 
 
 def _by_name(table: pl.DataFrame) -> pl.DataFrame:
     inner = [c for c in _SUMS if not c.startswith("self_")]
     flat = table.with_columns(pl.when("outermost").then(pl.col(c)).otherwise(0).alias(c) for c in inner)
-    found = _summed(flat, ["rank", "pid", "range"], longest=table)
+    summed = _summed(flat, ["rank", "pid", "range"], longest=table)
     # A range within another of its name: their own work overlaps, and is not longer than both together.
-    found = found.with_columns(pl.min_horizontal("self_gpu_ns", "gpu_ns").alias("self_gpu_ns"))
+    summed = summed.with_columns(pl.min_horizontal("self_gpu_ns", "gpu_ns").alias("self_gpu_ns"))
     last = (pl.col("range") == NO_RANGE).alias("last")
     order = {"rank": False, "index": False, "last": False, "host_ns": True, "range": False}
-    return found.with_columns(last).sort(list(order), descending=list(order.values()))
+    return summed.with_columns(last).sort(list(order), descending=list(order.values()))
 
 
 def _summed(table: pl.DataFrame, keys: list[str], longest: pl.DataFrame | None = None) -> pl.DataFrame:

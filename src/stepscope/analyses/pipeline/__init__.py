@@ -136,16 +136,16 @@ def _two_stages(
             "mark them with stepscope.annotate.items, which logs them too (docs/capture.md); `--by rank` measures a "
             "pipeline of micro-batches",
         )
-    found = two_stages(profile, host_time)
-    summary = overlap_score.figures(found, warmup)
+    stages = two_stages(profile, host_time)
+    summary = overlap_score.figures(stages, warmup)
     summary["verdict"] = overlap_score.verdict(summary)
     summary[STATEMENT] = overlap_score.statement(summary)
-    notes = list(found.notes)
+    notes = list(stages.notes)
     threshold = 0.30 if gate is None else gate
     summary |= {"gate": threshold, "pass": summary["overlap_score"] >= threshold}
     if against is not None:
         other = two_stages(against, host_time)
-        compared = overlap_score.against(found, other, warmup)
+        compared = overlap_score.against(stages, other, warmup)
         summary |= compared
         summary[STATEMENT] = f"{summary[STATEMENT][:-1]}; {overlap_score.change_said(compared)}."
         notes += [note.of("against") for note in other.notes]
@@ -154,7 +154,7 @@ def _two_stages(
         table = blocks(profile)
         summary["blocks"] = table.to_dicts()
         notes += _block_notes(table)
-    result = Result(found.chunks, summary=summary, notes=notes, ranked_by="period_ns")
+    result = Result(stages.chunks, summary=summary, notes=notes, ranked_by="period_ns")
     if gate is not None and not summary["pass"]:
         raise GateFailed(
             f"overlap score {summary['overlap_score']:.3f} is below the gate {gate:g} ({summary['verdict']})",
@@ -221,10 +221,10 @@ def _micro_batches(
         "bubble_pct": 100.0 * sum(r["bubble_ns"] for r in ranks) / max(sum(r["step_ns"] for r in ranks), 1),
         "slowest": _slowest(chunks),
     }
-    known = {k: v for k, v in summary.items() if v is not None}
-    known[STATEMENT] = _statement(about_window(spans), ranks, shape, share)
+    figures = {k: v for k, v in summary.items() if v is not None}
+    figures[STATEMENT] = _statement(about_window(spans), ranks, shape, share)
     ranked = "bubble_ns" if by == "chunk" else None
-    return Result(table, [span.row() for span in spans], known, notes, ranked_by=ranked)
+    return Result(table, [span.row() for span in spans], figures, notes, ranked_by=ranked)
 
 
 def _statement(where: str, ranks: list[dict[str, Any]], shape: Shape, share: float | None) -> str:
@@ -257,21 +257,21 @@ def _row(w: Work, share: float | None) -> dict[str, Any]:
 
 def _times(chunks: pl.DataFrame) -> dict[str, float]:
     """Median compute time of the chunks of each kind, over all ranks."""
-    found = chunks.group_by("kind").agg(pl.col("compute_ns").median())
-    return {kind: float(ns) for kind, ns in found.iter_rows()}
+    medians = chunks.group_by("kind").agg(pl.col("compute_ns").median())
+    return {kind: float(ns) for kind, ns in medians.iter_rows()}
 
 
 def balance(chunks: pl.DataFrame) -> pl.DataFrame:
     """Like-for-like chunks (same kind and part), stage by stage."""
     key = ["kind", "part"]
-    found = chunks.group_by(*key, "stage").agg(
+    even = chunks.group_by(*key, "stage").agg(
         pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),
         pl.len().cast(pl.Int64).alias("n"),
         pl.col("compute_ns").median().round().cast(pl.Int64),
     )
     middle = pl.col("compute_ns").median().over(key)
-    found = found.with_columns(pl.when(middle > 0).then(100.0 * (pl.col("compute_ns") / middle - 1)).alias("over_pct"))
-    return found.sort(*key, "stage").select([c.name for c in VARIANTS["by=stage"]])
+    even = even.with_columns(pl.when(middle > 0).then(100.0 * (pl.col("compute_ns") / middle - 1)).alias("over_pct"))
+    return even.sort(*key, "stage").select([c.name for c in VARIANTS["by=stage"]])
 
 
 def _slowest(chunks: pl.DataFrame) -> str | None:

@@ -94,14 +94,14 @@ def _cuts(chunks: pl.DataFrame) -> list[int]:
 def works(part: Profile, spec: WindowSpec) -> tuple[list[Work], Windows]:
     """The work of every rank of one part of a profile, in its step; and the windows, without their ops."""
     chosen = step(part, spec)
-    found = [
+    per_rank = [
         work_of(part, data, span)
         for data in ranks_of(part)
         for span in chosen.of(data.rank)
         if span.gpu_start_ns is not None
     ]
     notes = [*chosen.notes, *(n for data in ranks_of(part) for n in notes_on_cut(data))]
-    return found, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
+    return per_rank, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
 
 
 def work_of(profile: Profile, data: RankData, span: Window) -> Work:

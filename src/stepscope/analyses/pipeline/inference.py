@@ -23,8 +23,8 @@ class Piece(Struct, frozen=True):
 def pieces(text: str, patterns: Sequence[str]) -> tuple[Piece, ...]:
     """The work that a range's text names, by the first pattern that knows it; an overlapped chunk names two pieces."""
     for pattern in patterns:
-        if found := [match.groupdict() for match in re.finditer(pattern, text)]:
-            return tuple(Piece(_kind(f["kind"]), _number(f.get("mb")), _number(f.get("part"))) for f in found)
+        if matches := [match.groupdict() for match in re.finditer(pattern, text)]:
+            return tuple(Piece(_kind(f["kind"]), _number(f.get("mb")), _number(f.get("part"))) for f in matches)
     return ()
 
 
@@ -47,20 +47,20 @@ def infer(
     chunks: pl.DataFrame, stages: int | None, schedule: str | None, micro_batches: int | None, given_stages: int | None
 ) -> Shape:
     """The shape from `chunks` (see `chunks`) of all ranks; what is given by hand counts."""
-    said = []
+    inferred = []
     one = chunks.filter((pl.col("rank") == chunks["rank"].min()) & (pl.col("step") == 0)) if chunks.height else chunks
     forward = one.filter(pl.col("kind").str.contains("f"))
     if micro_batches is None and forward.height and forward["mb"].null_count() < forward.height:
         micro_batches = int(forward["mb"].n_unique())
-        said.append(f"{micro_batches} micro-batches from labels")
+        inferred.append(f"{micro_batches} micro-batches from labels")
     virtual = int(forward["part"].n_unique()) if forward.height else 1
     if schedule is None and chunks.height:
         schedule = _order(chunks, virtual)
         if schedule is not None:
-            said.append(f"schedule {schedule} from labels and their order")
+            inferred.append(f"schedule {schedule} from labels and their order")
     if given_stages is None and stages is not None:
-        said.append(f"{stages} stages from setup labels")
-    return Shape(schedule, given_stages or stages, micro_batches, virtual, tuple(said))
+        inferred.append(f"{stages} stages from setup labels")
+    return Shape(schedule, given_stages or stages, micro_batches, virtual, tuple(inferred))
 
 
 def _order(chunks: pl.DataFrame, virtual: int) -> str | None:

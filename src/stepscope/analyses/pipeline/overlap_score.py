@@ -46,9 +46,9 @@ def figures(run: TwoStage, warmup: int) -> dict[str, Any]:
 
 def _depths(run: TwoStage) -> dict[str, int]:
     """How deep the queues are; `queue_depth` where they are alike."""
-    told = {"queue_depth_in": run.depth_in, "queue_depth_out": run.depth_out}
+    depths = {"queue_depth_in": run.depth_in, "queue_depth_out": run.depth_out}
     alike = {"queue_depth": run.depth_in} if run.depth_in == run.depth_out else {}
-    return {name: depth for name, depth in (alike | told).items() if depth is not None}
+    return {name: depth for name, depth in (alike | depths).items() if depth is not None}
 
 
 def _rates(kept: pl.DataFrame) -> dict[str, float]:
@@ -122,8 +122,8 @@ def statement(summary: dict[str, Any]) -> str:
     score = f"overlap score {summary['overlap_score']:.2f} over {several(summary['chunks'], 'chunk')}"
     parts = [said[0].upper() + said[1:], _gated(summary), score + _at_depth(summary)]
     rates = {"items": summary.get("items_per_s"), "tokens": summary.get("tokens_per_s")}
-    told = ", ".join(f"{_rate(value)} {what}/s" for what, value in rates.items() if value is not None)
-    return "; ".join(filter(None, parts)) + (f": {told}." if told else ".")
+    rate_texts = ", ".join(f"{_rate(value)} {what}/s" for what, value in rates.items() if value is not None)
+    return "; ".join(filter(None, parts)) + (f": {rate_texts}." if rate_texts else ".")
 
 
 def _gated(summary: dict[str, Any]) -> str:

@@ -138,38 +138,38 @@ def roofline(
     only: Annotated[str | None, "kernels whose name matches (regular expression)"] = None,
     plot: Annotated[bool, "draw the roofline in the terminal (table format only)", Effect.DRAWS] = False,
 ) -> Result:
-    found = profile.once(roofline_of)
-    chosen = _chosen(found, only)
+    roofline = profile.once(roofline_of)
+    chosen = _chosen(roofline, only)
     judged = profile.once(bounds_of)
     summary: dict[str, Any] = {}
     if by in ("work", "kernel"):
-        table, ranked = _by_kernel(profile, found, judged, chosen), "total_ns"
+        table, ranked = _by_kernel(profile, roofline, judged, chosen), "total_ns"
         table = _once_each(profile, table, chosen) if by == "work" else table
-        summary = summed_up(found, judged, chosen) | ({"plot": True} if plot else {})
+        summary = summed_up(roofline, judged, chosen) | ({"plot": True} if plot else {})
     elif by == "precision":
-        table, ranked = _by_precision(found, chosen), "flops"
+        table, ranked = _by_precision(roofline, chosen), "flops"
     elif by == "level":
-        table, ranked = _by_level(found, chosen), "bytes"
+        table, ranked = _by_level(roofline, chosen), "bytes"
     elif by == "stall":
-        table, ranked = _by_stall(found, chosen), "share_pct"
+        table, ranked = _by_stall(roofline, chosen), "share_pct"
     else:
-        table, ranked = _by_rule(profile, found, chosen), "speedup_pct"
+        table, ranked = _by_rule(profile, roofline, chosen), "speedup_pct"
     if not table and by in _COLLECTS:
         what, sections = _COLLECTS[by]
         raise CannotAnswer(
             f"the report has no {what} of these kernels", f"collect them: `ncu {sections}`, or {_MEASURED}"
         )
-    summary[STATEMENT] = statement(found, judged, chosen)
+    summary[STATEMENT] = statement(roofline, judged, chosen)
     columns = VARIANTS.get(f"by={by}", COLUMNS)
-    return Result(rows(columns, table), summary=summary, notes=roof_notes(found, chosen), ranked_by=ranked)
+    return Result(rows(columns, table), summary=summary, notes=roof_notes(roofline, chosen), ranked_by=ranked)
 
 
-def _chosen(found: Roofline, only: str | None) -> list[int]:
+def _chosen(roofline: Roofline, only: str | None) -> list[int]:
     """The kernels asked for."""
     if only is None:
-        return list(range(len(found.kernels)))
+        return list(range(len(roofline.kernels)))
     check_pattern("only", only)
-    frame = found.kernels.frame
+    frame = roofline.kernels.frame
     matching = frame["short"].str.contains(only) | frame["name"].str.contains(only)
     wanted: list[int] = np.flatnonzero(matching.to_numpy()).tolist()
     if not wanted:
@@ -180,26 +180,26 @@ def _chosen(found: Roofline, only: str | None) -> list[int]:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: list[int]) -> list[dict[str, Any]]:
-    kernels, seconds = found.kernels, found.kernels.duration_ns / 1e9
-    operations, peak, moved = found.operations, found.peak, found.bytes
+def _by_kernel(profile: Profile, roofline: Roofline, judged: list[Bound], chosen: list[int]) -> list[dict[str, Any]]:
+    kernels, seconds = roofline.kernels, roofline.kernels.duration_ns / 1e9
+    operations, peak, moved = roofline.operations, roofline.peak, roofline.bytes
     rate, intensity = ratio(operations, seconds), ratio(operations, moved["dram"])
     waits, patterns = stalls(kernels), access(kernels)
-    shares = {level: _share(found, level) for level in LEVELS}
+    shares = {level: _share(roofline, level) for level in LEVELS}
     in_timeline, filled = _in_timeline(profile), occupancies(kernels)
     table = []
     for row in chosen:
         about_it = kernels.frame.row(row, named=True)
-        main = int(found.main[row])
+        main = int(roofline.main[row])
         table.append(
-            _which(found, row)
+            _which(roofline, row)
             | {
                 "dur_ns": about_it["dur_ns"],
                 "n": 1,
                 "total_ns": about_it["dur_ns"],
                 "bound": judged[row].by,
                 "unit": judged[row].unit,
-                "precision": found.works[main].label if main >= 0 else None,
+                "precision": roofline.works[main].label if main >= 0 else None,
                 "flops": _whole(operations[row]),
                 "tflops": _known(rate[row] / 1e12),
                 "peak_tflops": _known(peak[row] / 1e12),
@@ -207,9 +207,9 @@ def _by_kernel(profile: Profile, found: Roofline, judged: list[Bound], chosen: l
                 "dram_bytes": _whole(moved["dram"][row]),
                 "dram_gbps": _known(moved["dram"][row] / seconds[row] / 1e9),
                 **{f"{level}_pct": _known(shares[level][row]) for level in LEVELS},
-                "roof": found.roof[row],
-                "roof_ns": _whole(found.roof_ns[row]),
-                "roof_pct": _known(100 * found.reached[row]),
+                "roof": roofline.roof[row],
+                "roof_ns": _whole(roofline.roof_ns[row]),
+                "roof_pct": _known(100 * roofline.reached[row]),
                 "compute_pct": judged[row].compute_pct,
                 "memory_pct": judged[row].memory_pct,
                 "why": judged[row].why,
@@ -260,15 +260,15 @@ def _once_each(profile: Profile, table: list[dict[str, Any]], chosen: list[int])
     return sorted(folded, key=lambda entry: -int(entry["total_ns"]))
 
 
-def _by_precision(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    seconds = found.kernels.duration_ns / 1e9
+def _by_precision(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+    seconds = roofline.kernels.duration_ns / 1e9
     table = []
-    for work, roof in zip(found.works, found.peaks, strict=True):
+    for work, roof in zip(roofline.works, roofline.peaks, strict=True):
         rate = ratio(work.operations, seconds)
         share = 100 * ratio(rate, roof.per_second)
-        intensity = {f"{level}_intensity": ratio(work.operations, found.bytes[level]) for level in LEVELS}
+        intensity = {f"{level}_intensity": ratio(work.operations, roofline.bytes[level]) for level in LEVELS}
         table += [
-            _which(found, row)
+            _which(roofline, row)
             | {"precision": work.precision, "pipe": work.pipe, "flops": _whole(work.operations[row])}
             | {"tflops": _known(rate[row] / 1e12), "peak_tflops": _known(roof.per_second[row] / 1e12)}
             | {"peak_pct": _known(share[row]), **{name: _known(values[row]) for name, values in intensity.items()}}
@@ -279,51 +279,51 @@ def _by_precision(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
     return sorted(table, key=lambda entry: entry["kernel"])
 
 
-def _by_level(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    seconds = found.kernels.duration_ns / 1e9
+def _by_level(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+    seconds = roofline.kernels.duration_ns / 1e9
     table = []
     for level in LEVELS:
-        rate, share = ratio(found.bytes[level], seconds), _share(found, level)
-        roof = found.bandwidths[level]
+        rate, share = ratio(roofline.bytes[level], seconds), _share(roofline, level)
+        roof = roofline.bandwidths[level]
         table += [
-            _which(found, row)
-            | {"level": LEVEL_NAMES[level], "bytes": _whole(found.bytes[level][row])}
+            _which(roofline, row)
+            | {"level": LEVEL_NAMES[level], "bytes": _whole(roofline.bytes[level][row])}
             | {"rate_gbps": _known(rate[row] / 1e9), "peak_gbps": _known(roof.per_second[row] / 1e9)}
             | {"peak_pct": _known(share[row])}
             | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
             for row in chosen
-            if not np.isnan(found.bytes[level][row])
+            if not np.isnan(roofline.bytes[level][row])
         ]
     return sorted(table, key=lambda entry: entry["kernel"])
 
 
-def _share(found: Roofline, level: Level) -> F64:
+def _share(roofline: Roofline, level: Level) -> F64:
     """Per cent of the bandwidth of a level."""
-    rate = ratio(found.bytes[level], found.kernels.duration_ns / 1e9)
-    return 100 * ratio(rate, found.bandwidths[level].per_second)
+    rate = ratio(roofline.bytes[level], roofline.kernels.duration_ns / 1e9)
+    return 100 * ratio(rate, roofline.bandwidths[level].per_second)
 
 
-def _by_stall(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    waits = stalls(found.kernels, _MOST_REASONS)
+def _by_stall(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+    waits = stalls(roofline.kernels, _MOST_REASONS)
     return [
-        _which(found, row) | {"reason": reason, "share_pct": share, "meaning": MEANING.get(reason)}
+        _which(roofline, row) | {"reason": reason, "share_pct": share, "meaning": MEANING.get(reason)}
         for row in chosen
         for reason, share in waits[row]
     ]
 
 
-def _by_rule(profile: Profile, found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+def _by_rule(profile: Profile, roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
     """What the rules say: of the kernel, in whichever page of its report they are."""
     advice, names = profile.table("advice"), profile.names
-    frame = found.kernels.frame
+    frame = roofline.kernels.frame
     table = []
     for row in chosen:
         which = frame.row(row, named=True)
         of_it = advice.filter(pl.col("kernel") == which["kernel"])
         own = of_it.filter(pl.col("source") == which["source"])
-        twins = of_it.filter(pl.col("source").is_in(found.kernels.twins.get(which["source"], [])))
+        twins = of_it.filter(pl.col("source").is_in(roofline.kernels.twins.get(which["source"], [])))
         table += [
-            _which(found, row)
+            _which(roofline, row)
             | {
                 "rule": names[said["rule"]],
                 "speedup_pct": said["speedup_pct"],
@@ -335,8 +335,8 @@ def _by_rule(profile: Profile, found: Roofline, chosen: list[int]) -> list[dict[
     return table
 
 
-def _which(found: Roofline, row: int) -> dict[str, Any]:
-    frame = found.kernels.frame
+def _which(roofline: Roofline, row: int) -> dict[str, Any]:
+    frame = roofline.kernels.frame
     return {"kernel": int(frame["kernel"][row]), "name": frame["short"][row]}
 
 

@@ -31,15 +31,15 @@ def summed_up(found: Roofline, judged: list[Bound], chosen: list[int]) -> dict[s
     }
 
 
-def _roofs(found: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+def _roofs(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
     """The roofs over these kernels, each the median over those that use it: clocks differ from kernel to kernel."""
     roofs: list[dict[str, Any]] = []
-    for work, roof in zip(found.works, found.peaks, strict=True):
+    for work, roof in zip(roofline.works, roofline.peaks, strict=True):
         used = [row for row in chosen if work.operations[row] > 0]
         roofs += _roof(work.label, "peak_tflops", roof, used, 1e12)
     for level in LEVELS:
-        moving = [row for row in chosen if found.bytes[level][row] > 0]
-        roofs += _roof(LEVEL_NAMES[level], "bandwidth_gbps", found.bandwidths[level], moving, 1e9)
+        moving = [row for row in chosen if roofline.bytes[level][row] > 0]
+        roofs += _roof(LEVEL_NAMES[level], "bandwidth_gbps", roofline.bandwidths[level], moving, 1e9)
     return roofs
 
 

@@ -167,8 +167,8 @@ def _nsys(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Calle
 def _kineto(profile: Profile, data: RankData) -> Callable[[I64, bool, bool], Callers]:
     host = _of_rank(profile, "host", data.rank)
     external = _of_rank(profile, "ops", data.rank)["external_id"].fill_null(NONE).to_numpy()
-    known = Stacks(profile.names, data, host)
-    return lambda ops, full, whole: known.callers(ops, external[ops], full, whole)
+    stacks = Stacks(profile.names, data, host)
+    return lambda ops, full, whole: stacks.callers(ops, external[ops], full, whole)
 
 
 def _of_rank(profile: Profile, table: str, rank: int) -> pl.DataFrame:
@@ -190,26 +190,26 @@ def _phase_of_names(names: pl.Series) -> I64:
     return np.where(said.sum(axis=0) == 1, which, OTHER)
 
 
-def _ops(profile: Profile, data: RankData, span: Window, found: Callers, full: bool) -> pl.DataFrame:
+def _ops(profile: Profile, data: RankData, span: Window, callers: Callers, full: bool) -> pl.DataFrame:
     """One row per op: everything that a row can be made of."""
     kernel = profile.names.gather(data.name[span.ops])
     length = data.end[span.ops] - data.start[span.ops]
     if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
         length = data.lengths(span.gpu_start_ns, span.gpu_end_ns)[span.ops]
-    function = found.frame.fill_null(NO_FRAME)
+    function = callers.frame.fill_null(NO_FRAME)
     columns: dict[str, Any] = {
         "function": function,
         "line": function.str.extract(r"^(.*?\([\d-]+\)):").fill_null(function),
-        "module": found.module,
-        "op": found.op,
-        "phase": pl.Series(PHASES).gather(found.phase),
+        "module": callers.module,
+        "op": callers.op,
+        "phase": pl.Series(PHASES).gather(callers.phase),
         "kernel": kernel if full else short_names(kernel),
         "ns": length,
-        "inferred": np.where(found.inferred, length, 0),
+        "inferred": np.where(callers.inferred, length, 0),
     }
     frame = pl.DataFrame([pl.Series(name, values) for name, values in columns.items()])
     frame = frame.hstack(_calls(profile, data, span.ops))
-    return frame if found.stack is None else frame.with_columns(stack=found.stack)
+    return frame if callers.stack is None else frame.with_columns(stack=callers.stack)
 
 
 def _calls(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
@@ -252,7 +252,7 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
     return with_most(table, frame, keys, "module") if by == "site" else table
 
 
-def _total(span: Window, frame: pl.DataFrame, found: Callers) -> dict[str, Any]:
+def _total(span: Window, frame: pl.DataFrame, callers: Callers) -> dict[str, Any]:
     """How much of the GPU time is credited at all, and how much of it through the forward op."""
     total = int(frame["ns"].sum())
     framed = int(frame.filter(pl.col("function") != NO_FRAME)["ns"].sum())
@@ -263,7 +263,7 @@ def _total(span: Window, frame: pl.DataFrame, found: Callers) -> dict[str, Any]:
         "total_ns": total,
         "credited_ns": framed,
         "credited_pct": 100.0 * framed / total if total else None,
-        "by_forward_ns": int(frame.filter(pl.Series(found.credited))["ns"].sum()),
+        "by_forward_ns": int(frame.filter(pl.Series(callers.credited))["ns"].sum()),
         "inferred_ns": int(frame["inferred"].sum()),
     }
 

@@ -37,8 +37,8 @@ class _Rows:
 
     def are(self, of_names: Mask) -> Mask:
         """What is true of each row's name."""
-        found: Mask = of_names[self.name] if len(self.name) else np.zeros(0, dtype=bool)
-        return found
+        mask: Mask = of_names[self.name] if len(self.name) else np.zeros(0, dtype=bool)
+        return mask
 
     def climb(self, rows: I64, wanted: Mask) -> I64:
         """From each row to the first, itself included, that is wanted; NONE where there is none."""

@@ -43,20 +43,20 @@ def _parts(one: Captured, verified: Result | GateFailed | None) -> list[str]:
     captured, scenario = one.manifest["captured"], one.manifest["scenario"]
     times = captured["step_ns"]
     counts = sorted({sum(profiled for _, profiled in mine) for mine in times.values()})
-    said = [one.backend]
+    parts = [one.backend]
     if counts:
         few, many = counts[0], counts[-1]
         steps = f"{few} to {many} steps" if few < many else f"{few} step{'s' * (few != 1)}"
-        said.append(f"{steps} on {len(times)} rank{'s' * (len(times) != 1)}")
+        parts.append(f"{steps} on {len(times)} rank{'s' * (len(times) != 1)}")
     else:
-        said.append(f"--trigger {scenario['trigger']}")
+        parts.append(f"--trigger {scenario['trigger']}")
     slower = step_times.slowdown(step_times.profiled(one.manifest), step_times.unprofiled(one.manifest))
     if slower is not None:
-        said.append(f"{slower:.2f} times an unprofiled step")
-    said.append(f"{show_size(sum(f['bytes'] for f in captured['files']))}")
+        parts.append(f"{slower:.2f} times an unprofiled step")
+    parts.append(f"{show_size(sum(f['bytes'] for f in captured['files']))}")
     if isinstance(verified, GateFailed):
-        said.append("verify: not good")
+        parts.append("verify: not good")
     elif verified is not None:
         warnings = verified.summary.get("warning", 0)
-        said.append("verify: good" + (f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""))
-    return said
+        parts.append("verify: good" + (f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""))
+    return parts

@@ -73,21 +73,21 @@ def forest(data: RankData) -> Forest:
     parent = np.full(len(rows), NONE, dtype=np.int64)
     depth = np.zeros(len(rows), dtype=np.int64)
     self_ns = end - start
-    found = nest(tid[stacked], start[stacked], end[stacked])
-    has_parent = found.parent != NONE
-    parent[stacked[has_parent]] = stacked[found.parent[has_parent]]
-    depth[stacked] = found.depth()
+    nesting = nest(tid[stacked], start[stacked], end[stacked])
+    has_parent = nesting.parent != NONE
+    parent[stacked[has_parent]] = stacked[nesting.parent[has_parent]]
+    depth[stacked] = nesting.depth()
     self_ns[stacked] = 0
     by_thread = stacked[np.argsort(tid[stacked], kind="stable")]
     of_threads = np.split(by_thread, np.flatnonzero(np.diff(tid[by_thread])) + 1) if len(by_thread) else []
     edges = [distinct(start[mine], end[mine]) for mine in of_threads]
     thread = [np.full(max(len(e) - 1, 0), tid[mine[0]]) for e, mine in zip(edges, of_threads, strict=True)]
     if edges:
-        at = found.enclosing(np.concatenate(thread), np.concatenate([e[:-1] for e in edges]))
+        at = nesting.enclosing(np.concatenate(thread), np.concatenate([e[:-1] for e in edges]))
         hit = at != NONE
         np.add.at(self_ns, stacked[at[hit]], np.concatenate([np.diff(e) for e in edges])[hit])
     alone = np.flatnonzero((frame["kind"] != "pushpop").to_numpy())
-    inside = Subtrees(np.concatenate([stacked[found.order], alone]), depth)
+    inside = Subtrees(np.concatenate([stacked[nesting.order], alone]), depth)
     return Forest(rows, parent, depth, frame["name"].cast(pl.Int64).to_numpy(), start, end, self_ns, inside)
 
 
@@ -95,8 +95,8 @@ def launched(data: RankData, tree: Forest, ops: I64, start: I64, end: I64) -> tu
     """Figures of the ops that each range launched itself, and which of `ops` no range launched."""
     index = np.full(data.ranges.height, NONE, dtype=np.int64)
     index[tree.rows] = np.arange(len(tree.rows))
-    found = data.enclosing(ops)
-    at = np.where(found != NONE, index[np.maximum(found, 0)], NONE) if len(index) else found
+    ranges_at = data.enclosing(ops)
+    at = np.where(ranges_at != NONE, index[np.maximum(ranges_at, 0)], NONE) if len(index) else ranges_at
     hit = at != NONE
     n = len(tree.rows)
     role, length = data.role[ops], end - start

@@ -10,8 +10,8 @@ from stepscope.model.units import about
 
 def unit_of(kinds: Iterable[str]) -> str:
     """What windows of these kinds are: `capture`, `step`, `chunk`; `window` where the user chose something else."""
-    found = set(kinds) or {"capture"}
-    kind = found.pop() if len(found) == 1 else "window"
+    units = set(kinds) or {"capture"}
+    kind = units.pop() if len(units) == 1 else "window"
     return kind if kind in ("capture", "step", "chunk") else "window"
 
 

@@ -31,7 +31,7 @@ class Places(Struct, frozen=True):
 
     def paths(self) -> list[str]:
         """Texts from the top, joined; ranges that are left out are counted (`…12 more…`)."""
-        found: list[str] = []
+        paths: list[str] = []
         whole: list[int] = []  # length of the whole path
         head: list[int] = []  # the deepest place on the path that fits half of the most
         most = min(MOST, max(LEAST, ALL // max(len(self.texts), 1)))
@@ -41,10 +41,10 @@ class Places(Struct, frozen=True):
             fits = whole[place] <= most // 2
             head.append(place if fits else NONE if above == NONE else head[above])
             if whole[place] <= most:
-                found.append(found[above] + SEPARATOR + text if above != NONE else text)
+                paths.append(paths[above] + SEPARATOR + text if above != NONE else text)
             else:
-                found.append(self._without_middle(place, head[place], found, depth, most))
-        return found
+                paths.append(self._without_middle(place, head[place], paths, depth, most))
+        return paths
 
     def _without_middle(self, place: int, head: int, found: list[str], depth: list[int], most: int) -> str:
         text, room = self.texts[place], most // 2

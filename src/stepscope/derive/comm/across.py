@@ -74,20 +74,20 @@ class Across(Struct, dict=True):
     @cached_property
     def last_side(self) -> I64:
         """Side of the last to arrive at each meeting."""
-        found: I64 = self.by_arrival[self.first + self.count - 1]
-        return found
+        last_side: I64 = self.by_arrival[self.first + self.count - 1]
+        return last_side
 
     @cached_property
     def second_side(self) -> I64:
         """Side of the last but one; the last itself where there is no other."""
-        found: I64 = self.by_arrival[self.first + np.maximum(self.count - 2, 0)]
-        return found
+        second_side: I64 = self.by_arrival[self.first + np.maximum(self.count - 2, 0)]
+        return second_side
 
     @cached_property
     def first_side(self) -> I64:
         """Side of the first to arrive."""
-        found: I64 = self.by_arrival[self.first]
-        return found
+        first_side: I64 = self.by_arrival[self.first]
+        return first_side
 
     @cached_property
     def last(self) -> I64:

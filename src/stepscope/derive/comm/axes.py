@@ -47,11 +47,11 @@ def axes_of(communicators: dict[str, Communicator], meetings: pl.DataFrame, rank
     """The axis of each communicator, where anything tells. Several may serve one axis, and one several."""
     labels = setups(ranks)
     groups = {axis: label_groups(labels, axis) for axis in sorted(axis_sizes(labels))}
-    told = meetings.group_by("communicator").agg(
+    by_purpose = meetings.group_by("communicator").agg(
         pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String).drop_nulls().unique(),
         pl.col("kind").unique(),
     )
-    carried = {c: (set(purposes), set(kinds)) for c, purposes, kinds in told.iter_rows()}
+    carried = {c: (set(purposes), set(kinds)) for c, purposes, kinds in by_purpose.iter_rows()}
     world = max([ranks.height, *ranks["world_size"].drop_nulls().to_list()])
     axes: dict[str, Axis] = {}
     for text, comm in communicators.items():

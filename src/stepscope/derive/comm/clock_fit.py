@@ -236,9 +236,9 @@ def _step(ends: _Ends, clock: I64, h: int, weight: F64, x: F64, free: Mask) -> t
     rhs = np.concatenate([np.bincount(clock, left, h)[free], np.bincount(clock, left * x, h)[free]])
     normal = np.block([[n11[free][:, free], n12[free][:, free]], [n12.T[free][:, free], n22[free][:, free]]])
     normal += np.eye(len(normal)) * 1e-12 * np.trace(normal) / len(normal)
-    found = np.linalg.solve(normal, rhs)
+    solution = np.linalg.solve(normal, rhs)
     a, slope = np.zeros(h), np.zeros(h)
-    a[free], slope[free] = found[: free.sum()], found[free.sum() :]
+    a[free], slope[free] = solution[: free.sum()], solution[free.sum() :]
     return a, slope, normal
 
 

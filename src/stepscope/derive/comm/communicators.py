@@ -47,7 +47,7 @@ def communicators(groups: pl.DataFrame, sides: pl.DataFrame, ranks: pl.DataFrame
         )
     )
     seen = {c: (users, peer, axes) for c, users, peer, axes in used.iter_rows()}
-    told = groups.group_by("communicator", maintain_order=True).agg(
+    members_of = groups.group_by("communicator", maintain_order=True).agg(
         pl.col("rank"),
         pl.col("comm_rank"),
         pl.col("comm_size").max(),
@@ -56,7 +56,7 @@ def communicators(groups: pl.DataFrame, sides: pl.DataFrame, ranks: pl.DataFrame
         pl.col("known_by").first(),
     )
     made: dict[str, Communicator] = {}
-    for text, members, numbers, size, lists, name, known_by in told.iter_rows():
+    for text, members, numbers, size, lists, name, known_by in members_of.iter_rows():
         users, peer, axes = seen.get(text, (sorted(set(members)), None, []))
         if size is None and (whole is None or (len(axes) == 1 and (axes[0], frozenset(users)) in whole)):
             size = len(set(users) | set(members))

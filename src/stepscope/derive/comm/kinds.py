@@ -55,8 +55,8 @@ TOGETHER = ((BARRIER, ALL_REDUCE), (ALL_GATHER, REDUCE_SCATTER), (ALL_TO_ALL,), 
 def kinds(names: pl.Series) -> pl.Series:
     """The operation of each name (of a call, or of a kernel), null where it is none or does not say."""
     distinct = names.drop_nulls().unique()
-    told = pl.Series("kind", [kind_of(name) for name in distinct.to_list()], dtype=pl.String)
-    return names.replace_strict(distinct, told, default=None, return_dtype=pl.String).alias("kind")
+    kind_of_name = pl.Series("kind", [kind_of(name) for name in distinct.to_list()], dtype=pl.String)
+    return names.replace_strict(distinct, kind_of_name, default=None, return_dtype=pl.String).alias("kind")
 
 
 @lru_cache(_MOST_NAMES)

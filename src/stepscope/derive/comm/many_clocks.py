@@ -39,8 +39,8 @@ class Equations(Struct, frozen=True, dict=True):
         """Offset and slope of every clock, those that are not free 0; the search begins `near` a solution."""
         left = self.weight * self._from_mean(time)
         rhs = self._by_clock(left)
-        found = _conjugate_gradients(self._times, rhs, np.stack(near) * self.free, self._preconditioned)
-        return found[0], found[1]
+        solution = _conjugate_gradients(self._times, rhs, np.stack(near) * self.free, self._preconditioned)
+        return solution[0], solution[1]
 
     def variances(self) -> F64:
         """About how far off offsets and slopes may be, in units of the ends' own variance, a row each.
@@ -50,8 +50,8 @@ class Equations(Struct, frozen=True, dict=True):
         """
         a, b, c = self._diagonal
         det = np.maximum(a * c - b * b, np.finfo(float).tiny)
-        found: F64 = 2 * np.stack([c / det, a / det]) * self.free
-        return found
+        variances: F64 = 2 * np.stack([c / det, a / det]) * self.free
+        return variances
 
     @cached_property
     def _diagonal(self) -> tuple[F64, F64, F64]:
@@ -89,9 +89,9 @@ class Equations(Struct, frozen=True, dict=True):
     def _times(self, v: F64) -> F64:
         """The matrix times offsets and slopes."""
         at_end = v[0][self.clock] + v[1][self.clock] * self.x
-        found = self._by_clock(self.weight * self._from_mean(at_end))
-        found[1] += self.ridge * v[1]
-        return found
+        times = self._by_clock(self.weight * self._from_mean(at_end))
+        times[1] += self.ridge * v[1]
+        return times
 
     def _preconditioned(self, v: F64) -> F64:
         """The inverse of each clock's own entries, times offsets and slopes."""

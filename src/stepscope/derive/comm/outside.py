@@ -63,8 +63,8 @@ def _left_out(profile: Profile, chosen: Windows, kind: Kind) -> str | None:
 
 def _named(outside: Counter[str]) -> str:
     """`: pp_p2p 3.1 ms, dp 2 ms`, the largest first; nothing where no purpose is known."""
-    known = [(purpose, ns) for purpose, ns in outside.most_common() if purpose != UNKNOWN]
-    named = known[:_MOST_NAMED]
+    purposes = [(purpose, ns) for purpose, ns in outside.most_common() if purpose != UNKNOWN]
+    named = purposes[:_MOST_NAMED]
     if not named:
         return ""
     rest = outside.total() - sum(ns for _, ns in named)

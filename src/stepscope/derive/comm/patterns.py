@@ -37,9 +37,9 @@ _FEWEST = 2
 
 def by_pattern(data: RankData, ops: I64) -> pl.Series:
     """The purpose of each communication op; null where no pattern tells."""
-    told = data.once(_purposes)
+    purposes = data.once(_purposes)
     asked = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
-    return asked.join(told, on="op", how="left", maintain_order="left")["purpose"]
+    return asked.join(purposes, on="op", how="left", maintain_order="left")["purpose"]
 
 
 def _purposes(data: RankData) -> pl.DataFrame:

@@ -36,8 +36,8 @@ def _purposes(data: RankData) -> tuple[I64, pl.Series]:
     by_group = _by_group(data.profile, data, ops)
     by_library = _by_library(data, ops)
     by_operation = _by_operation(data.profile, data, ops)
-    told = pl.coalesce(by_range, by_group, by_library, by_pattern(data, ops), by_operation, pl.lit(UNKNOWN))
-    return ops, pl.select(told.alias("purpose")).to_series()
+    purpose_of = pl.coalesce(by_range, by_group, by_library, by_pattern(data, ops), by_operation, pl.lit(UNKNOWN))
+    return ops, pl.select(purpose_of.alias("purpose")).to_series()
 
 
 def unanimous(purposes: pl.Series) -> str:
@@ -113,9 +113,9 @@ def _of_links(profile: Profile, data: RankData, ops: I64, purpose: pl.Expr) -> p
     if links.height == 0 or len(ops) == 0:
         return pl.Series([None] * len(ops), dtype=pl.String)
     groups = groups_of(profile, data).select("communicator", "name", "comm_size")
-    told = links.unique("op", keep="first").join(groups, on="communicator").select("op", purpose.alias("purpose"))
+    by_op = links.unique("op", keep="first").join(groups, on="communicator").select("op", purpose.alias("purpose"))
     wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
-    return wanted.join(told, on="op", how="left", maintain_order="left")["purpose"]
+    return wanted.join(by_op, on="op", how="left", maintain_order="left")["purpose"]
 
 
 def _by_library(data: RankData, ops: I64) -> pl.Series:

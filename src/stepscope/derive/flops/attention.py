@@ -44,8 +44,8 @@ class Attention:
 
     def _masked(self, args: Arguments) -> bool:
         """A flag, or the number of a kind of mask: 0 is none."""
-        said = args.value(self.causal)
-        return said is not None and said not in ("False", "0")
+        causal = args.value(self.causal)
+        return causal is not None and causal not in ("False", "0")
 
 
 def _seen_twice(queries: int, keys: int, ends: bool) -> int:

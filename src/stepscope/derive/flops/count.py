@@ -48,22 +48,22 @@ class Arguments:
 
     def shape(self, index: int, *sizes: int) -> Shape:
         """The shape of a tensor, with one of so many dimensions."""
-        found = self.shapes[index] if index < len(self.shapes) else None
-        if not isinstance(found, list) or not found or not all(isinstance(n, int) and n >= 0 for n in found):
+        shape = self.shapes[index] if index < len(self.shapes) else None
+        if not isinstance(shape, list) or not shape or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise Unclear("a shape is missing")
-        if sizes and len(found) not in sizes:
-            raise Unclear(f"{len(found)} dimensions where {' or '.join(map(str, sizes))} were expected")
-        return found
+        if sizes and len(shape) not in sizes:
+            raise Unclear(f"{len(shape)} dimensions where {' or '.join(map(str, sizes))} were expected")
+        return shape
 
     def given(self, index: int) -> bool:
         """Whether there is a tensor: an optional one that was not given has no shape."""
-        found = self.shapes[index] if index < len(self.shapes) else None
-        return isinstance(found, list) and bool(found) and math.prod(_flat(found)) > 0
+        shape = self.shapes[index] if index < len(self.shapes) else None
+        return isinstance(shape, list) and bool(shape) and math.prod(_flat(shape)) > 0
 
     def value(self, index: int) -> str | None:
         """A value as it was written; None where it was not."""
-        found = self.values[index] if index < len(self.values) else None
-        return found if isinstance(found, str) and found else None
+        written = self.values[index] if index < len(self.values) else None
+        return written if isinstance(written, str) and written else None
 
     def flag(self, index: int) -> bool | None:
         return {"True": True, "False": False}.get(self.value(index) or "")
@@ -71,22 +71,22 @@ class Arguments:
     def numbers(self, index: int) -> list[int] | None:
         """A list of integers, `[1, 2]`."""
         try:
-            found = json.loads(self.value(index) or "null")
+            parsed = json.loads(self.value(index) or "null")
         except ValueError:
             return None
-        return found if isinstance(found, list) and all(isinstance(n, int) for n in found) else None
+        return parsed if isinstance(parsed, list) and all(isinstance(n, int) for n in parsed) else None
 
     def type(self, index: int) -> str:
-        found = self.types[index] if index < len(self.types) else None
-        return found if isinstance(found, str) else ""
+        type_name = self.types[index] if index < len(self.types) else None
+        return type_name if isinstance(type_name, str) else ""
 
 
 def _list(text: str | None) -> list[Any]:
     try:
-        found = json.loads(text or "[]")
+        parsed = json.loads(text or "[]")
     except (ValueError, RecursionError):
         return []
-    return found if isinstance(found, list) else []
+    return parsed if isinstance(parsed, list) else []
 
 
 def _flat(shape: list[Any]) -> list[int]:

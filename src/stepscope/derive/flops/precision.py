@@ -20,8 +20,8 @@ _TYPES: dict[str, Precision] = {
 def precision_of(types: list[Any]) -> str | None:
     """The precision of an op by the types of its arguments: that of the narrowest tensor, since wider ones (a bias, a
     sum) are added to. `complex` where it is; None where no type says."""
-    known = [p for t in types if isinstance(t, str) and (p := _one(t)) is not None]
-    return min(known, key=_WIDTH.index, default=None)
+    precisions = [p for t in types if isinstance(t, str) and (p := _one(t)) is not None]
+    return min(precisions, key=_WIDTH.index, default=None)
 
 
 _WIDTH = ("complex", "fp4", "fp8", "int8", "bf16", "fp16", "fp32", "fp64")

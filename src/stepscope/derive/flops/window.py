@@ -37,8 +37,8 @@ class Bound:
         if self.given is not None:
             return "as given", self.given
         if self.always or precision is None:
-            known = self.gpu.rate(self.assumed) if self.gpu else None
-            return (self.assumed, known) if known else None
+            rate = self.gpu.rate(self.assumed) if self.gpu else None
+            return (self.assumed, rate) if rate else None
         return peak(self.gpu, precision, tensor_cores) if self.gpu else None
 
 

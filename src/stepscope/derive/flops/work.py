@@ -90,14 +90,14 @@ def _judged(name: str, shapes: str | None, types: str | None, values: str | None
     arguments = Arguments.parsed(shapes, types, values)
     precision = precision_of(arguments.types)
     try:
-        found = count(name, arguments)
+        work = count(name, arguments)
     except Unclear as unclear:
         return None, precision, None, None, None, None, str(unclear) if shapes else "shapes were not recorded", None
-    assert found is not None  # only work is asked for
+    assert work is not None  # only work is asked for
     why = "complex numbers are not counted" if precision == "complex" else "its shapes cannot be"
-    if precision == "complex" or max(found.asked, found.again) > _MOST:
+    if precision == "complex" or max(work.asked, work.again) > _MOST:
         return None, precision, None, None, None, None, why, None
-    return found.kind, precision, found.asked, found.causal, found.again, found.again_causal, None, found.pass_
+    return work.kind, precision, work.asked, work.causal, work.again, work.again_causal, None, work.pass_
 
 
 def _work_names(frame: pl.DataFrame) -> list[str]:
@@ -111,9 +111,9 @@ def _innermost(parent: I64, counted: Mask) -> Mask:
     rows = np.flatnonzero(counted)
     above = nearest(counted, parent)
     around = take(above, parent[rows], NONE)
-    found = counted.copy()
-    found[around[around != NONE]] = False
-    return found
+    mask = counted.copy()
+    mask[around[around != NONE]] = False
+    return mask
 
 
 def _with_phase(ops: pl.DataFrame) -> pl.DataFrame:
@@ -141,19 +141,19 @@ def _in_optimizer(data: RankData, ops: pl.DataFrame) -> Mask:
     if data.ranges.height == 0 or ops.height == 0:
         return np.zeros(ops.height, dtype=bool)
     tid, start = (ops[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns"))
-    found: Mask = data.ancestors_until(data.range_at(tid, start), data.own_ranges_named(_OPTIMIZER_STEP)) != NONE
-    return found
+    mask: Mask = data.ancestors_until(data.range_at(tid, start), data.own_ranges_named(_OPTIMIZER_STEP)) != NONE
+    return mask
 
 
 def _launched_by(data: RankData, ops: pl.DataFrame) -> I64:
     """The op in which each GPU op was launched: the one that encloses the call, on its thread."""
-    found = np.full(len(data.start), NONE, dtype=np.int64)
+    launching_op = np.full(len(data.start), NONE, dtype=np.int64)
     linked = np.flatnonzero(data.launch != NONE)
     if ops.height and len(linked):
         tid, start, end = (ops[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
         threads = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[linked]]
-        found[linked] = nest(tid, start, end).enclosing(threads, data.launched_at[linked])
-    return found
+        launching_op[linked] = nest(tid, start, end).enclosing(threads, data.launched_at[linked])
+    return launching_op
 
 
 def from_kernels(flops: I64, precision: pl.Series, names: pl.Series) -> Work:

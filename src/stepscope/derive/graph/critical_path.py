@@ -71,7 +71,7 @@ class Links(Struct, frozen=True):
 
 
 def _links(part: Profile, data: RankData, spec: WindowSpec) -> dict[str, pl.DataFrame]:
-    found = releases(data)
+    by_rank = releases(data)
     comm = np.flatnonzero(data.role == COMM).astype(np.int64)
     chain = {"rank": [data.rank] * len(comm), "op": comm, "before": nearest_comm(data, comm)}
     ends = []
@@ -95,8 +95,8 @@ def _links(part: Profile, data: RankData, spec: WindowSpec) -> dict[str, pl.Data
                 "count": span.count,
                 "cpu_end_ns": span.cpu_end_ns,
                 "kind": span.kind,
-                "unresolved": found.unresolved,
-                "inferred": found.inferred,
+                "unresolved": by_rank.unresolved,
+                "inferred": by_rank.inferred,
                 "events": bool((data.syncs["kind"] == "record").any()),
             }
         )
@@ -247,9 +247,9 @@ class _Holders:
 
 def _wanted(visits: list[tuple[int, int]], clock: CommonClock, begin: int) -> Wanted:
     """By rank: number of the visit, op, and the rank's own time of the step's beginning, about."""
-    found: Wanted = {}
+    wanted: Wanted = {}
     for number, (rank, op) in enumerate(visits):
-        if rank not in found:
-            found[rank] = []
-        found[rank].append((number, op, 2 * begin - clock.moment(rank, begin) - 1_000_000))
-    return found
+        if rank not in wanted:
+            wanted[rank] = []
+        wanted[rank].append((number, op, 2 * begin - clock.moment(rank, begin) - 1_000_000))
+    return wanted

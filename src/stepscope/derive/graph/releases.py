@@ -64,16 +64,16 @@ def forget_releases(data: RankData) -> None:
 
 
 def _releases(data: RankData) -> Releases:
-    found = dependencies(data, data.syncs)
+    links = dependencies(data, data.syncs)
     n = len(data.start)
-    stream, event = found.stream, found.event
+    stream, event = links.stream, links.event
     s_end, e_end = (np.where(d != NONE, data.end[np.maximum(d, 0)] if n else _NEVER, _NEVER) for d in (stream, event))
     linked = data.launch != NONE
     call_start, call_end = np.full(n, _NEVER), np.full(n, _NEVER)
     call_start[linked], call_end[linked] = (
         data.calls[c].to_numpy()[data.launch[linked]] for c in ("start_ns", "end_ns")
     )
-    lat = _latency(data, found.order, stream, s_end, e_end, call_start, call_end)
+    lat = _latency(data, links.order, stream, s_end, e_end, call_start, call_end)
     # An op that started before its call returned (as a synchronous copy does) was launched some time within the call.
     launched = np.where(call_end <= data.start, call_end + lat.launch, call_start)
     by_event = np.full(n, lat.any_event)
@@ -83,8 +83,8 @@ def _releases(data: RankData) -> Releases:
     why = ready.argmax(axis=0).astype(np.int8) if n else np.empty(0, np.int8)
     best = ready.max(axis=0) if n else np.empty(0, np.int64)
     source = np.where(why == BY_STREAM, stream, np.where(why == BY_EVENT, event, NONE))
-    events = bool((data.syncs["kind"] == "record").any()) or found.told_beside_streams
-    inferred = _by_order(data, why, source, best, lat, events, found.waited)
+    events = bool((data.syncs["kind"] == "record").any()) or links.told_beside_streams
+    inferred = _by_order(data, why, source, best, lat, events, links.waited)
     waits = host_waits(data)
     wait, stuck = wait_of(data, waits)
     state = np.where(source != NONE, 2 * source + 1, NONE)
@@ -95,7 +95,7 @@ def _releases(data: RankData) -> Releases:
     # Clocks of host and GPU can disagree by a little: then the stream's order, which the GPU's clock alone tells.
     why[odd], source[odd] = np.where(stream[odd] != NONE, BY_STREAM, BY_NOTHING), stream[odd]
     state[odd] = np.where(stream[odd] != NONE, 2 * stream[odd] + 1, NONE)
-    return Releases(why, source, wait, stuck, state, waits, found.order, found.beside, lat, found.unresolved, inferred)
+    return Releases(why, source, wait, stuck, state, waits, links.order, links.beside, lat, links.unresolved, inferred)
 
 
 def _latency(
@@ -123,7 +123,7 @@ def _median(values: I64) -> int:
 
 
 def _by_order(
-    data: RankData, why: npt.NDArray[np.int8], source: I64, best: I64, lat: Latency, events: bool, told: Mask
+    data: RankData, why: npt.NDArray[np.int8], source: I64, best: I64, lat: Latency, events: bool, mask: Mask
 ) -> int:
     """Where nothing recorded explains a start: the op of the rank that ended last before it. Returns how many.
 
@@ -134,7 +134,7 @@ def _by_order(
     if n == 0:
         return 0
     bare = best <= _NEVER // 2
-    late = bare if events else bare | (~told & (data.start > best + max(lat.late, lat.stream, 0)))
+    late = bare if events else bare | (~mask & (data.start > best + max(lat.late, lat.stream, 0)))
     ops = np.flatnonzero(late)
     by_end = data.by_end
     k = np.searchsorted(data.end[by_end], data.start[ops], side="right") - 1

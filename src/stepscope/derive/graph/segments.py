@@ -33,14 +33,14 @@ def stretches(part: Profile, wanted: Wanted) -> pl.DataFrame:
     frames = [pl.DataFrame(schema=_PIECES)]
     for data in ranks_of(part):
         if data.rank in wanted:
-            found = releases(data)
-            frames.append(_spelled(part, data, found, wanted[data.rank]))
+            freed_by = releases(data)
+            frames.append(_spelled(part, data, freed_by, wanted[data.rank]))
     return pl.concat(frames)
 
 
-def _spelled(part: Profile, data: RankData, found: Releases, wanted: list[tuple[int, int, int]]) -> pl.DataFrame:
+def _spelled(part: Profile, data: RankData, releases: Releases, wanted: list[tuple[int, int, int]]) -> pl.DataFrame:
     # A stretch ends where the next state is the end of a communication.
-    follow = found.next_state
+    follow = releases.next_state
     follow = np.where((follow != NONE) & ((follow & 1 & (data.role[follow >> 1] == COMM)) == 0), follow, NONE).tolist()
     states: list[int] = []
     visit: list[int] = []
@@ -52,21 +52,21 @@ def _spelled(part: Profile, data: RankData, found: Releases, wanted: list[tuple[
             state = follow[state >> 1]
         visit += [number] * (len(states) - n)
     at = np.array(states, dtype=np.int64)
-    return _pieces(part, data, found, at, np.array(visit, dtype=np.int64))
+    return _pieces(part, data, releases, at, np.array(visit, dtype=np.int64))
 
 
-def _pieces(part: Profile, data: RankData, found: Releases, states: I64, visit: I64) -> pl.DataFrame:
+def _pieces(part: Profile, data: RankData, releases: Releases, states: I64, visit: I64) -> pl.DataFrame:
     """The pieces of each state, latest first: the op itself, then what it waited for."""
     op, through = states >> 1, (states & 1).astype(bool)
-    why, source, wait = found.why[op], found.source[op], found.wait[op]
+    why, source, wait = releases.why[op], releases.source[op], releases.wait[op]
     launch = data.launch[op]
     call_start, call_end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-    hosted, stuck = why == BY_LAUNCH, found.stuck[op]
+    hosted, stuck = why == BY_LAUNCH, releases.stuck[op]
     waited = hosted & (wait != NONE)
     w = np.maximum(wait, 0)
-    target = np.where(waited, found.waits.op[w] if len(found.waits.op) else 0, 0)
-    w_start = found.waits.start[w] if len(found.waits.start) else np.zeros(len(w), dtype=bool)
-    w_call = found.waits.call[w] if len(found.waits.call) else np.zeros(len(w), np.int64)
+    target = np.where(waited, releases.waits.op[w] if len(releases.waits.op) else 0, 0)
+    w_start = releases.waits.start[w] if len(releases.waits.start) else np.zeros(len(w), dtype=bool)
+    w_call = releases.waits.call[w] if len(releases.waits.call) else np.zeros(len(w), np.int64)
     nothing = np.full(len(op), NONE, dtype=np.int64)  # marks a piece that is not there
     n_calls = max(len(call_start), 1)
     safe = np.clip(launch, 0, n_calls - 1)

@@ -75,15 +75,15 @@ class Told(Struct, frozen=True, dict=True):
 
     def latest_two(self, place: I64, chosen: Mask) -> tuple[I64, I64]:
         """By op: of the chosen nodes that it waited for, the one that ends last, and the next; NONE without."""
-        found = np.full(len(self.launch), NONE, np.int64), np.full(len(self.launch), NONE, np.int64)
+        latest = np.full(len(self.launch), NONE, np.int64), np.full(len(self.launch), NONE, np.int64)
         pairs = np.flatnonzero(self.graph & chosen)
         pairs = pairs[np.lexsort((-place[self.after[pairs]], self.op[pairs]))]
         op, after = self.op[pairs], self.after[pairs]
         first = np.r_[True, op[1:] != op[:-1]] if len(op) else np.zeros(0, dtype=bool)
         second = np.r_[False, first[:-1]] & ~first if len(op) else first
         for k, mine in enumerate((first, second)):
-            found[k][op[mine]] = after[mine]
-        return found
+            latest[k][op[mine]] = after[mine]
+        return latest
 
     def _most(self, places: I64) -> I64:
         """Of the nodes of each launch, the highest place."""

@@ -91,11 +91,11 @@ def _covered(data: RankData, calls: I64, start: I64) -> tuple[I64, I64]:
         return stream, before
     waiting = pl.DataFrame({"correlation": data.calls["correlation"].gather(calls)}).with_row_index("at")
     kinds = pl.col("kind").is_in(["stream_sync", "event_sync"])
-    told = waiting.join(
+    recorded = waiting.join(
         syncs.with_row_index("row").filter(kinds).unique("correlation", keep="first"), on="correlation", how="inner"
     )
-    at, row = told["at"].to_numpy(), told["row"].to_numpy().astype(np.int64)
-    event = (told["kind"] == "event_sync").to_numpy()
+    at, row = recorded["at"].to_numpy(), recorded["row"].to_numpy().astype(np.int64)
+    event = (recorded["kind"] == "event_sync").to_numpy()
     row[event] = records_of(data)[row[event]]  # an event stands for its record
     of = syncs["stream"].cast(pl.Int64).fill_null(NONE).to_numpy()[row]
     told_stream = (row != NONE) & (of != NONE)

@@ -89,12 +89,12 @@ def joined(profile: Profile) -> bool:
 
 def matches_of(profile: Profile) -> dict[int, Matches]:
     """By rank: which of its ops were measured."""
-    found = profile.once(roofline_of)
+    roofline = profile.once(roofline_of)
     variants = profile.once(variants_of)
     detail = dict(profile.by_rank("ops", detail=True))
     gpus = dict(profile.ranks.select("rank", "gpu").iter_rows())
     return {
-        data.rank: _of_rank(profile, data, detail[data.rank], found, on_gpu(variants, gpus[data.rank]))
+        data.rank: _of_rank(profile, data, detail[data.rank], roofline, on_gpu(variants, gpus[data.rank]))
         for data in ranks_of(profile)
     }
 
@@ -111,10 +111,10 @@ def on_gpu(variants: pl.DataFrame, name: str | None) -> pl.DataFrame:
 
 def variants_of(profile: Profile) -> pl.DataFrame:
     """Measured kernels with their `kind` and `variant`: `stands`, the row that stands for all of the variant."""
-    found = profile.once(roofline_of)
-    frame = found.kernels.frame.with_columns(kind=pl.struct(_KIND).rank("dense"))
-    done = np.zeros(len(found.kernels))
-    for work in found.works:
+    roofline = profile.once(roofline_of)
+    frame = roofline.kernels.frame.with_columns(kind=pl.struct(_KIND).rank("dense"))
+    done = np.zeros(len(roofline.kernels))
+    for work in roofline.works:
         done += np.nan_to_num(work.operations)
     frame = frame.with_columns(operations=pl.Series(done))
     variant = np.full(frame.height, NONE)
@@ -142,7 +142,7 @@ def _alike(operations: float, dur: float | None, other_operations: float, other_
 
 
 def _of_rank(
-    profile: Profile, data: RankData, detail: pl.DataFrame, found: Roofline, variants: pl.DataFrame
+    profile: Profile, data: RankData, detail: pl.DataFrame, roofline: Roofline, variants: pl.DataFrame
 ) -> Matches:
     ops = _kernels(profile, data, detail)
     kinds = variants.select(*_KIND, "kind").unique("kind")
@@ -151,7 +151,7 @@ def _of_rank(
         pl.col("stands").n_unique().alias("count"), pl.col("stands").first().alias("only")
     )
     ops = ops.join(count, on="kind", how="left", maintain_order="left")
-    took = pl.DataFrame({"only": range(len(found.kernels)), "took": found.kernels.frame["dur_ns"]})
+    took = pl.DataFrame({"only": range(len(roofline.kernels)), "took": roofline.kernels.frame["dur_ns"]})
     ops = ops.join(took, on="only", how="left", maintain_order="left")
     ratio = pl.col("dur_ns") / pl.col("took")
     fits = ratio.is_between(1 / OTHER_WORK.value, OTHER_WORK.value).fill_null(True)

@@ -59,10 +59,10 @@ class Kernels(Struct, frozen=True):
 
 def first(*values: F64) -> F64:
     """By kernel, the first of these that is known; NaN where none is."""
-    found = values[0]
+    merged = values[0]
     for other in values[1:]:
-        found = np.where(np.isnan(found), other, found)
-    return found
+        merged = np.where(np.isnan(merged), other, merged)
+    return merged
 
 
 def ratio(part: F64, whole: F64) -> F64:

@@ -90,14 +90,14 @@ def _largest(kernels: Kernels, peaks: list[F64]) -> F64:
     return np.fmax.reduce(peaks) if peaks else kernels.unknown()
 
 
-def _or_table(kernels: Kernels, found: F64, of_gpu: Callable[[str | None], float]) -> Roof:
+def _or_table(kernels: Kernels, peak: F64, of_gpu: Callable[[str | None], float]) -> Roof:
     """What the report says, else the table."""
     names = kernels.frame["gpu"].to_list()
     by_name = {name: of_gpu(name) for name in set(names)}
     table = np.array([by_name[name] for name in names], dtype=float)
-    found = np.where(found > 0, found, np.nan)  # no peak is nothing
-    missing = np.isnan(found)
-    return Roof(np.where(missing, table, found), missing & ~np.isnan(table))
+    peak = np.where(peak > 0, peak, np.nan)  # no peak is nothing
+    missing = np.isnan(peak)
+    return Roof(np.where(missing, table, peak), missing & ~np.isnan(table))
 
 
 def _table_rate(name: str | None, precision: str, pipe: Pipe) -> float:

@@ -57,13 +57,13 @@ def work_of(kernels: Kernels) -> list[Work]:
 
 def _tensor(kernels: Kernels) -> list[Work]:
     """By type of the factors: the counter over all instructions, else the sum over those of single ones."""
-    found: dict[str, dict[tuple[bool, bool], F64]] = {}
+    counts: dict[str, dict[tuple[bool, bool], F64]] = {}
     for match, values in kernels.named(TENSOR_OPS).items():
         # Counters of one kind are added up (dense and sparse, hgmma and hmma); those of two kinds say the same twice.
         kind = (match["op"] is None, match["sparsity"] is None)
-        by_kind = found.setdefault(match["src"], {})
+        by_kind = counts.setdefault(match["src"], {})
         by_kind[kind] = by_kind[kind] + values if kind in by_kind else values
-    return [Work(src, "tensor", first(*(by[kind] for kind in _COUNTERS if kind in by))) for src, by in found.items()]
+    return [Work(src, "tensor", first(*(by[kind] for kind in _COUNTERS if kind in by))) for src, by in counts.items()]
 
 
 def _vector(kernels: Kernels) -> list[Work]:

@@ -274,11 +274,11 @@ def _bytes(job: Job) -> _Bytes:
 def _standing(job: Job, count: _Counts, layers: int) -> dict[tuple[str, str, str, int], int]:
     """What is there all through the step. ZeRO: 1 divides states, 2 gradients too, 3 weights too."""
     each, copies = _bytes(job), job.dp * job.cp * job.ep
-    found: Counter[tuple[str, str, str, int]] = Counter()
+    standing: Counter[tuple[str, str, str, int]] = Counter()
 
     def put(part: str, label: str, formula: str, size: float) -> None:
         if size:
-            found[part, label, formula, int(size)] += 1
+            standing[part, label, formula, int(size)] += 1
 
     put("weights", "weights", _of(each.weight, job, 3), each.weight * count.sharded(job, 3))
     put("optimizer states", "optimizer states", _of(each.states, job, 1), each.states * count.sharded(job, 1))
@@ -290,10 +290,10 @@ def _standing(job: Job, count: _Counts, layers: int) -> dict[tuple[str, str, str
         )
     elif copies > 1 and job.zero < 2 and job.precision != "mixed":
         put("communication", "buckets of DDP", f"{each.gradient} P", each.gradient * count.all)
-    found["temporary", "workspace of cuBLAS", "32 MiB a thread", WORKSPACE] += 2
+    standing["temporary", "workspace of cuBLAS", "32 MiB a thread", WORKSPACE] += 2
     put("activations", "ids of tokens", "8 T", 8 * job.tokens)
     put("activations", "labels, shifted", "8 T", 8 * job.tokens)
-    return dict(found)
+    return dict(standing)
 
 
 def _of(size: int, job: Job, stage: int) -> str:

@@ -83,14 +83,14 @@ def histories(profile: Profile) -> list[History]:
 
 def _histories(profile: Profile) -> list[History]:
     blocks = dict(profile.by_rank("blocks"))
-    found = []
+    histories = []
     for rank, events in profile.by_rank("allocations"):
         held = blocks[rank]
         for device in sorted({*events["device"].to_list(), *held["device"].to_list()}):
             mine = events.filter(pl.col("device") == device)
             sampled = mine["reserved_bytes"].count() > 0  # by Kineto, which has totals instead of segments
-            found.append(_history(rank, device, mine, None if sampled else held.filter(pl.col("device") == device)))
-    return found
+            histories.append(_history(rank, device, mine, None if sampled else held.filter(pl.col("device") == device)))
+    return histories
 
 
 def _history(rank: int, device: int, events: pl.DataFrame, held: pl.DataFrame | None) -> History:

@@ -53,10 +53,10 @@ class Peak:
     alive: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)
 
     def parts(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
         for (part, _, _, size), count in self.alive.items():
-            found[part] += size * count
-        return dict(found)
+            sizes[part] += size * count
+        return dict(sizes)
 
 
 class Tape:

@@ -111,8 +111,8 @@ class Compared(Struct, frozen=True):
     @property
     def as_fast(self) -> bool:
         """Whether launches that its peers make, too, take as long in the middle: the GPU is as fast as theirs."""
-        told = self.kernels.filter(pl.col("pace").is_not_null() & (pl.col("like_ns") > 0))
-        return told.height > 0 and self.ratio_at(0.5) < ALIKE.value
+        paced = self.kernels.filter(pl.col("pace").is_not_null() & (pl.col("like_ns") > 0))
+        return paced.height > 0 and self.ratio_at(0.5) < ALIKE.value
 
     @property
     def launches_more(self) -> float:
@@ -123,11 +123,11 @@ class Compared(Struct, frozen=True):
     @property
     def size_more(self) -> float | None:
         """How many times as large its launches are, in the median of those that tell, by time; null where none do."""
-        told = self.slower.filter(pl.col("size").is_not_null()).sort("size")
-        if told.height == 0:
+        sized = self.slower.filter(pl.col("size").is_not_null()).sort("size")
+        if sized.height == 0:
             return None
-        part = told["ns"].cum_sum() / max(int(told["ns"].sum()), 1)
-        return float(told.filter(part >= 0.5)["size"][0])
+        part = sized["ns"].cum_sum() / max(int(sized["ns"].sum()), 1)
+        return float(sized.filter(part >= 0.5)["size"][0])
 
     @property
     def slower(self) -> pl.DataFrame:

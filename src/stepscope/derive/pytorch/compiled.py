@@ -103,10 +103,10 @@ class Compiled(Struct, frozen=True, dict=True):
         A frame runs one graph; at a graph break it goes on in Python, and what of the rest is compiled runs as regions
         of their own, inside its region. So each region with a region inside is one break.
         """
-        found = np.zeros(len(self.regions), dtype=bool)
+        breaks = np.zeros(len(self.regions), dtype=bool)
         parent = self.regions.nesting.parent
-        found[parent[parent != NONE]] = True
-        return found
+        breaks[parent[parent != NONE]] = True
+        return breaks
 
     def thread_parts(self, tid: int) -> Parts:
         """Host time of a thread, in disjoint parts."""
@@ -124,15 +124,15 @@ def compiled(profile: Profile, data: RankData) -> Compiled:
 
 def _compiled(data: RankData) -> Compiled:
     profile = data.profile
-    found = pl.concat([_of_host(profile, data), _of_ranges(profile, data)])
-    if found.height == 0:  # of thousands of ranks, most questions ask for nothing
+    marks = pl.concat([_of_host(profile, data), _of_ranges(profile, data)])
+    if marks.height == 0:  # of thousands of ranks, most questions ask for nothing
         none = np.empty(0, np.int64)
         nothing = Marks(none, none, none, none, none)
-        captured = _captures(data, found)
+        captured = _captures(data, marks)
         return Compiled(nothing, nothing, nothing, nothing, nothing, captured, _annotated(profile, data))
-    text = found["text"]
+    text = marks["text"]
     ids = text.str.extract_groups(REGION).struct.unnest()
-    frame = found.with_columns(
+    frame = marks.with_columns(
         frame=ids.to_series(0).cast(pl.Int64, strict=False).fill_null(NONE),
         compile=ids.to_series(1).cast(pl.Int64, strict=False).fill_null(NONE),
     )
@@ -151,9 +151,9 @@ def _compiled(data: RankData) -> Compiled:
 
 def _captures(data: RankData, named: pl.DataFrame) -> Marks:
     """Captures of CUDA graphs, as torch and the calls of the CUDA API say."""
-    found = captures(data)
+    captured = captures(data)
     times = [
-        np.concatenate([named[c].to_numpy(), of]) for c, of in zip(("tid", "start_ns", "end_ns"), found, strict=True)
+        np.concatenate([named[c].to_numpy(), of]) for c, of in zip(("tid", "start_ns", "end_ns"), captured, strict=True)
     ]
     none = np.full(len(times[0]), NONE, np.int64)
     return Marks(times[0], times[1], times[2], none, none)

@@ -54,8 +54,8 @@ def captures(data: RankData) -> tuple[I64, I64, I64]:
     begins = data.profile.names.gather(calls["name"]).str.contains("(?i)BeginCapture")
     calls = calls.with_columns(begins=begins).sort("tid", "start_ns")
     ending = pl.when(~pl.col("begins")).then("end_ns").backward_fill().over("tid")
-    found = calls.with_columns(ending.fill_null(data.host_span()[1]).alias("end_ns")).filter("begins")
-    return found["tid"].to_numpy(), found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+    spans = calls.with_columns(ending.fill_null(data.host_span()[1]).alias("end_ns")).filter("begins")
+    return spans["tid"].to_numpy(), spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
 
 
 def recordings(data: RankData) -> tuple[I64, I64]:

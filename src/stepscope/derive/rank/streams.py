@@ -64,8 +64,8 @@ def streams_of(data: RankData) -> Streams:
 def in_order_with_compute(data: RankData, ops: I64) -> Mask:
     """Of these ops, those on a stream that computes, as these ops have it."""
     streams = streams_of(data)
-    found: Mask = streams.computes(data, ops)[streams.of[ops]]
-    return found
+    mask: Mask = streams.computes(data, ops)[streams.of[ops]]
+    return mask
 
 
 def overlapping(data: RankData) -> tuple[I64, I64]:

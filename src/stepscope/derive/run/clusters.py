@@ -101,13 +101,13 @@ def _best(ordered: F64) -> int | None:
 
 def _clear(lower: F64, upper: F64) -> bool:
     """Whether two groups lie apart. The larger group tells the noise; a single value has none of its own."""
-    known = lower if len(lower) >= len(upper) else upper
+    wider = lower if len(lower) >= len(upper) else upper
     between = float(np.median(upper) - np.median(lower))
-    noise = max(noise_of(g) for g in (lower, upper) if len(g) > 2 or g is known)
-    share = least_share(len(known)) * abs(float(np.median(lower)))
+    noise = max(noise_of(g) for g in (lower, upper) if len(g) > 2 or g is wider)
+    share = least_share(len(wider)) * abs(float(np.median(lower)))
     if between <= max(APART * noise, share) or upper[0] - lower[-1] <= max(_GAP * noise, share / 2):
         return False
-    if len(known) < _FEW_GAPS:
+    if len(wider) < _FEW_GAPS:
         return True
     both = np.r_[lower, upper] if len(upper) <= len(lower) else -np.r_[lower, upper][::-1]
     return gap_stands_out(both, min(len(lower), len(upper)))

@@ -64,40 +64,40 @@ def contents(data: RankData, spans: Spans) -> Contents:
         return []
     if data.profile.has("ops"):
         whole = partition(data, int(spans.start[0]), int(spans.end[-1]))
-        found: Contents = [
+        contents: Contents = [
             ("compute", None, intersect(whole.compute, spans).length()),
             ("communication", None, intersect(whole.comm_exposed, spans).length()),
             *_copies(data, intersect(whole.copy_exposed, spans)),
             *_idle(data, intersect(whole.idle, spans)),
         ]
     else:
-        found = _by_calls(data, spans)
+        contents = _by_calls(data, spans)
     sums: dict[tuple[str, str | None], int] = {}
-    for what, where, ns in found:
+    for what, where, ns in contents:
         sums[what, where] = sums.get((what, where), 0) + ns
     ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
     return [(what, where, ns) for (what, where), ns in ordered if ns]
 
 
 def _copies(data: RankData, rest: Spans) -> Contents:
-    found: Contents = []
+    contents: Contents = []
     kind = data.ops["copy_kind"].cast(pl.String)
     copying = data.role == COPY
     for name, what in _COPIES.items():
         rows = copying & (kind == name).fill_null(value=False).to_numpy()
         part = intersect(union(data.start[rows], data.end[rows]), rest)
-        found.append((what, None, part.length()))
+        contents.append((what, None, part.length()))
         rest = subtract(rest, part)
-    return [*found, ("other copies and memsets", None, rest.length())]
+    return [*contents, ("other copies and memsets", None, rest.length())]
 
 
 def _idle(data: RankData, idle: Spans) -> Contents:
     if data.calls.height == 0:
         return [(_IDLE, None, idle.length())]
     pieces = causes(data, idle)
-    found: Contents = []
+    contents: Contents = []
     last = pieces.cause == TAIL  # no op ends it: what any thread did says more
-    found += _by_calls(data, union(pieces.start[last], pieces.end[last]))
+    contents += _by_calls(data, union(pieces.start[last], pieces.end[last]))
     text = data.text_of(pieces.within)
     frame = pl.DataFrame({"cause": pieces.cause, "text": text, "ns": pieces.end - pieces.start})
     frame = frame.filter(~pl.Series(last))
@@ -111,17 +111,17 @@ def _idle(data: RankData, idle: Spans) -> Contents:
         pl.when(host).then(pl.col("text")).alias("where"),
     )
     sums = named.group_by("what", "where").agg(pl.col("ns").sum())
-    return [*found, *((what, where, int(ns)) for what, where, ns in sums.iter_rows())]
+    return [*contents, *((what, where, int(ns)) for what, where, ns in sums.iter_rows())]
 
 
 def _by_calls(data: RankData, rest: Spans) -> Contents:
     """Idle time that no op ends: by the CUDA calls of any thread in it."""
-    found: Contents = []
+    contents: Contents = []
     cause = call_causes(data)
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     for which in (LOAD, ALLOC, SYNC, API):
         rows = cause == which
         part = intersect(union(start[rows], end[rows]), rest)
-        found.append((_HOST[which], None, part.length()))
+        contents.append((_HOST[which], None, part.length()))
         rest = subtract(rest, part)
-    return [*found, (_HOST[HOST], None, rest.length())]
+    return [*contents, (_HOST[HOST], None, rest.length())]

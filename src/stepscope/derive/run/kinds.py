@@ -178,10 +178,10 @@ def _groups(lengths: F64, work: I64) -> list[I64]:
 def _alike(a: F64, b: F64, same_work: bool) -> bool:
     """Whether two groups differ by no more than what says nothing; where their work differs, little says something."""
     apart = abs(float(np.median(a) - np.median(b)))
-    known = a if len(a) >= len(b) else b
+    wider = a if len(a) >= len(b) else b
     if same_work:
-        return apart <= margin(known)
-    return apart <= max(_NOISE_OF_WORK * noise_of(known), _LEAST_OF_WORK * float(np.median(known)))
+        return apart <= margin(wider)
+    return apart <= max(_NOISE_OF_WORK * noise_of(wider), _LEAST_OF_WORK * float(np.median(wider)))
 
 
 def _drift(at: I64, lengths: F64) -> Drift | None:

@@ -63,12 +63,12 @@ def _shares(data: RankData) -> F64:
     count = int(of.max(initial=-1)) + 1
     those = np.bincount(of[told], weights=(length * multiplying)[told], minlength=count)
     whole = np.bincount(of[told], weights=length[told], minlength=count)
-    found = np.zeros(len(of))
+    shares = np.zeros(len(of))
     at = of[told]
-    found[told] = np.where(
+    shares[told] = np.where(
         those[at] > 0, (length * multiplying)[told] / np.maximum(those[at], 1), length[told] / whole[at]
     )
-    return found
+    return shares
 
 
 def _precisions(work: Work, row: I64, kinds: Kernels) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
@@ -85,16 +85,16 @@ def _rates(gpu: Gpu | None, precision: np.ndarray[tuple[int], np.dtype[np.int8]]
     if gpu is None:
         return np.full(len(precision), np.nan)
     known = [_peak(gpu, name) for name in PRECISION]
-    found: F64 = np.array(known)[precision]
-    return found
+    rates: F64 = np.array(known)[precision]
+    return rates
 
 
 def _peak(gpu: Gpu, precision: str) -> float:
     if not precision:
         return _half(gpu)
     name, tensor = ("fp32", True) if precision == "tf32" else (precision, False)
-    found = peak(gpu, name, tensor)
-    return 1e3 * found[1] if found else _half(gpu)
+    reached = peak(gpu, name, tensor)
+    return 1e3 * reached[1] if reached else _half(gpu)
 
 
 def _half(gpu: Gpu | None) -> float:

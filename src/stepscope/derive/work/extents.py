@@ -63,41 +63,41 @@ class Extent(Struct, frozen=True):
 def extent(name: str) -> Extent:
     """What the name says of sizes."""
     text = demangle(name)
-    if found := _WARP_SOFTMAX.search(text):
-        return _softmax(found)
-    if found := _LAYOUT.search(text):
-        return Extent(per_block=_TILE, bytes=_size(found[1]) + _size(found[2]))
+    if match := _WARP_SOFTMAX.search(text):
+        return _softmax(match)
+    if match := _LAYOUT.search(text):
+        return Extent(per_block=_TILE, bytes=_size(match[1]) + _size(match[2]))
     if "multi_tensor_apply" in text:
         return Extent(per_block=_CHUNK, bytes=_of_list(text))
     moved = _moved(text)
-    if found := _VECTORIZED.search(text):
-        width = int(found[1])
+    if match := _VECTORIZED.search(text):
+        width = int(match[1])
         return Extent(per_thread=max(width, 8), bytes=moved, unsure=width <= 4)
     if _UNROLLED.search(text):
         per_thread = _PER_THREAD.search(text)
         return Extent(per_thread=int(per_thread[2]) if per_thread else 4, bytes=moved)
-    if found := _BLOCKED.search(text):
-        return Extent(per_block=int(found[1]) * int(found[2]), bytes=moved)
+    if match := _BLOCKED.search(text):
+        return Extent(per_block=int(match[1]) * int(match[2]), bytes=moved)
     return Extent()
 
 
-def _softmax(found: re.Match[str]) -> Extent:
+def _softmax(match: re.Match[str]) -> Extent:
     """A row of threads is a warp: it takes one row of the tensor, or two short ones, up to the next power of two."""
-    log2 = int(found[4])
+    log2 = int(match[4])
     rows = 2 if log2 <= 7 else 1
-    tensors = 2 if found[1] == "forward" else 3
-    size = _size(found[2])
-    return Extent(per_row=rows << log2, bytes=_size(found[3]) + (tensors - 1) * size)
+    tensors = 2 if match[1] == "forward" else 3
+    size = _size(match[2])
+    return Extent(per_row=rows << log2, bytes=_size(match[3]) + (tensors - 1) * size)
 
 
 def _of_list(text: str) -> float:
     """A step of an optimizer reads a parameter, its gradient and its states, and writes all but the gradient."""
-    if found := _FUSED_STEP.search(text):
-        return _size(found[1]) * (2 * int(found[2]) - 1)
-    if found := _NORM.search(text):
-        return float(_size(found[1]))
-    if found := _FOREACH.search(text):
-        return _size(found[1]) * (int(found[3]) + 1)
+    if match := _FUSED_STEP.search(text):
+        return _size(match[1]) * (2 * int(match[2]) - 1)
+    if match := _NORM.search(text):
+        return float(_size(match[1]))
+    if match := _FOREACH.search(text):
+        return _size(match[1]) * (int(match[3]) + 1)
     return 0.0
 
 
@@ -107,12 +107,12 @@ def _moved(text: str) -> float:
     if role is Role.CAST:
         return 6.0 if "loat8" not in text else 3.0
     if role is Role.FILL:
-        found = _FUNCTOR.search(text)
-        return float(_size(found[1]) if found else 4)
-    if found := _FUNCTOR3.search(text):
-        return float(sum(_size(part) for part in found.groups()))
-    if found := _FUNCTOR2.search(text):
-        return float(_size(found[1]) + _size(found[3]))
+        match = _FUNCTOR.search(text)
+        return float(_size(match[1]) if match else 4)
+    if match := _FUNCTOR3.search(text):
+        return float(sum(_size(part) for part in match.groups()))
+    if match := _FUNCTOR2.search(text):
+        return float(_size(match[1]) + _size(match[3]))
     # The lambda of a launcher takes an index: an `int`, and nothing else.
     taken = [args.split(",") for args in _LAMBDA.findall(text) if args.strip() != "int" and _size(args)]
     if taken:

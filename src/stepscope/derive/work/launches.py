@@ -57,12 +57,12 @@ def launching(data: RankData) -> Launching:
 
 def _launching(data: RankData) -> Launching:
     torch = torch_ops(data.profile, data)
-    found = np.full(len(data.start), NONE, dtype=np.int64)
+    op_of = np.full(len(data.start), NONE, dtype=np.int64)
     linked = np.flatnonzero(data.launch != NONE)
     if len(torch) and len(linked):
         threads = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[linked]]
-        found[linked] = torch.nesting.enclosing(threads, data.launched_at[linked])
-    return Launching(torch, found)
+        op_of[linked] = torch.nesting.enclosing(threads, data.launched_at[linked])
+    return Launching(torch, op_of)
 
 
 def op_bytes(data: RankData, ops: I64) -> F64:
@@ -78,14 +78,14 @@ def op_bytes(data: RankData, ops: I64) -> F64:
     moved = take(_moved(known.torch.frame, asked[asked != NONE]), np.where(asked == NONE, NONE, _places(asked)), np.nan)
     length = (data.end - data.start)[ops].astype(float)
     total = np.bincount(where, weights=length)
-    found: F64 = moved[where] * np.divide(length, total[where], out=np.ones(len(ops)), where=total[where] > 0)
-    return found
+    op_bytes: F64 = moved[where] * np.divide(length, total[where], out=np.ones(len(ops)), where=total[where] > 0)
+    return op_bytes
 
 
 def _places(asked: I64) -> I64:
     """Places among those that are there: the first may be NONE."""
-    found: I64 = np.arange(len(asked)) - int(len(asked) > 0 and asked[0] == NONE)
-    return found
+    places: I64 = np.arange(len(asked)) - int(len(asked) > 0 and asked[0] == NONE)
+    return places
 
 
 def _moved(frame: pl.DataFrame, rows: I64) -> F64:

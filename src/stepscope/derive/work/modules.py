@@ -40,10 +40,10 @@ def modules(data: RankData, ops: I64) -> pl.Series:
         return pl.Series("module", [None] * len(ops), dtype=pl.String)
     tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
     tid, at = _of_forward(data, tid, at)
-    found = _by_frames(data, tid, at)
-    if found is None:
-        found = _by_ranges(data, tid, at)
-    return found.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_").alias("module")
+    module_of = _by_frames(data, tid, at)
+    if module_of is None:
+        module_of = _by_ranges(data, tid, at)
+    return module_of.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_").alias("module")
 
 
 def _of_forward(data: RankData, tid: I64, at: I64) -> tuple[I64, I64]:
@@ -96,5 +96,5 @@ def _by_ranges(data: RankData, tid: I64, at: I64) -> pl.Series:
 def _module_ranges(data: RankData) -> Mask:
     own = np.zeros(data.ranges.height, bool)
     own[data.own_ranges] = True
-    found: Mask = own & ~data.profile.names_with(_NO_MODULE)[data.ranges["name"].to_numpy()]
-    return found
+    module_ranges: Mask = own & ~data.profile.names_with(_NO_MODULE)[data.ranges["name"].to_numpy()]
+    return module_ranges

@@ -65,43 +65,43 @@ class Parts(Struct, frozen=True):
     by_hand: Mask
 
     def are(self, *parts: str) -> Mask:
-        found: Mask = np.isin(self.part, [_CODE[part] for part in parts])
-        return found
+        mask: Mask = np.isin(self.part, [_CODE[part] for part in parts])
+        return mask
 
 
 def parts(data: RankData, ops: I64, known: Kernels | None = None, passes: Phases | None = None) -> Parts:
     """The part of each op."""
     kinds = known or kernels(data, ops)
     when = passes or phases(data, ops, kinds)
-    found = _BY_ROLE[kinds.role]
+    part_of = _BY_ROLE[kinds.role]
     order = in_order(data, ops)
     order = order[~kinds.are(Role.COMMUNICATION)[order]]
     by_hand = np.zeros(len(ops), bool)
     soft = (kinds.are(Role.SOFTMAX) | spelled_softmax(data, ops, kinds, order)) & ~when.are(OPTIMIZER)
     by_hand[order] = _around_softmax(kinds.role[order], kinds.matrix[order], when.phase[order], soft[order])
-    found[by_hand] = ATTENTION
+    part_of[by_hand] = ATTENTION
     lossy = np.zeros(len(ops), bool)
     lossy[order] = _around_loss(kinds.role[order])
-    found[lossy & ~by_hand] = LOSS
-    found[when.are(OPTIMIZER) & ~kinds.are(Role.COMMUNICATION)] = _CODE["optimizer"]
-    found[crossing(data, ops)] = _CODE["copies to and from the host"]
-    return Parts(found, by_hand)
+    part_of[lossy & ~by_hand] = LOSS
+    part_of[when.are(OPTIMIZER) & ~kinds.are(Role.COMMUNICATION)] = _CODE["optimizer"]
+    part_of[crossing(data, ops)] = _CODE["copies to and from the host"]
+    return Parts(part_of, by_hand)
 
 
 def spelled_softmax(data: RankData, ops: I64, kinds: Kernels, order: I64) -> Mask:
     """Exponentials that stand for a softmax written out: between the same two kernels that multiply (`order`: by
     launch) something is maximized and something summed up."""
-    found = np.zeros(len(ops), bool)
+    spelled_softmax = np.zeros(len(ops), bool)
     name = data.name[ops[order]]
     exponential = data.profile.names_with(_EXP)[name] & kinds.are(Role.ELEMENTWISE)[order]
     if not exponential.any():
-        return found
+        return spelled_softmax
     stretch = np.cumsum(kinds.are(*MULTIPLYING)[order])
     reduces = kinds.are(Role.REDUCTION)[order]
     for pattern in (_MAX, _SUM):
         exponential &= np.isin(stretch, stretch[reduces & data.profile.names_with(pattern)[name]])
-    found[order[exponential]] = True
-    return found
+    spelled_softmax[order[exponential]] = True
+    return spelled_softmax
 
 
 def _around_softmax(role: I8, matrix: Mask, phase: I8, is_soft: Mask) -> Mask:
@@ -133,8 +133,8 @@ def _around_loss(role: I8) -> Mask:
     wall = np.isin(role, _WALLS)
     run = np.cumsum(wall)
     lossy = np.unique(run[role == Role.LOSS])
-    found: Mask = np.isin(run, lossy) & ~wall
-    return found
+    around_loss: Mask = np.isin(run, lossy) & ~wall
+    return around_loss
 
 
 def _covered(count: int, begin: I64, end: I64) -> Mask:
@@ -142,8 +142,8 @@ def _covered(count: int, begin: I64, end: I64) -> Mask:
     edges = np.zeros(count + 1, np.int64)
     np.add.at(edges, begin, 1)
     np.add.at(edges, end, -1)
-    found: Mask = np.cumsum(edges[:-1]) > 0
-    return found
+    mask: Mask = np.cumsum(edges[:-1]) > 0
+    return mask
 
 
 class Layers(Struct, frozen=True):
@@ -156,8 +156,8 @@ class Layers(Struct, frozen=True):
     def of(self, count: int) -> I64:
         """The number of the layer at each place of the sequence; -1 outside of them."""
         at = np.arange(count) - self.begin
-        found: I64 = np.where((at >= 0) & (at < self.period * self.times), at // max(self.period, 1), -1)
-        return found
+        position: I64 = np.where((at >= 0) & (at < self.period * self.times), at // max(self.period, 1), -1)
+        return position
 
 
 #: Periods that are tried: those by which like symbols follow each other most often.
@@ -194,8 +194,8 @@ def _periods(symbols: I64) -> list[int]:
     fits = (distance >= 2) & (distance <= len(symbols) // 2)
     distance, count = distance[fits], count[fits]
     often = np.argsort(-count, kind="stable")[:_TRIED]
-    found: list[int] = np.sort(distance[often]).tolist()
-    return found
+    periods: list[int] = np.sort(distance[often]).tolist()
+    return periods
 
 
 def recomputed(when: Phases) -> Mask:

@@ -46,82 +46,82 @@ class Phases(Struct, frozen=True):
     how: I8
 
     def are(self, *phases: int) -> Mask:
-        found: Mask = np.isin(self.phase, phases)
-        return found
+        mask: Mask = np.isin(self.phase, phases)
+        return mask
 
 
 def in_order(data: RankData, ops: I64) -> I64:
     """Places of these ops in the order of their launches."""
-    found: I64 = np.lexsort((data.start[ops], data.launched_at[ops]))
-    return found
+    order: I64 = np.lexsort((data.start[ops], data.launched_at[ops]))
+    return order
 
 
 def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
     """The pass of each op of a window. `ops` are of one window: what runs again is looked for among them."""
     kinds = known or kernels(data, ops)
-    found, how = np.zeros(len(ops), np.int8), np.zeros(len(ops), np.int8)
+    phase_of, how = np.zeros(len(ops), np.int8), np.zeros(len(ops), np.int8)
     for method, code in ((_by_torch, TORCH), (_by_ranges, RANGES), (_by_threads, THREADS)):
-        open_ = np.flatnonzero(found == OTHER)
+        open_ = np.flatnonzero(phase_of == OTHER)
         if len(open_):
             said = method(data, ops[open_])
-            found[open_] = said
+            phase_of[open_] = said
             how[open_[said != OTHER]] = code
     order = in_order(data, ops)
-    found, how = _completed(kinds, order, found, how)
+    phase_of, how = _completed(kinds, order, phase_of, how)
     again = _run_again(
-        data, ops, kinds, order, np.where((found == BACKWARD) & (how <= NAMES), OTHER, found).astype(np.int8)
+        data, ops, kinds, order, np.where((phase_of == BACKWARD) & (how <= NAMES), OTHER, phase_of).astype(np.int8)
     )
-    found[again] = AGAIN
-    return Phases(found, how)
+    phase_of[again] = AGAIN
+    return Phases(phase_of, how)
 
 
 def _by_torch(data: RankData, ops: I64) -> I8:
     """Inside a backward node, or in a forward op that recorded gradients. Replayed graphs have no ops of their own."""
     known = launching(data)
     rows = known.op[ops]
-    found = np.zeros(len(ops), np.int8)
+    phase_of = np.zeros(len(ops), np.int8)
     there = (rows != NONE) & ~graph_launch(data)[ops]
     if not there.any() or not known.torch.backward.any():
-        return found
+        return phase_of
     at = rows[there]
     backward, again = known.torch.backward[at], known.torch.again[at]
-    found[there] = np.where(backward, np.where(again, AGAIN, BACKWARD), OTHER)
-    return found
+    phase_of[there] = np.where(backward, np.where(again, AGAIN, BACKWARD), OTHER)
+    return phase_of
 
 
 def _by_ranges(data: RankData, ops: I64) -> I8:
-    found = np.zeros(len(ops), np.int8)
+    phase_of = np.zeros(len(ops), np.int8)
     if data.ranges.height == 0:
-        return found
+        return phase_of
     named = {phase: data.own_ranges_named(pattern) for phase, pattern in PASS_RANGES.items()}
     alone: Mask = np.sum(list(named.values()), axis=0) == 1
     deepest = data.ancestors_until(data.enclosing(ops), alone)
     hit = deepest != NONE
     for phase, mask in named.items():
-        found[hit] = np.where(mask[deepest[hit]], phase, found[hit])
-    return found
+        phase_of[hit] = np.where(mask[deepest[hit]], phase, phase_of[hit])
+    return phase_of
 
 
 def _by_threads(data: RankData, ops: I64) -> I8:
     """Launches of a thread that is not the one that launches first, and whose kernels say `backward`: autograd's."""
-    found = np.zeros(len(ops), np.int8)
+    phase_of = np.zeros(len(ops), np.int8)
     linked = data.launch[ops] != NONE
     if not linked.any():
-        return found
+        return phase_of
     tid = np.full(len(ops), NONE, np.int64)
     tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
     if (tid == NONE).all():  # calls of no thread
-        return found
+        return phase_of
     kinds = kernels(data, ops)
     threads = [t for t in np.unique(tid[linked]).tolist() if (kinds.backward & (tid == t)).any()]
     main = _main_thread(tid, kinds)
     engines = [t for t in threads if t != main]
     if engines:
-        found[np.isin(tid, engines)] = BACKWARD
+        phase_of[np.isin(tid, engines)] = BACKWARD
         others = linked & ~np.isin(tid, engines) & ~kinds.are(Role.OPTIMIZER)
-        found[others & kinds.are(*MULTIPLYING, Role.NORM, Role.SOFTMAX, Role.EMBEDDING)] = FORWARD
-    found[kinds.are(Role.OPTIMIZER)] = OPTIMIZER
-    return found
+        phase_of[others & kinds.are(*MULTIPLYING, Role.NORM, Role.SOFTMAX, Role.EMBEDDING)] = FORWARD
+    phase_of[kinds.are(Role.OPTIMIZER)] = OPTIMIZER
+    return phase_of
 
 
 def _main_thread(tid: I64, kinds: Kernels) -> int:
@@ -136,9 +136,9 @@ def _main_thread(tid: I64, kinds: Kernels) -> int:
     return int(values[share.argmin()])
 
 
-def _completed(kinds: Kernels, order: I64, found: I8, how: I8) -> tuple[I8, I8]:
+def _completed(kinds: Kernels, order: I64, phase_of: I8, how: I8) -> tuple[I8, I8]:
     """What nothing has told: by names, and else as the op launched before it (`order`)."""
-    anchor = found[order].copy()
+    anchor = phase_of[order].copy()
     silent = anchor == OTHER
     said = np.where(
         kinds.are(Role.OPTIMIZER),
@@ -155,8 +155,8 @@ def _completed(kinds: Kernels, order: I64, found: I8, how: I8) -> tuple[I8, I8]:
     filled = np.where(last >= 0, anchor[np.maximum(last, 0)], first[0] if len(first) else OTHER)
     compute = ~kinds.are(Role.COMMUNICATION)[order]
     filled = np.where(silent & ~compute, OTHER, filled)
-    whole, source = found.copy(), how.copy()
-    whole[order] = np.where(silent, filled, found[order])
+    whole, source = phase_of.copy(), how.copy()
+    whole[order] = np.where(silent, filled, phase_of[order])
     source[order] = np.where(silent & (filled != OTHER), NAMES, how[order])
     return whole, source
 
@@ -197,15 +197,15 @@ def symbols_of(data: RankData, ops: I64) -> I64:
     mixed = data.name[ops].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= shape.blocks.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= shape.threads.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
-    found: I64 = mixed.astype(np.int64)
-    return found
+    symbols: I64 = mixed.astype(np.int64)
+    return symbols
 
 
 def _changing(symbols: I64) -> Mask:
     """Of every run of `_RUN` symbols, whether it is of several kinds: one kernel many times is like itself anywhere."""
     changes = np.r_[0, np.cumsum(symbols[1:] != symbols[:-1])]
-    found: Mask = 2 * (changes[_RUN - 1 :] - changes[: len(symbols) - _RUN + 1]) >= _RUN
-    return found
+    mask: Mask = 2 * (changes[_RUN - 1 :] - changes[: len(symbols) - _RUN + 1]) >= _RUN
+    return mask
 
 
 def _hashes(symbols: I64) -> I64:
@@ -213,5 +213,5 @@ def _hashes(symbols: I64) -> I64:
     whole = np.zeros(len(symbols) - _RUN + 1, np.uint64)
     for i in range(_RUN):
         whole = whole * np.uint64(0x100000001B3) ^ symbols[i : len(symbols) - _RUN + 1 + i].astype(np.uint64)
-    found: I64 = whole.astype(np.int64)
-    return found
+    hashes: I64 = whole.astype(np.int64)
+    return hashes

@@ -79,10 +79,10 @@ def attention_rate(gpu: Gpu, head: int, length: int, *, causal: bool = True, bac
     kind = "attention" + (_BACKWARD if backward else _FORWARD)
     heads = sorted({int(r.sizes["head"]) for r in rows() if r.op == kind})
     nearest = min(heads, key=lambda known: abs(np.log(known / max(head, 1))))
-    found = [r for r in rows() if r.op == kind and r.sizes["causal"] == str(causal) and r.sizes["head"] == str(nearest)]
-    if not found:  # unusual sizes of heads were only measured with a mask
-        found = [r for r in rows() if r.op == kind and r.sizes["head"] == str(nearest)]
-    by_length = sorted((float(r.sizes["length"]), r.flops / r.us / 1e6) for r in found)
+    rates = [r for r in rows() if r.op == kind and r.sizes["causal"] == str(causal) and r.sizes["head"] == str(nearest)]
+    if not rates:  # unusual sizes of heads were only measured with a mask
+        rates = [r for r in rows() if r.op == kind and r.sizes["head"] == str(nearest)]
+    by_length = sorted((float(r.sizes["length"]), r.flops / r.us / 1e6) for r in rates)
     scale = _scale(gpu, "bf16")
     if scale is None:
         return None
@@ -98,8 +98,8 @@ def stream_ns(gpu: Gpu, moved: F64) -> F64:
     inside = np.exp(np.interp(some, size, time))
     beyond = np.exp(some - size[-1] + time[-1])  # large ones are at the bandwidth
     least = 1e3 * np.exp(time[0])
-    found: F64 = np.maximum(1e3 * np.where(some > size[-1], beyond, inside) * scale, min(least, least * scale))
-    return found
+    stream_ns: F64 = np.maximum(1e3 * np.where(some > size[-1], beyond, inside) * scale, min(least, least * scale))
+    return stream_ns
 
 
 def bandwidth(gpu: Gpu) -> Rate:
@@ -111,23 +111,23 @@ def bandwidth(gpu: Gpu) -> Rate:
 def share_of_bandwidth(op: str, **sizes: object) -> float | None:
     """The part of what streaming kernels reach that this op does: `layer norm`, `cross entropy`, `adamw fused`, …"""
     wanted = {key: str(value) for key, value in sizes.items()}
-    found = [r for r in rows() if r.op == op and wanted.items() <= r.sizes.items()]
-    if not found:
+    matching = [r for r in rows() if r.op == op and wanted.items() <= r.sizes.items()]
+    if not matching:
         return None
-    return max(r.bytes / r.us / 1e3 for r in found) / bandwidth(_of(MEASURED_ON)).value
+    return max(r.bytes / r.us / 1e3 for r in matching) / bandwidth(_of(MEASURED_ON)).value
 
 
 @cache
 def scores_reach() -> float:
     """The part of the peak that products with attention's scores reach, heads of 64: memory bounds them."""
-    found = [r.flops / r.us / 1e6 for r in rows() if r.op == "batched" and "64" in (r.sizes["k"], r.sizes["n"])]
-    return float(np.mean(found)) / (_of(MEASURED_ON).bf16 or 1.0)
+    rates = [r.flops / r.us / 1e6 for r in rows() if r.op == "batched" and "64" in (r.sizes["k"], r.sizes["n"])]
+    return float(np.mean(rates)) / (_of(MEASURED_ON).bf16 or 1.0)
 
 
 def _of(name: str) -> Gpu:
-    found = gpu_of(name)
-    assert found is not None  # the table of GPUs has it
-    return found
+    gpu = gpu_of(name)
+    assert gpu is not None  # the table of GPUs has it
+    return gpu
 
 
 def _known(precision: str) -> str:

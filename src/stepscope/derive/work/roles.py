@@ -77,14 +77,14 @@ class Kernels(Struct, frozen=True):
         """Ops of one of these roles."""
         wanted = np.zeros(len(Role), dtype=bool)  # a table: NumPy's `isin` takes ten times as long
         wanted[list(roles)] = True
-        found: Mask = wanted[self.role]
-        return found
+        mask: Mask = wanted[self.role]
+        return mask
 
 
 def kernels(data: RankData, ops: I64) -> Kernels:
     """What the names of these ops say. An op is communication by its role in the trace (a peer copy is, too)."""
-    said = data.once(_of_names)[:, data.name[ops]]
-    role, precision, tensor, alignment, backward, matrix = said
+    facts = data.once(_of_names)[:, data.name[ops]]
+    role, precision, tensor, alignment, backward, matrix = facts
     role[data.role[ops] == COMM] = Role.COMMUNICATION
     return Kernels(role, precision, tensor, alignment, backward.astype(bool), matrix.astype(bool))
 
@@ -93,15 +93,15 @@ def _of_names(data: RankData) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
     """By fact and id of a name: what the names of the rank's ops say."""
     ids = pl.Series(data.name).unique().cast(pl.Int64).to_numpy()
     texts = data.profile.names.gather(ids) if len(ids) else pl.Series([], dtype=pl.String)
-    known = [kernel(text) for text in texts.to_list()]
+    kernels_of = [kernel(text) for text in texts.to_list()]
     found = np.zeros((6, int(ids.max(initial=-1)) + 1), np.int8)
     facts: tuple[list[int], ...] = (
-        [int(k.role) for k in known],
-        [PRECISION.index(k.precision or "") for k in known],
+        [int(k.role) for k in kernels_of],
+        [PRECISION.index(k.precision or "") for k in kernels_of],
         data.profile.taxonomy.tensor_core(texts).cast(pl.Int8).fill_null(-1).to_list(),
-        [k.alignment or 0 for k in known],
-        [int(k.backward) for k in known],
-        [int(k.matrix) for k in known],
+        [k.alignment or 0 for k in kernels_of],
+        [int(k.backward) for k in kernels_of],
+        [int(k.matrix) for k in kernels_of],
     )
     for row, values in enumerate(facts):
         found[row, ids] = values

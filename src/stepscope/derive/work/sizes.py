@@ -78,8 +78,8 @@ def _launches(data: RankData) -> Launches:
 
 def _product(frame: pl.DataFrame, what: str) -> I64:
     x, y, z = (frame[f"{what}_{axis}"].to_numpy() for axis in "xyz")
-    found: I64 = x * y * z
-    return found
+    product: I64 = x * y * z
+    return product
 
 
 def _shapes(profile: Profile) -> dict[int, pl.DataFrame]:
@@ -122,17 +122,17 @@ def _recorded(data: RankData, ops: I64) -> F64:
         pl.col("bytes").fill_null(0).cast(pl.Float64),
         (pl.col("copy_kind") == "DtoD").alias("within"),
     )
-    found: F64 = (some["bytes"] * (1 + some["within"].cast(pl.Float64))).to_numpy()
-    return found
+    moved: F64 = (some["bytes"] * (1 + some["within"].cast(pl.Float64))).to_numpy()
+    return moved
 
 
 def _by_grid(data: RankData, ops: I64) -> tuple[F64, F64, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Elements, bytes, and of which the version of PyTorch matters."""
     ids, where = numbered(data.name[ops])
     texts = data.profile.names.gather(ids).to_list() if len(ids) else []
-    said = [extent(text) for text in texts]
+    extents = [extent(text) for text in texts]
     block, thread, row, each, unsure = (
-        np.array([getattr(e, field) for e in said], dtype=float)[where] if said else np.zeros(len(ops))
+        np.array([getattr(e, field) for e in extents], dtype=float)[where] if extents else np.zeros(len(ops))
         for field in ("per_block", "per_thread", "per_row", "bytes", "unsure")
     )
     shape = launches(data, ops)

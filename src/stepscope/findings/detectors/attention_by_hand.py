@@ -27,11 +27,11 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"attention is written out: {several(told.kernels, 'kernel')} for its scores (on rank {told.rank})",
-        f"products, masks and softmax between them take {about(told.took_ns)} of the step on rank {told.rank}, "
-        f"{told.most}. Fused attention, which never writes the scores, takes about {about(told.good_ns)} for as much, "
+        f"attention is written out: {several(lost.kernels, 'kernel')} for its scores (on rank {lost.rank})",
+        f"products, masks and softmax between them take {about(lost.took_ns)} of the step on rank {lost.rank}, "
+        f"{lost.most}. Fused attention, which never writes the scores, takes about {about(lost.good_ns)} for as much, "
         "at the rate that torch's kernels reach",
         "F.scaled_dot_product_attention(q, k, v, is_causal=True), or with attn_mask (torch 2.0; its flash kernels need "
         "fp16 or bf16, heads of up to 256 and Ampere or later); flex_attention for masks and biases of other kinds "

@@ -64,14 +64,14 @@ def _measured(case: Case) -> dict[int, tuple[I64, F64, I64]]:
         return {}
     bounds = case.profile.once(bounds_of)
     tunable = np.array([bound.by != "overhead" for bound in bounds] or [False])
-    found = {}
+    measured = {}
     for rank, host in hosts(case).items():
         ops: I64 = host.window.ops[host.data.role[host.window.ops] == COMPUTE]
         roof, kernel = roof_ns_of(case.profile, rank, ops)
         wanted = ~np.isnan(roof) & tunable[np.maximum(kernel, 0)] & (kernel != NONE)
         if wanted.any():
-            found[rank] = ops[wanted], roof[wanted], kernel[wanted]
-    return found
+            measured[rank] = ops[wanted], roof[wanted], kernel[wanted]
+    return measured
 
 
 def remedy(case: Case) -> Change:
@@ -106,8 +106,8 @@ def detect(case: Case) -> list[Finding]:
     top = by_name.sort("lost", "name", descending=True).row(0, named=True)
     name = short_names(case.profile.names.gather([top["name"]]))[0]
     row = shown(case, worst, name)
-    found = case.profile.once(roofline_of)
-    pattern = _pattern(found, top["kernel"])
+    roofline = case.profile.once(roofline_of)
+    pattern = _pattern(roofline, top["kernel"])
     bound = case.profile.once(bounds_of)[top["kernel"]]
     kernels = int((lost[worst] > 0).sum())
     return [
@@ -119,7 +119,7 @@ def detect(case: Case) -> list[Finding]:
             f"{several(len(ops), 'kernel')} that were measured take {about(int(took.sum()))} of the step on rank "
             f"{worst}, and {about(float(roof.sum()))} at their roofs. Most is lost in `{short_range(name)}` "
             f"({about(int(row['total_ns']))} in all), at {row['roof_pct']:.0f} % of its roof "
-            f"({found.roof[top['kernel']]}): bound by {bound.by or 'nothing that was measured'}, {bound.why}"
+            f"({roofline.roof[top['kernel']]}): bound by {bound.by or 'nothing that was measured'}, {bound.why}"
             f"{f'; {pattern}' if pattern else ''}. Counted up to {ROOF_REACH.value:.0f} % of the roof",
             _advice(bound.by, pattern),
             ("kernels", f"--rank {worst}"),
@@ -149,8 +149,8 @@ def _places(case: Case, rank: int) -> list[Place]:
     return places(rank, data.start[far], data.end[far])
 
 
-def _pattern(found: Roofline, kernel: int) -> str | None:
-    patterns = access(found.kernels)
+def _pattern(roofline: Roofline, kernel: int) -> str | None:
+    patterns = access(roofline.kernels)
     return pattern_of(float(patterns.uncoalesced_pct[kernel]), float(patterns.conflicts_pct[kernel]))
 
 

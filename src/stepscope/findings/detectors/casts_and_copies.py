@@ -26,11 +26,11 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"{several(told.kernels, 'cast or copy changes', 'casts and copies change')} nothing (on rank {told.rank})",
+        f"{several(lost.kernels, 'cast or copy changes', 'casts and copies change')} nothing (on rank {lost.rank})",
         f"casts that return to the type that they began with, copies of whole tensors and fills with zeros take "
-        f"{about(told.took_ns)} of the step on rank {told.rank}, {told.most}",
+        f"{about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}",
         "stay in one precision between products (no .float() and back under autocast), leave out .clone(), "
         "zero_grad(set_to_none=True), the default; `source` names the lines where stacks were recorded (--with stacks)",
     )

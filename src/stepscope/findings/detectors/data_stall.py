@@ -102,20 +102,20 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
     inside = _longest_range(host, spans) if named else None
-    said = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
+    most = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
     idle, figures, command = lost_by(case, host, *LATE, claim=max(lost[worst], saved))
     in_mpi = 0 if named else _in_mpi(host, spans)
     by_mpi = case.material(in_mpi)
     what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
     if by_mpi:
-        what, said = "the GPU waits for data that the host exchanges by MPI", f"{about(in_mpi)} of it in calls of MPI"
+        what, most = "the GPU waits for data that the host exchanges by MPI", f"{about(in_mpi)} of it in calls of MPI"
     return [
         Finding(
             ID,
             what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
             sure(case) if named else "likely",
-            f"the host of rank {worst} spends {about(spans.length())} of the step on it ({said}); "
+            f"the host of rank {worst} spends {about(spans.length())} of the step on it ({most}); "
             f"the GPU idles for {about(lost[worst])} of that time, and for {idle} in all",
             _hint(case, by_mpi=by_mpi),
             command,

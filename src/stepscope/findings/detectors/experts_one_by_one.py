@@ -25,9 +25,9 @@ ID = "experts-one-by-one"
 
 def remedy(case: Case) -> Change:
     """Grouped products, and no waits between them."""
-    found = wastes(case, ID)
-    waits = {r: calls for r, w in found.items() if len(calls := _waits(case, r, w))}
-    return change(case, found) & Change(calls_not_waiting=waits)
+    waste_of = wastes(case, ID)
+    waits = {r: calls for r, w in waste_of.items() if len(calls := _waits(case, r, w))}
+    return change(case, waste_of) & Change(calls_not_waiting=waits)
 
 
 def _waits(case: Case, rank: int, waste: Waste) -> I64:
@@ -49,11 +49,11 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"experts run one by one: {several(told.kernels, 'small kernel')} for their products (on rank {told.rank})",
-        f"they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; each fills a part of the GPU. "
-        f"Side by side, as one grouped product, they would take about {about(told.good_ns)}",
+        f"experts run one by one: {several(lost.kernels, 'small kernel')} for their products (on rank {lost.rank})",
+        f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each fills a part of the GPU. "
+        f"Side by side, as one grouped product, they would take about {about(lost.good_ns)}",
         "a grouped product: torch._grouped_mm or torchao's, grouped_gemm, MegaBlocks; transformers: "
         "experts_implementation='grouped_mm'; sort tokens by expert once, and leave the counts on the GPU",
     )

@@ -56,8 +56,8 @@ def detect(case: Case) -> list[Finding]:
     what = [f"{breaks} graph breaks" if breaks != 1 else "1 graph break"] if breaks else []
     what += [f"{compiles} compilations" if compiles != 1 else "1 compilation"] if compiles else []
     row = next(r for r in case.ask(compile_).rows.iter_rows(named=True) if r["rank"] == worst)
-    said = {"compiling": row["idle_compile_ns"], "between graphs": row["idle_between_ns"]}
-    parts = "".join(f", {about(ns)} {name}" for name, ns in said.items() if ns)
+    idle_by = {"compiling": row["idle_compile_ns"], "between graphs": row["idle_between_ns"]}
+    parts = "".join(f", {about(ns)} {name}" for name, ns in idle_by.items() if ns)
     again = f"; {frames} frames run in a version other than their first" if frames else ""
     return [
         Finding(
@@ -73,7 +73,7 @@ def detect(case: Case) -> list[Finding]:
             + (", and profile after more warm-up steps" if compiles else ""),
             ("compile", ""),
             ranks=ranks,
-            figures=(row["idle_ns"], *filter(None, said.values())),
+            figures=(row["idle_ns"], *filter(None, idle_by.values())),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in places(r, lost[r].start, lost[r].end)),
             covers={r: h.gaps_touched(s.start, s.end) for r, (h, _, s) in outside.items()},

@@ -32,15 +32,15 @@ ID = "idle-device"
 
 
 def detect(case: Case) -> list[Finding]:
-    found = []
+    findings = []
     for rank, busy in case.each_rank(_busy).items():
         if len(busy) < 2:
             continue
         least, most = min(busy, key=lambda d: busy[d][0]), max(busy, key=lambda d: busy[d][0])
         beyond = int(busy[most][0] - np.mean([ns for ns, _ in busy.values()]))
         if busy[least][0] < DEVICE_WAITS.share * busy[most][0] and case.material(beyond):
-            found.append(_finding(case, rank, least, most, busy, beyond))
-    return found
+            findings.append(_finding(case, rank, least, most, busy, beyond))
+    return findings
 
 
 def _busy(_: Profile, data: RankData, window: Window) -> dict[int, tuple[int, I64]]:

@@ -142,12 +142,12 @@ def _last(case: Case) -> Last | None:
 
 def _late_launches(case: Case, ranks: tuple[int, ...]) -> dict[int, Spans]:
     """Gaps of the GPU in which the host was launching, as far as its queue was empty."""
-    found = {}
+    late_launches = {}
     for rank in ranks:
         launching = hosts(case)[rank].quicker(float("inf"))
         gaps = hosts(case)[rank].gaps_touched(launching.start, launching.end)
-        found[rank] = intersect(gaps, unfed(hosts(case)[rank]))
-    return found
+        late_launches[rank] = intersect(gaps, unfed(hosts(case)[rank]))
+    return late_launches
 
 
 def _starved(case: Case, rank: int) -> float:

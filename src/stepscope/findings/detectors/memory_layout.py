@@ -26,12 +26,12 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"tensors are turned around in memory by {several(told.kernels, 'kernel')} (on rank {told.rank})",
-        f"kernels that do nothing else, and batch norms that NCHW slows, take {about(told.took_ns)} of the step on "
-        f"rank {told.rank}, {told.most}; in one layout throughout "
-        + (f"about {about(told.good_ns)} of it stay" if told.good_ns else "none of it is needed"),
+        f"tensors are turned around in memory by {several(lost.kernels, 'kernel')} (on rank {lost.rank})",
+        f"kernels that do nothing else, and batch norms that NCHW slows, take {about(lost.took_ns)} of the step on "
+        f"rank {lost.rank}, {lost.most}; in one layout throughout "
+        + (f"about {about(lost.good_ns)} of it stay" if lost.good_ns else "none of it is needed"),
         "convolutions: model.to(memory_format=torch.channels_last), and the inputs likewise; else views instead of "
         ".contiguous(), and ops that take the layout that is there (einsum, LayerNorm over the last dimension)",
     )

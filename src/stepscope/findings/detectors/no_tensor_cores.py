@@ -87,13 +87,13 @@ def _slow_products(case: Case) -> dict[int, _Slow]:
     """By rank."""
     computed = {r: _computed(case, h) for r, h in hosts(case).items()}
     kinds = _kinds(case, computed)
-    found = {}
+    slow_products = {}
     for rank, host in hosts(case).items():
         ops = computed[rank]
         kind = kinds[host.data.name[ops]]
         if (kind == _SLOW).any():
-            found[rank] = _of_rank(host, ops, kind)
-    return found
+            slow_products[rank] = _of_rank(host, ops, kind)
+    return slow_products
 
 
 def _of_rank(host: Host, ops: I64, kind: I64) -> _Slow:
@@ -134,8 +134,8 @@ def _factors(case: Case, slow: _Slow, which: _Which) -> tuple[I64, F64]:
 
 def _gain(case: Case, rank: int) -> Gain:
     """What products gain on the rank's GPU; nothing where it has no tensor cores."""
-    found = tensor_core_gain(gpu_name(case, rank), TENSOR_CORES_GAIN.value, TENSOR_CORES_REACH.share)
-    return found or Gain(1.0, 1.0, 1.0, {})
+    gain = tensor_core_gain(gpu_name(case, rank), TENSOR_CORES_GAIN.value, TENSOR_CORES_REACH.share)
+    return gain or Gain(1.0, 1.0, 1.0, {})
 
 
 def detect(case: Case) -> list[Finding]:

@@ -28,13 +28,13 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), lambda told: _said(case, told))
 
 
-def _said(case: Case, told: Told) -> tuple[str, str, str]:
-    shaped = work_of(case.data_of(told.rank)).shaped
+def _said(case: Case, lost: Told) -> tuple[str, str, str]:
+    shaped = work_of(case.data_of(lost.rank)).shaped
     sharper = "" if shaped else f"; shapes would tell which sizes, and their FLOPs: {capture_with('shapes')}"
     return (
-        f"{several(told.kernels, 'product has', 'products have')} sizes that do not fit (on rank {told.rank})",
-        f"their kernels load unaligned numbers and take {about(told.took_ns)} of the step on rank {told.rank}, "
-        f"{told.most}; products of that size that fit take about {about(told.good_ns)}{sharper}",
+        f"{several(lost.kernels, 'product has', 'products have')} sizes that do not fit (on rank {lost.rank})",
+        f"their kernels load unaligned numbers and take {about(lost.took_ns)} of the step on rank {lost.rank}, "
+        f"{lost.most}; products of that size that fit take about {about(lost.good_ns)}{sharper}",
         "pad sizes to a multiple of 64, at least of 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "
         "50257, widths and heads likewise; transformers: model.resize_token_embeddings(n, pad_to_multiple_of=64)",
     )

@@ -32,33 +32,33 @@ ID = "profiler-distortion"
 
 def remedy(case: Case) -> Change:
     """Launches as quick as without so much recording."""
-    known = case.once(profiler_cost)
-    if known is not None:
-        return known.change
+    cost = case.once(profiler_cost)
+    if cost is not None:
+        return cost.change
     return Change(host_time_cut={r: i.overhead for r, i in case.once(instrumented).items()})
 
 
 def detect(case: Case) -> list[Finding]:
-    known = case.once(profiler_cost)
-    return _by_records(case) if known is None else _by_steps(case, known)
+    cost = case.once(profiler_cost)
+    return _by_records(case) if cost is None else _by_steps(case, cost)
 
 
-def _by_steps(case: Case, known: Cost) -> list[Finding]:
+def _by_steps(case: Case, cost: Cost) -> list[Finding]:
     """Steps before recording were shorter."""
-    saved = round(case.step_ns - known.step_ns)
+    saved = round(case.step_ns - cost.step_ns)
     if not case.material(saved, DISTORTS):
         return []
     ranks = guilty({r: h.pace_ns or 0.0 for r, h in hosts(case).items()})
     worst = max(ranks, key=lambda r: (hosts(case)[r].pace_ns or 0.0, -r))
-    spans = {r: hosts(case)[r].quicker(known.factor) for r in ranks}
+    spans = {r: hosts(case)[r].quicker(cost.factor) for r in ranks}
     return [
         Finding(
             ID,
-            f"the profiler slows the step: {about(known.step_ns)} before it recorded, {about(case.step_ns)} since",
+            f"the profiler slows the step: {about(cost.step_ns)} before it recorded, {about(case.step_ns)} since",
             saved,
             "certain",
             f"a launch takes {about(hosts(case)[worst].pace_ns or 0.0)} of host time on rank {worst}, about "
-            f"{known.factor:.1f} times as long as without, and the step {about(case.step_ns)}. Idle time, launches and "
+            f"{cost.factor:.1f} times as long as without, and the step {about(case.step_ns)}. Idle time, launches and "
             "the length of the step are those of the profiler; the GPU's own work is not",
             "findings promise what is left without the profiler; for lengths, trace less (no shapes, no stacks)",
             ("critical-path", ""),

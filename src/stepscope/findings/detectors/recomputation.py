@@ -34,8 +34,8 @@ ID = "recomputation"
 
 def _again(case: Case) -> dict[int, Waste]:
     """By rank: what ran before."""
-    found = {r: np.sort(s.ops[s.again]) for r, s in sequences(case).items()}
-    return {r: Waste(ops, np.zeros(len(ops))) for r, ops in found.items() if len(ops)}
+    repeated = {r: np.sort(s.ops[s.again]) for r, s in sequences(case).items()}
+    return {r: Waste(ops, np.zeros(len(ops))) for r, ops in repeated.items() if len(ops)}
 
 
 def remedy(case: Case) -> Change:
@@ -47,12 +47,12 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, case.once(_again), lambda told: _said(case, told))
 
 
-def _said(case: Case, told: Told) -> tuple[str, str, str]:
+def _said(case: Case, lost: Told) -> tuple[str, str, str]:
     return (
-        f"{several(told.kernels, 'kernel of the forward pass runs', 'kernels of the forward pass run')} again in the "
-        f"backward pass (on rank {told.rank})",
-        f"they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}: the same kernels with the same "
-        f"grids ran in the forward pass before{_memory(case, told.rank)}",
+        f"{several(lost.kernels, 'kernel of the forward pass runs', 'kernels of the forward pass run')} again in the "
+        f"backward pass (on rank {lost.rank})",
+        f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}: the same kernels with the same "
+        f"grids ran in the forward pass before{_memory(case, lost.rank)}",
         "checkpoint fewer layers, or only cheap ops (selective checkpointing: "
         "torch.utils.checkpoint.create_selective_checkpoint_contexts, torch 2.4), as far as memory allows; "
         "transformers: gradient_checkpointing=False",
@@ -62,8 +62,8 @@ def _said(case: Case, told: Told) -> tuple[str, str, str]:
 def _memory(case: Case, rank: int) -> str:
     """Whether there is room for what would be kept instead: by the manifest, or by the allocator's history."""
     gpu = gpu_of(gpu_name(case, rank))
-    told = case.profile.program_facts(rank).get("memory", {})
-    peak, all_of_it = told.get("reserved_bytes"), told.get("total_bytes") or (gpu and gpu.gb * 1e9)
+    facts = case.profile.program_facts(rank).get("memory", {})
+    peak, all_of_it = facts.get("reserved_bytes"), facts.get("total_bytes") or (gpu and gpu.gb * 1e9)
     if peak is None and case.profile.has("allocations"):
         peaks = [int(h.reserved.max()) for h in histories(case.profile) if h.rank == rank and len(h.reserved)]
         peak = max(peaks, default=None)

@@ -73,8 +73,8 @@ def rounds(case: Case) -> dict[int, Rounds]:
     """By rank; nothing where a rank reduces once, as it should."""
     if not case.profile.names_with(_TRAINS).any():  # without a backward pass there are no gradients
         return {}
-    told = case.each_rank(_rounds)
-    return {r: of for r, of in told.items() if of is not None}
+    rounds = case.each_rank(_rounds)
+    return {r: of for r, of in rounds.items() if of is not None}
 
 
 def remedy(case: Case) -> Change:
@@ -83,10 +83,10 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    told = case.once(rounds)
-    if not told or len(told) < len(case.ranks):
+    by_rank = case.once(rounds)
+    if not by_rank or len(by_rank) < len(case.ranks):
         return []
-    first = next(iter(told.values()))
+    first = next(iter(by_rank.values()))
     worst = max(case.ranks, key=lambda r: (part(case, r, "comm_exposed_ns"), -r))
     exposed = part(case, worst, "comm_exposed_ns")
     return [
@@ -105,7 +105,7 @@ def detect(case: Case) -> list[Finding]:
             figures=(exposed,),
             where=longest(
                 p
-                for r, of in told.items()
+                for r, of in by_rank.items()
                 for p in places(r, case.data_of(r).start[of.ops], case.data_of(r).end[of.ops])
             ),
         )

@@ -26,14 +26,14 @@ ID = "slow-algorithms"
 
 def _slow(case: Case) -> dict[int, Waste]:
     """By rank whose program asked for deterministic algorithms: what they may cost."""
-    found = {}
+    waste_of = {}
     for rank, host in hosts(case).items():
         settings = case.profile.program_facts(rank).get("settings", {})
         if settings.get("deterministic") or settings.get("cudnn_deterministic"):
             waste = _of(host, fills=bool(settings.get("deterministic") and settings.get("fills_memory")))
             if len(waste.ops):
-                found[rank] = waste
-    return found
+                waste_of[rank] = waste
+    return waste_of
 
 
 def _of(host: Host, fills: bool) -> Waste:
@@ -54,15 +54,15 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, case.once(_slow), lambda told: _said(case, told), cause="certain", bound=True)
 
 
-def _said(case: Case, told: Told) -> tuple[str, str, str]:
-    work = step_work(hosts(case)[told.rank].data, case.windows[told.rank])
+def _said(case: Case, lost: Told) -> tuple[str, str, str]:
+    work = step_work(hosts(case)[lost.rank].data, case.windows[lost.rank])
     unknown = work.kinds.are(Role.CONVOLUTION) & ~work.done.known
     more = f"; what convolutions would take is not known: {capture_with('shapes')}" if unknown.any() else ""
     return (
-        f"deterministic algorithms are on ({several(told.kernels, 'kernel')} on rank {told.rank})",
-        f"the program asked torch for them (manifest); {about(told.took_ns)} of the step on rank {told.rank} are "
-        f"convolutions below the rate of good ones and fills of new memory, {told.most}; at best "
-        f"{about(told.good_ns)} are left{more}",
+        f"deterministic algorithms are on ({several(lost.kernels, 'kernel')} on rank {lost.rank})",
+        f"the program asked torch for them (manifest); {about(lost.took_ns)} of the step on rank {lost.rank} are "
+        f"convolutions below the rate of good ones and fills of new memory, {lost.most}; at best "
+        f"{about(lost.good_ns)} are left{more}",
         "torch.use_deterministic_algorithms(False), cudnn.deterministic = False, cudnn.benchmark = True where sizes do "
         "not change; to stay deterministic: torch.utils.deterministic.fill_uninitialized_memory = False",
     )

@@ -26,12 +26,12 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"gradients of gathered rows are sorted, or as large as their tables: {several(told.kernels, 'kernel')} "
-        f"(on rank {told.rank})",
-        f"sorts of indices, zeros for whole tables and the optimizer's pass over them take {about(told.took_ns)} of "
-        f"the step on rank {told.rank}, {told.most}; {about(told.good_ns)} of that would be left",
+        f"gradients of gathered rows are sorted, or as large as their tables: {several(lost.kernels, 'kernel')} "
+        f"(on rank {lost.rank})",
+        f"sorts of indices, zeros for whole tables and the optimizer's pass over them take {about(lost.took_ns)} of "
+        f"the step on rank {lost.rank}, {lost.most}; {about(lost.good_ns)} of that would be left",
         "nn.Embedding(sparse=True) or EmbeddingBag(sparse=True) with SparseAdam or SGD, fused tables (torchrec, "
         "FBGEMM); index_add_ or scatter_add_ instead of x[index] += y and index_put_(accumulate=True); masks by "
         "multiplying or torch.where instead of boolean indexing",

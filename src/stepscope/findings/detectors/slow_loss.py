@@ -26,11 +26,11 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"the loss moves the logits by {several(told.kernels, 'kernel')} that it does not need (on rank {told.rank})",
-        f"beyond log-softmax and casts they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; "
-        f"F.cross_entropy would need about {about(told.good_ns)} of that",
+        f"the loss moves the logits by {several(lost.kernels, 'kernel')} that it does not need (on rank {lost.rank})",
+        f"beyond log-softmax and casts they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; "
+        f"F.cross_entropy would need about {about(lost.good_ns)} of that",
         "F.cross_entropy(logits, labels, label_smoothing=…, ignore_index=-100) on the logits as they are: no .float(), "
         "and shift the labels, since a slice of the logits is copied; a loss fused with the last product or in chunks "
         "(Liger's fused_linear_cross_entropy, torchtune's CEWithChunkedOutputLoss) moves least",

@@ -26,11 +26,11 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"the optimizer takes {several(told.kernels, 'kernel')} for what one fused step does (on rank {told.rank})",
-        f"they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; a fused step, which reads and "
-        f"writes each number once, takes about {about(told.good_ns)}",
+        f"the optimizer takes {several(lost.kernels, 'kernel')} for what one fused step does (on rank {lost.rank})",
+        f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; a fused step, which reads and "
+        f"writes each number once, takes about {about(lost.good_ns)}",
         "fused=True (Adam, AdamW, SGD, Adagrad: torch 2.0 and later), or at least foreach=True; "
         "clip_grad_norm_(foreach=True) instead of a loop over tensors; averages of weights (EMA) by "
         "torch._foreach_lerp_, every few steps",

@@ -26,13 +26,13 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said)
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"{several(told.kernels, 'elementwise kernel comes', 'elementwise kernels come')} in chains that one kernel "
-        f"each could do (on rank {told.rank})",
-        f"they take {about(told.took_ns)} of the step on rank {told.rank}, {told.most}; each reads and writes the "
+        f"{several(lost.kernels, 'elementwise kernel comes', 'elementwise kernels come')} in chains that one kernel "
+        f"each could do (on rank {lost.rank})",
+        f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each reads and writes the "
         "whole tensor. As one kernel per chain, at the bandwidth that they reach, they would take "
-        f"{about(told.good_ns)}",
+        f"{about(lost.good_ns)}",
         "torch.compile; or fused modules: F.layer_norm, F.rms_norm (torch 2.4), F.gelu, F.silu, F.group_norm instead "
         "of formulas; for transformers' models Liger kernels (apply_liger_kernel_to_…, use_liger_kernel=True)",
     )

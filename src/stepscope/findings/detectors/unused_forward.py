@@ -27,12 +27,12 @@ def detect(case: Case) -> list[Finding]:
     return wasted(case, ID, wastes(case, ID), _said, cause="possible")
 
 
-def _said(told: Told) -> tuple[str, str, str]:
+def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"a forward pass runs that no backward pass belongs to ({several(told.kernels, 'kernel')} on rank {told.rank})",
+        f"a forward pass runs that no backward pass belongs to ({several(lost.kernels, 'kernel')} on rank {lost.rank})",
         "the step begins its forward pass again, with the same kernels and grids, and has too few products in its "
-        f"backward pass to train by both; the kernels of one take {about(told.took_ns)} on rank {told.rank}, "
-        f"{told.most}",
+        f"backward pass to train by both; the kernels of one take {about(lost.took_ns)} on rank {lost.rank}, "
+        f"{lost.most}",
         "for metrics use the outputs of the first pass (outputs.logits.detach()), or compute them every N steps, "
         "within torch.no_grad(); of a teacher or reference model keep what it says of a batch that comes again",
     )

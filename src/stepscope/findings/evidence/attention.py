@@ -86,8 +86,8 @@ def _slower(sequence: Sequence, device: Gpu, at: I64) -> F64:
     half = device.half or device.fp32
     own = {"fp32": device.fp32, "tf32": device.tf32 or device.fp32}
     ratio = np.array([half / own.get(name, half) for name in PRECISION])
-    found: F64 = ratio[sequence.kinds.precision[at]]
-    return found
+    slower: F64 = ratio[sequence.kinds.precision[at]]
+    return slower
 
 
 def _mark(
@@ -141,5 +141,5 @@ def _head(sequence: Sequence, first: int, last: int, rows: float) -> float:
     """The size of a head: queries, keys and values are copied or cast before and after, rows times as much."""
     around = sequence.sizes.elements[max(first - 12, 0) : last + 6]
     ratio = around[~np.isnan(around)] / rows
-    known = [head for head in _HEADS.tolist() if (np.abs(ratio / head - 1) < SAME_SIZE.share).any()]
-    return float(known[-1] if known else USUAL_HEAD.value)
+    heads = [head for head in _HEADS.tolist() if (np.abs(ratio / head - 1) < SAME_SIZE.share).any()]
+    return float(heads[-1] if heads else USUAL_HEAD.value)

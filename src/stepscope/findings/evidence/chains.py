@@ -108,5 +108,5 @@ def _ends(group: I64, at: I64, count: int) -> tuple[I64, I64]:
 
 
 def _sum(group: I64, values: F64 | I64 | Mask, count: int) -> F64:
-    found: F64 = np.bincount(group, weights=values, minlength=count).astype(np.float64)
-    return found
+    total: F64 = np.bincount(group, weights=values, minlength=count).astype(np.float64)
+    return total

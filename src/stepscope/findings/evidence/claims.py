@@ -76,10 +76,10 @@ def _of(sequence: Sequence) -> Claims:
 def wastes(case: Case, cause: str) -> dict[int, Waste]:
     """By rank: the kernels of a cause."""
     number = list(CAUSES).index(cause)
-    found = {}
+    wastes = {}
     for rank, claimed in claims(case).items():
         mine = (claimed.cause == number) & (claimed.left < 1)
         if mine.any():
             ops, left = claimed.sequence.ops[mine], claimed.left[mine]
-            found[rank] = Waste(ops, left, merged=cause in _MERGED, launched_once=cause not in _LAUNCHED)
-    return found
+            wastes[rank] = Waste(ops, left, merged=cause in _MERGED, launched_once=cause not in _LAUNCHED)
+    return wastes

@@ -50,8 +50,8 @@ def _accumulated(sequence: Sequence) -> Mask:
     computed = sequence.kinds.are(Role.ELEMENTWISE, Role.REDUCTION, Role.RANDOM)
     weights = np.setdiff1d(size[forward & sequence.kinds.are(Role.CAST)], size[forward & computed])
     sums = sequence.data.profile.names_with(_SUM)[sequence.data.name[sequence.ops]]
-    found: Mask = sequence.back & sums & np.isin(size, weights)
-    return found
+    mask: Mask = sequence.back & sums & np.isin(size, weights)
+    return mask
 
 
 def _drop(sequence: Sequence, at: I64, run: I64, left: F64) -> None:

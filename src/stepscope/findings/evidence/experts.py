@@ -70,7 +70,7 @@ def _codes(sequence: Sequence, product: Mask) -> tuple[I64, I64]:
 
 def _runs(sequence: Sequence, kept: I64, codes: I64, small: Mask) -> Mask:
     """Which of the positions lie in runs that come several times in a row."""
-    found = np.zeros(len(codes), dtype=bool)
+    runs = np.zeros(len(codes), dtype=bool)
     fits = codes != _APART_CODE
     products = np.r_[0, np.cumsum(codes == _PRODUCT)]
     routed = np.r_[0, np.cumsum(sequence.kinds.are(*_ROUTED)[kept])]
@@ -83,11 +83,11 @@ def _runs(sequence: Sequence, kept: I64, codes: I64, small: Mask) -> Mask:
         begins, ends = edges[::2], edges[1::2] + period
         long = ends - begins >= EXPERTS.value * period
         for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
-            if found[begin:end].any():
+            if runs[begin:end].any():
                 continue
             of_one = products[begin + period] - products[begin]
             gathers = routed[begin + period] > routed[begin]
             mostly = 2 * (little[end] - little[begin]) > products[end] - products[begin]
             if of_one >= (1 if gathers else 2) and mostly:
-                found[begin:end] = True
-    return found
+                runs[begin:end] = True
+    return runs

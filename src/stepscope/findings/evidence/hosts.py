@@ -285,13 +285,13 @@ def hosts(case: Case) -> dict[int, Host]:
 
 def _hosts(case: Case) -> dict[int, Host]:
     steps = case.replay.steps
-    found = {}
+    hosts = {}
     for data in ranks_of(case.profile):
         if data.rank in steps:
             window, step = case.windows[data.rank], steps[data.rank]
             end = int(data.end[step.last]) if step.until is None else step.until
-            found[data.rank] = Host(case.profile, data, min(max(step.begin, started(data, window)), end), end, window)
-    return found
+            hosts[data.rank] = Host(case.profile, data, min(max(step.begin, started(data, window)), end), end, window)
+    return hosts
 
 
 def guilty(weights: Mapping[int, float]) -> tuple[int, ...]:

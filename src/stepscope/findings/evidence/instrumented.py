@@ -46,7 +46,7 @@ class Instrumented(Struct, frozen=True):
 
 def instrumented(case: Case) -> dict[int, Instrumented]:
     """By rank: profiles that slow launching down, and so the step."""
-    return {r: found for r, h in hosts(case).items() if (found := _of(h)) is not None}
+    return {r: by_rank for r, h in hosts(case).items() if (by_rank := _of(h)) is not None}
 
 
 def _of(host: Host) -> Instrumented | None:

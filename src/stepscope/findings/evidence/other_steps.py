@@ -26,13 +26,13 @@ def other_steps_notes(case: Case) -> list[Note]:
     """A note where the mean step is another than the one that was looked at, with what all of them have."""
     if case.episodes:  # findings say why steps differ
         return []
-    found = [row for row in case.each_rank(_all_steps).values() if row is not None]
-    if not found:
+    steps = [row for row in case.each_rank(_all_steps).values() if row is not None]
+    if not steps:
         return []
-    shown, mean = (float(np.mean([row[k] for row in found])) for k in (0, 1))
+    shown, mean = (float(np.mean([row[k] for row in steps])) for k in (0, 1))
     if abs(mean - shown) <= STEPS_DIFFER.share * shown:
         return []
-    compute = 100 * sum(row[2] for row in found) / max(sum(row[3] for row in found), 1)
+    compute = 100 * sum(row[2] for row in steps) / max(sum(row[3] for row in steps), 1)
     return [noted("steps-of-other-lengths", median=about(shown), mean=about(mean), compute=compute)]
 
 

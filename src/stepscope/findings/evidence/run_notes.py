@@ -39,10 +39,10 @@ def _beside_the_step(run: Run) -> list[Note]:
     between = sum(r.between.length() for r in run.ranks) / max(len(run.ranks), 1)
     steps = len(run.label)
     mean = float(run.lengths.mean()) + between / steps
-    said = [text for text, ns in (*_steps(run), _between(run, between)) if ns >= RUN_LOSES.share * mean * steps]
-    if not said:
+    parts = [text for text, ns in (*_steps(run), _between(run, between)) if ns >= RUN_LOSES.share * mean * steps]
+    if not parts:
         return []
-    return [noted("run-beyond-the-step", said="; ".join(said))]
+    return [noted("run-beyond-the-step", said="; ".join(parts))]
 
 
 def _steps(run: Run) -> list[tuple[str, float]]:

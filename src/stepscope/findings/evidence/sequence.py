@@ -66,8 +66,8 @@ class Sequence(Struct, frozen=True, dict=True):
     @cached_property
     def heavy(self) -> Mask:
         """Products, convolutions and fused attention."""
-        found: Mask = self.kinds.are(*_HEAVY) & self.kinds.matrix
-        return found
+        heavy: Mask = self.kinds.are(*_HEAVY) & self.kinds.matrix
+        return heavy
 
     @cached_property
     def stretch(self) -> I64:
@@ -82,19 +82,19 @@ class Sequence(Struct, frozen=True, dict=True):
     @cached_property
     def back(self) -> Mask:
         """Of the backward pass."""
-        found: Mask = self.phase == BACKWARD
-        return found
+        mask: Mask = self.phase == BACKWARD
+        return mask
 
     @cached_property
     def again(self) -> Mask:
         """Of the forward pass, for the second time."""
-        found: Mask = self.phase == AGAIN
-        return found
+        mask: Mask = self.phase == AGAIN
+        return mask
 
     @cached_property
     def optimizer(self) -> Mask:
-        found: Mask = self.phase == OPTIMIZER
-        return found
+        optimizer: Mask = self.phase == OPTIMIZER
+        return optimizer
 
     @cached_property
     def elements(self) -> F64:

@@ -37,19 +37,19 @@ def unaligned(sequence: Sequence, free: Mask) -> F64:
         return left
     flops = _flops(sequence, at)
     for place, (position, work) in enumerate(zip(at.tolist(), flops.tolist(), strict=True)):
-        said = str(precision[position])
-        rate = product_rate(device, said, work) if work > 0 else None
+        precision_name = str(precision[position])
+        rate = product_rate(device, precision_name, work) if work > 0 else None
         if rate is not None:
             left[position] = min(1.0, work / (rate.value * 1e3) / max(float(sequence.ns[position]), 1.0))
         else:
-            left[position] = _measured(int(kinds.alignment[at[place]]), said)
+            left[position] = _measured(int(kinds.alignment[at[place]]), precision_name)
     return left
 
 
 def _flops(sequence: Sequence, at: I64) -> F64:
     """FLOPs of each, 0 where nothing tells."""
-    found = _by_shapes(sequence, at)
-    return found if (found > 0).all() else np.where(found > 0, found, _by_tiles(sequence, at))
+    by_shapes = _by_shapes(sequence, at)
+    return by_shapes if (by_shapes > 0).all() else np.where(by_shapes > 0, by_shapes, _by_tiles(sequence, at))
 
 
 def _by_shapes(sequence: Sequence, at: I64) -> F64:
@@ -79,8 +79,8 @@ def _by_tiles(sequence: Sequence, at: I64) -> F64:
 @cache
 def _tile(name: str) -> int:
     """The numbers that a block gives."""
-    found = _TILE.search(name)
-    return int(found[1]) * int(found[2]) if found else 0
+    match = _TILE.search(name)
+    return int(match[1]) * int(match[2]) if match else 0
 
 
 @cache
@@ -92,5 +92,5 @@ def _measured(alignment: int, precision: str) -> float:
 
 
 def _rate(op: str, precision: str, columns: str) -> float:
-    found = (r for r in rows() if r.op == op and r.precision == precision)
-    return next(r.flops / r.us for r in found if (r.sizes["n"], r.sizes["k"]) == (columns, "4096"))
+    references = (r for r in rows() if r.op == op and r.precision == precision)
+    return next(r.flops / r.us for r in references if (r.sizes["n"], r.sizes["k"]) == (columns, "4096"))

@@ -73,8 +73,8 @@ def _begins(symbols: I64) -> I64:
     same = np.ones(len(symbols) - length + 1, dtype=bool)
     for k in range(length):
         same &= symbols[k : len(symbols) - length + 1 + k] == symbols[k]
-    found = np.flatnonzero(same)
-    return found[np.r_[True, np.diff(found) >= length]]
+    equal = np.flatnonzero(same)
+    return equal[np.r_[True, np.diff(equal) >= length]]
 
 
 def _has_layers(symbols: I64, begins: I64) -> bool:

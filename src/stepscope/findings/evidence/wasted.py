@@ -118,8 +118,8 @@ def wasted(
     lost = {r: lost_ns(case, r, w) for r, w in wastes.items()}
     ranks = guilty(lost)
     worst = max(ranks, key=lambda r: (lost[r], -r))
-    told = _told(case, worst, wastes[worst])
-    title, evidence, try_next = say(told)
+    waste = _told(case, worst, wastes[worst])
+    title, evidence, try_next = say(waste)
     saved = case.credit(ident)
     return [
         Finding(
@@ -130,7 +130,7 @@ def wasted(
             try_next=try_next,
             command=("kernels", f"--rank {worst}"),
             ranks=ranks,
-            figures=(told.top_ns,),
+            figures=(waste.top_ns,),
             stage=stage_of(case, ranks),
             where=longest(p for r in ranks for p in _places(case, r, wastes[r])),
             stands_out=saved == 0,

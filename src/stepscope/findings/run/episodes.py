@@ -97,18 +97,18 @@ def mean_step(profile: Profile) -> float | None:
 
     What recurs counts by its period.
     """
-    run, told = run_of(profile), episodes_of(profile)
+    run, episodes = run_of(profile), episodes_of(profile)
     if run.kinds is None:
         return None
     lengths = run.lengths.copy()
-    for e in told:
+    for e in episodes:
         if not e.between:
             lengths[e.rows] -= e.excess
-    mean = float(lengths.mean()) + sum(e.per_step_ns for e in told)
+    mean = float(lengths.mean()) + sum(e.per_step_ns for e in episodes)
     if len(run.kinds.kinds) > 1 or run.kinds.drift is not None:
         return mean
     usual = float(run.lengths[usual_step(run)])
-    return None if abs(mean - usual) < (_LITTLE if told else _DIFFER) * usual else mean
+    return None if abs(mean - usual) < (_LITTLE if episodes else _DIFFER) * usual else mean
 
 
 def base_excess(run: Run) -> F64:

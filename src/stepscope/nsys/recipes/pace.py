@@ -137,17 +137,17 @@ _MATRICES = {
 }
 
 
-def _matrix(found: pl.DataFrame, column: str) -> pl.DataFrame:
-    wide = found.pivot("rank", index="index", values=column, aggregate_function="first", sort_columns=False)
+def _matrix(table: pl.DataFrame, column: str) -> pl.DataFrame:
+    wide = table.pivot("rank", index="index", values=column, aggregate_function="first", sort_columns=False)
     return wide.sort("index").drop("index")
 
 
-def _by_rank(profile: Profile, found: pl.DataFrame) -> pl.DataFrame:
+def _by_rank(profile: Profile, table: pl.DataFrame) -> pl.DataFrame:
     """Durations of a rank's instances, and the time between them; before the first nothing was waited for."""
-    durations = statistics(counted(found.select("rank", "dur_ns"), "dur_ns"), ["rank"], "linear")
+    durations = statistics(counted(table.select("rank", "dur_ns"), "dur_ns"), ["rank"], "linear")
     durations = durations.rename({c: f"{c}_ns" for c in durations.columns if c not in ("rank", "n")})
     between = (
-        found.filter(pl.col("index") > 0)
+        table.filter(pl.col("index") > 0)
         .group_by("rank")
         .agg(
             pl.col("delta_ns").median().alias("delta_med_ns"),
@@ -155,34 +155,34 @@ def _by_rank(profile: Profile, found: pl.DataFrame) -> pl.DataFrame:
             pl.col("delta_ns").std().round(1).alias("delta_std_ns"),
         )
     )
-    ends = found.group_by("rank").agg(
+    ends = table.group_by("rank").agg(
         pl.col("start_ns").min().alias("first_start_ns"), pl.col("end_ns").max().alias("last_end_ns")
     )
     joined = durations.join(between, on="rank", how="left").join(ends, on="rank", how="left").sort("rank")
     return with_pid(profile, joined)
 
 
-def _by_index(found: pl.DataFrame) -> pl.DataFrame:
+def _by_index(table: pl.DataFrame) -> pl.DataFrame:
     """How far ranks are apart at each instance, and how their waits differ."""
-    stats = statistics(counted(found.select("index", "delta_ns"), "delta_ns"), ["index"], "linear")
+    stats = statistics(counted(table.select("index", "delta_ns"), "delta_ns"), ["index"], "linear")
     stats = stats.rename({c: f"delta_{c}_ns" for c in stats.columns if c not in ("index", "n")})
-    skew = found.group_by("index").agg((pl.col("start_ns").max() - pl.col("start_ns").min()).alias("skew_ns"))
+    skew = table.group_by("index").agg((pl.col("start_ns").max() - pl.col("start_ns").min()).alias("skew_ns"))
     return stats.join(skew, on="index", how="left", maintain_order="left")
 
 
-def _series(found: pl.DataFrame, x: str, y: str) -> list[tuple[str, list[int], list[int]]]:
+def _series(table: pl.DataFrame, x: str, y: str) -> list[tuple[str, list[int], list[int]]]:
     return [
         (f"rank {rank}", mine[x].to_list(), mine[y].to_list())
-        for (rank,), mine in found.group_by("rank", maintain_order=True)
+        for (rank,), mine in table.group_by("rank", maintain_order=True)
     ]
 
 
-def _progress(found: pl.DataFrame, name: str) -> Lines:
-    return Lines(f"Progress of {name}", "start_ns", "instance", _series(found, "start_ns", "index"))
+def _progress(table: pl.DataFrame, name: str) -> Lines:
+    return Lines(f"Progress of {name}", "start_ns", "instance", _series(table, "start_ns", "index"))
 
 
-def _deltas(found: pl.DataFrame, name: str) -> Lines:
-    later = found.filter(pl.col("index") > 0)
+def _deltas(table: pl.DataFrame, name: str) -> Lines:
+    later = table.filter(pl.col("index") > 0)
     return Lines(
         "Time since the end of the instance before", "instance", "delta_ns", _series(later, "index", "delta_ns")
     )

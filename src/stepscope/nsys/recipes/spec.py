@@ -104,13 +104,13 @@ def windows(profile: Profile, args: Args) -> list[dict[str, Any]]:
     low, high = args.get("start"), args.get("end")
     seen = {row[0]: row[1:] for frame in profile.map(_extent) for row in frame.iter_rows()}
     label = "whole capture" if low is None and high is None else f"[{low or 0}, {'…' if high is None else high})"
-    found = []
+    windows = []
     for rank, pid in profile.ranks.select("rank", "pid").iter_rows():
         first, last = seen.get(rank, (None, None))
         times = {"gpu_start_ns": first if low is None else low, "gpu_end_ns": last if high is None else high}
         head = {"rank": rank, "pid": pid, "label": label, "index": 0, "count": 1}
-        found.append({**head, "cpu_start_ns": None, "cpu_end_ns": None, **times})
-    return found
+        windows.append({**head, "cpu_start_ns": None, "cpu_end_ns": None, **times})
+    return windows
 
 
 def _extent(part: Profile) -> pl.DataFrame:

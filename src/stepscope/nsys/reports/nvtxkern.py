@@ -68,15 +68,15 @@ def _inside(view: View, ops: pl.DataFrame, innermost: I64, key_of: I64) -> pl.Da
 
 
 def _climbed(
-    found: Attribution, innermost: I64, kernel: I64, duration: I64, key_of: I64, names: int, with_op: bool
+    attribution: Attribution, innermost: I64, kernel: I64, duration: I64, key_of: I64, names: int, with_op: bool
 ) -> pl.DataFrame:
     """Every kernel with every range around it. Ranges are climbed, not kernels: those that share one climb together.
 
     The code of a kernel above the outermost range around it is beyond those of all groups.
     """
     op = np.flatnonzero(innermost != NONE)
-    current = _distinct(innermost[op], len(found.nest.parent))
-    place_of = np.zeros(len(found.nest.parent), dtype=np.int64)
+    current = _distinct(innermost[op], len(attribution.nest.parent))
+    place_of = np.zeros(len(attribution.nest.parent), dtype=np.int64)
     place_of[current] = np.arange(len(current))
     place = place_of[innermost[op]]
     beyond = (int(key_of.max(initial=0)) + 1) * names
@@ -89,7 +89,7 @@ def _climbed(
         group: Unsigned = np.where(inside, key_of[current] * names, beyond).astype(width)
         code = group[place] + narrow
         frames.append(pl.DataFrame({"code": code, "duration": duration, **({"op": op} if with_op else {})}))
-        current = np.where(inside, found.nest.parent[current], NONE)
+        current = np.where(inside, attribution.nest.parent[current], NONE)
         inside = current != NONE
         if 2 * int(np.bincount(place, minlength=len(inside))[inside].sum()) < len(place):
             kept = inside[place]
@@ -101,14 +101,14 @@ def _climbed(
     return pl.concat(frames)
 
 
-def _launches(found: Attribution, innermost: I64, kernel: I64, names: int) -> I64:
+def _launches(attribution: Attribution, innermost: I64, kernel: I64, names: int) -> I64:
     """Each (range, kernel) once: innermost ranges first; the same kernels were launched in the ranges above."""
     inside = innermost != NONE
-    n = len(found.nest.parent) * names
+    n = len(attribution.nest.parent) * names
     pairs = [_distinct(innermost[inside] * names + kernel[inside], n)]
     while len(pairs[-1]):
         code = pairs[-1]
-        up = found.nest.parent[code // names]
+        up = attribution.nest.parent[code // names]
         pairs.append(_distinct((up * names + code % names)[up != NONE], n))
     return _distinct(np.concatenate(pairs), n)
 
@@ -122,14 +122,14 @@ def _distinct(values: I64, n: int) -> I64:
     return np.flatnonzero(there)
 
 
-def _same_name_nested(found: Attribution, key_of: I64) -> bool:
+def _same_name_nested(attribution: Attribution, key_of: I64) -> bool:
     """Whether a range lies in one of the same group."""
-    at = np.flatnonzero(found.nest.parent != NONE)
-    above = found.nest.parent[at]
+    at = np.flatnonzero(attribution.nest.parent != NONE)
+    above = attribution.nest.parent[at]
     while len(at):
         if np.any(key_of[at] == key_of[above]):
             return True
-        above = found.nest.parent[above]
+        above = attribution.nest.parent[above]
         inside = above != NONE
         at, above = at[inside], above[inside]
     return False

@@ -65,14 +65,14 @@ def _add(start: I64, end: I64, count: I64, row: I64, first: I64, last: I64, n: I
     np.add.at(count, row, n)
 
 
-def _upwards(found: Attribution, start: I64, end: I64, count: I64) -> None:
+def _upwards(attribution: Attribution, start: I64, end: I64, count: I64) -> None:
     """Children before parents: level by level, deepest first."""
-    depth = found.depth
+    depth = attribution.depth
     order = np.argsort(-depth, kind="stable")
     bounds = np.flatnonzero(np.diff(depth[order])) + 1
     for rows in np.split(order, bounds):
-        rows = rows[(found.nest.parent[rows] != NONE) & (count[rows] > 0)]
-        _add(start, end, count, found.nest.parent[rows], start[rows], end[rows], count[rows])
+        rows = rows[(attribution.nest.parent[rows] != NONE) & (count[rows] > 0)]
+        _add(start, end, count, attribution.nest.parent[rows], start[rows], end[rows], count[rows])
 
 
 def _frame(view: View, made: Projection) -> pl.DataFrame:

@@ -117,35 +117,35 @@ def _product(s: Scenario, name: str, rank: int) -> float:
 
 
 def _faults(s: Scenario, rank: int, node: int) -> Faults:
-    found = Faults(skew=_product(s, "imbalance", rank))
+    faults = Faults(skew=_product(s, "imbalance", rank))
     for fault in s.planted:
         p = fault.params
         if fault.name == "late-node" and p["node"] == node:
-            found.delay_ns += round(p["delay_us"] * 1000)
+            faults.delay_ns += round(p["delay_us"] * 1000)
         if not fault.hits(rank):
             continue
         if fault.name in ("spike", "drift", "checkpoint", "evaluation", "penalty", "noise"):
-            found.of_the_run.append(fault)
+            faults.of_the_run.append(fault)
         elif fault.name == "dataloader":
-            found.stall_ns += round(p["stall_ms"] * 1_000_000)
+            faults.stall_ns += round(p["stall_ms"] * 1_000_000)
         elif fault.name == "host-syncs":
-            found.items += p["per_layer"]
+            faults.items += p["per_layer"]
         elif fault.name == "more-launches":
-            found.extra += p["per_layer"]
+            faults.extra += p["per_layer"]
         elif fault.name == "reduce-always":
-            found.reduces = True
+            faults.reduces = True
         elif fault.name == "one-bucket":
-            found.one_bucket = True
+            faults.one_bucket = True
         elif fault.name == "no-prefetch":
-            found.unfetched = True
+            faults.unfetched = True
         elif fault.name == "slow-python":
-            found.python_ns += round(p["us"] * 1000)
+            faults.python_ns += round(p["us"] * 1000)
         elif fault.name == "alloc":
-            found.allocations += p["per_layer"]
+            faults.allocations += p["per_layer"]
         elif fault.name == "serialized":
-            found.inline |= p["how"] == "stream"
-            found.waits |= p["how"] == "wait"
-    return found
+            faults.inline |= p["how"] == "stream"
+            faults.waits |= p["how"] == "wait"
+    return faults
 
 
 def _scale(s: Scenario) -> float:

@@ -89,8 +89,8 @@ class Facts:
     def in_pipeline(self) -> Mask:
         """Ranges of the pipeline's own communication."""
         by_name = {n: "p" for n in np.unique(self.range_name).tolist() if "pipeline send/recv" in self.names[n]}
-        found: Mask = self._inherited(by_name) != ""
-        return found
+        mask: Mask = self._inherited(by_name) != ""
+        return mask
 
     def range_at(self, thread: int, times: I64) -> I64:
         """Innermost range of a thread at each time, else of the main thread; -1 for none."""

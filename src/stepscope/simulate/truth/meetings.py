@@ -67,23 +67,23 @@ class Meetings:
     @cached_property
     def last_side(self) -> I64:
         """Side of the last to arrive at each meeting (of several, the lowest rank)."""
-        found: I64 = self._by_arrival[self.first + self.n - 1]
-        return found
+        last_side: I64 = self._by_arrival[self.first + self.n - 1]
+        return last_side
 
     @cached_property
     def second_side(self) -> I64:
         """Side of the last but one."""
-        found: I64 = self._by_arrival[self.first + np.maximum(self.n - 2, 0)]
-        return found
+        second_side: I64 = self._by_arrival[self.first + np.maximum(self.n - 2, 0)]
+        return second_side
 
     @cached_property
     def side_of_op(self) -> I64:
         """The side that ended each communication op, by op; -1 for all others."""
-        found = np.full(int(self.base[-1]), -1, dtype=np.int64)
+        side = np.full(int(self.base[-1]), -1, dtype=np.int64)
         # Assigned in order of ending: the last one stays.
         order = np.argsort(self.done, kind="stable")
-        found[self.op[order]] = order
-        return found
+        side[self.op[order]] = order
+        return side
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of `collectives`, in order of the last arrival."""

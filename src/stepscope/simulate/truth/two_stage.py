@@ -34,7 +34,7 @@ def item_rows(job: Job) -> list[dict[str, Any]]:
 
 def _parts(f: Facts) -> dict[tuple[str, int], _Part]:
     """By part and item; of what launches nothing, the range itself."""
-    found: dict[tuple[str, int], _Part] = {}
+    parts: dict[tuple[str, int], _Part] = {}
     for row in f.own.tolist():
         if (match := _PART.match(f.text(row) or "")) is None:
             continue
@@ -42,11 +42,11 @@ def _parts(f: Facts) -> dict[tuple[str, int], _Part]:
         lo, hi = int(f.range_start[row]), int(f.range_end[row])
         launched = (f.launched >= lo) & (f.launched < hi)
         if not launched.any():
-            found[key] = hi - lo, lo, hi
+            parts[key] = hi - lo, lo, hi
             continue
         start, end = f.start[launched], f.end[launched]
-        found[key] = _union(start.tolist(), end.tolist()), int(start.min()), int(end.max())
-    return found
+        parts[key] = _union(start.tolist(), end.tolist()), int(start.min()), int(end.max())
+    return parts
 
 
 def _union(starts: list[int], ends: list[int]) -> int:

@@ -116,26 +116,26 @@ def _facts(path: Path, text: str, pids: dict[int, int], world: int) -> list[Fact
             inside = tuple(r for r in ranks if r < world)
             facts.append(Fact(kind, inside, " ".join(line.split())[:_KEPT], str(path), number))
 
-        if found := _TIMEOUT.search(line):
-            add("timeout", (int(found[1]),))
-        elif found := _STUCK.search(line):
-            add("timeout", ranks or (int(found[1]),), int(found[2]))
-        elif found := _TASKS.search(line):
-            kind = "oom" if found[2] == "Out Of Memory" else "exit"
-            add(kind, _listed(found[1]), int(found[3]) if found[3] else _KILL[0])
-        elif found := _XID.search(line):
-            pid = int(found[3]) if found[3] else NONE
-            add("xid", (pids[pid],) if pid in pids else own, int(found[2]))
+        if match := _TIMEOUT.search(line):
+            add("timeout", (int(match[1]),))
+        elif match := _STUCK.search(line):
+            add("timeout", ranks or (int(match[1]),), int(match[2]))
+        elif match := _TASKS.search(line):
+            kind = "oom" if match[2] == "Out Of Memory" else "exit"
+            add(kind, _listed(match[1]), int(match[3]) if match[3] else _KILL[0])
+        elif match := _XID.search(line):
+            pid = int(match[3]) if match[3] else NONE
+            add("xid", (pids[pid],) if pid in pids else own, int(match[2]))
         elif _OOM.search(line):
             killed = _KILLED.search(line)
             pid = int(killed[1]) if killed else NONE
             add("oom", (pids[pid],) if pid in pids else ranks)
-        elif found := _EXIT.search(line):
-            add("exit", (int(found[2]),), int(found[1]))
-        elif found := _TORCHRUN_RANK.search(line):
-            of_rank = (int(found[1]),)
-        elif (found := _TORCHRUN_EXIT.search(line)) and of_rank:
-            add("exit", of_rank, int(found[1]))
+        elif match := _EXIT.search(line):
+            add("exit", (int(match[2]),), int(match[1]))
+        elif match := _TORCHRUN_RANK.search(line):
+            of_rank = (int(match[1]),)
+        elif (match := _TORCHRUN_EXIT.search(line)) and of_rank:
+            add("exit", of_rank, int(match[1]))
             of_rank = ()
         elif _DEAD.search(line):
             add("dead-peer", ranks)
@@ -145,15 +145,15 @@ def _facts(path: Path, text: str, pids: dict[int, int], world: int) -> list[Fact
 
 
 def _ranks(line: str) -> tuple[int, ...]:
-    found = _SAID.search(line)
-    return (int(found[1] or found[2]),) if found else ()
+    match = _SAID.search(line)
+    return (int(match[1] or match[2]),) if match else ()
 
 
 def _listed(text: str) -> tuple[int, ...]:
     """`3,8-15` as numbers."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdigit() and (not last or last.isdigit()):
-            found += range(int(first), min(int(last or first), int(first) + (1 << 16)) + 1)
-    return tuple(found)
+            numbers += range(int(first), min(int(last or first), int(first) + (1 << 16)) + 1)
+    return tuple(numbers)

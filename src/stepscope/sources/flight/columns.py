@@ -62,14 +62,14 @@ class Columns:
 
     def _ids(self, names: tuple[str, ...]) -> I64:
         """By call, a number for the bytes of these values: equal ones hold equal values."""
-        known = self._known.get(names)
-        if known is None:
-            known = self._known[names] = self._short(names[0]) if len(names) == 1 else None
-            if known is None:
+        ids = self._known.get(names)
+        if ids is None:
+            ids = self._known[names] = self._short(names[0]) if len(names) == 1 else None
+            if ids is None:
                 pieces = self._pieces(names)
                 numbers = {piece: n for n, piece in enumerate(dict.fromkeys(pieces))}
-                known = self._known[names] = np.array([numbers[piece] for piece in pieces], np.int64)
-        return known
+                ids = self._known[names] = np.array([numbers[piece] for piece in pieces], np.int64)
+        return ids
 
     def _short(self, key: str) -> I64 | None:
         """Opcode and operand as one number, where they are so short."""
@@ -102,12 +102,12 @@ class Columns:
 
     def _decoded(self, names: tuple[tuple[str, ...], ...], row: int) -> list[Any]:
         start, layout = int(self._starts[row]), self._runs.layouts[int(self._layout[row])]
-        found = []
+        decoded = []
         for name in (name for group in names for name in group):
             span = layout.values.get(name)
             token = self._runs.data[start + span[1] : start + span[2]] if span else b"N"
-            found.append(self._reader.decoded(token))
-        return found
+            decoded.append(self._reader.decoded(token))
+        return decoded
 
 
 def _numbered(columns: list[I64]) -> tuple[I64, list[int]]:

@@ -99,8 +99,8 @@ def rank_of(path: Path) -> int | None:
     named = _NAMED.findall(path.name)
     if named:
         return int(named[-1])
-    found = _RANK.search(path.name)
-    return int(found[1]) if found else None
+    match = _RANK.search(path.name)
+    return int(match[1]) if match else None
 
 
 def _ranked(dumps: list[Path]) -> list[tuple[int, Path]]:
@@ -125,8 +125,8 @@ def _manifest(other: list[Path]) -> dict[int, int]:
     for path in other:
         if path.name == MANIFEST:
             try:
-                said = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-                times = msgspec.convert(said.get("dumped_ns", {}), dict[str, int])
+                manifest = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+                times = msgspec.convert(manifest.get("dumped_ns", {}), dict[str, int])
                 return {int(rank): when for rank, when in times.items() if rank.isdigit()}
             except (OSError, msgspec.MsgspecError):
                 return {}

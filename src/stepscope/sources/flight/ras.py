@@ -22,10 +22,10 @@ def facts_of(path: str, text: str, world: int) -> list[Fact]:
     for line in text.splitlines():
         if row := _ROW.match(line):
             sizes.setdefault(row[1], int(row[5]))
-        elif found := _TITLE.match(line):
-            group, title = found[1], line.strip()
-        elif found := _MISSING.search(line):
-            ranks = tuple(int(word) for word in found[1].replace(",", " ").split() if word.isdigit())
+        elif match := _TITLE.match(line):
+            group, title = match[1], line.strip()
+        elif match := _MISSING.search(line):
+            ranks = tuple(int(word) for word in match[1].replace(",", " ").split() if word.isdigit())
             whole = sizes.get(group) == world
             said = f"ncclras: {title}: {line.strip()}"[:_KEPT]
             facts.append(Fact("silent", tuple(r for r in ranks if r < world) if whole else (), said, path))

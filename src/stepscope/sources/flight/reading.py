@@ -103,8 +103,8 @@ class _Tables:
     def signature(self, name: Any, in_sizes: Any, in_types: Any, out_sizes: Any, out_types: Any) -> int:
         kind, source, target = _kind(str(name))
         types = ",".join(dict.fromkeys(map(str, [*_listed(in_types), *_listed(out_types)])))
-        found = Signature(kind, _elements(in_sizes), _elements(out_sizes), types, source, target)
-        return self.signatures.setdefault(found, len(self.signatures))
+        signature = Signature(kind, _elements(in_sizes), _elements(out_sizes), types, source, target)
+        return self.signatures.setdefault(signature, len(self.signatures))
 
     def stack(self, frames: Any) -> int:
         rows = [f for f in _listed(frames) if isinstance(f, dict)]
@@ -129,8 +129,8 @@ def _kind(text: str) -> tuple[str, int, int]:
     name = text.split(":", 1)[-1]
     kind, _, rest = name.partition(" ")
     for arrow in ("->", "<-"):
-        left, found, right = rest.partition(arrow)
-        if found and left.strip().isdigit() and right.strip().isdigit():
+        left, arrow_found, right = rest.partition(arrow)
+        if arrow_found and left.strip().isdigit() and right.strip().isdigit():
             ends = int(left), int(right)
             return (kind, *ends) if arrow == "->" else (kind, ends[1], ends[0])
     return kind, NONE, NONE
@@ -222,24 +222,24 @@ def _made(tables: _Tables, columns: dict[str, I64], value: dict[Any, Any], count
 
 def _members(config: Any) -> dict[str, tuple[int, ...]]:
     """By group, its ranks: `[0, 1]` as a text or a list."""
-    found: dict[str, tuple[int, ...]] = {}
+    members: dict[str, tuple[int, ...]] = {}
     for name, about in config.items() if isinstance(config, dict) else ():
         said = about.get("ranks") if isinstance(about, dict) else None
         words = str(said).strip("[] ").replace(",", " ").split() if isinstance(said, str) else _listed(said)
         ranks = [int(w) for w in words if str(w).isdigit() and len(str(w)) < 10]
         if ranks:
-            found[str(name)] = tuple(ranks)
-    return found
+            members[str(name)] = tuple(ranks)
+    return members
 
 
 def _status(status: Any) -> dict[str, tuple[int, int, int]]:
     keys = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
-    found: dict[str, tuple[int, int, int]] = {}
+    by_group: dict[str, tuple[int, int, int]] = {}
     for name, about in status.items() if isinstance(status, dict) else ():
         if isinstance(about, dict):
             enqueued, started, completed = (_number(about.get(key)) for key in keys)
-            found[str(name)] = (enqueued, started, completed)
-    return found
+            by_group[str(name)] = (enqueued, started, completed)
+    return by_group
 
 
 def _number(value: Any) -> int:

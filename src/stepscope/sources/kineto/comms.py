@@ -184,8 +184,8 @@ def _unrecorded(comms: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
 
 def _annotation(name: str) -> tuple[str, int | None]:
     """Operation and peer: `send 0->2` and `recv 0<-2` name the own rank first."""
-    found = _POINT_TO_POINT.match(name)
-    return (found[1], int(found[3])) if found else (name, None)
+    match = _POINT_TO_POINT.match(name)
+    return (match[1], int(match[3])) if match else (name, None)
 
 
 def _elements_and_type(shapes: str | None, types: str | None) -> tuple[int | None, str | None]:
@@ -227,10 +227,10 @@ def _spaced(start: int | None, stride: int | None, size: int | None) -> str | No
 
 def _listed(members: str | None) -> list[int]:
     try:
-        found = json.loads(members or "[]")
+        parsed = json.loads(members or "[]")
     except (ValueError, RecursionError):
         return []
-    return found if isinstance(found, list) else []
+    return parsed if isinstance(parsed, list) else []
 
 
 def _position(rank: int | None, members: list[int]) -> int | None:

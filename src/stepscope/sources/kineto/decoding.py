@@ -112,12 +112,12 @@ def _guarded(decode: Callable[[bytes], Any], text: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Malformed(error.start, "invalid UTF-8") from error
     except msgspec.DecodeError as error:
-        found = _POSITION.match(str(error))
-        if found is None:
+        match = _POSITION.match(str(error))
+        if match is None:
             if "truncated" in str(error):
                 raise Truncated from error
             raise Malformed(0, str(error)) from error
-        reason, position = found[1], int(found[2])
+        reason, position = match[1], int(match[2])
         if reason == "trailing characters":
             # msgspec counts the first trailing character as consumed.
             raise Trailing(len(text[: position - 1].rstrip())) from error

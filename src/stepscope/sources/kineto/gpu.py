@@ -129,10 +129,10 @@ def finish_dependencies(frame: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
 def copy_of(name: str) -> tuple[str, str, str]:
     """(direction, memory read, memory written) of a copy by its name."""
     kind = "unknown"
-    if found := _DIRECTION.search(name):
-        kind = found[1]
-    elif found := _LONG_DIRECTION.search(name):
-        kind = f"{found[1][0]}to{found[2][0]}"
+    if match := _DIRECTION.search(name):
+        kind = match[1]
+    elif match := _LONG_DIRECTION.search(name):
+        kind = f"{match[1][0]}to{match[2][0]}"
     if "A" in kind:
         kind = "array"
     if kind not in COPY_KIND.categories.to_list():
@@ -145,8 +145,8 @@ def copy_of(name: str) -> tuple[str, str, str]:
 @lru_cache(maxsize=1024)
 def memset_of(name: str) -> str:
     """Memory that a memset sets, by its name."""
-    found = _MEMORY.search(name)
-    return _memory(found[1] if found else "")
+    match = _MEMORY.search(name)
+    return _memory(match[1] if match else "")
 
 
 def _memory(text: str) -> str:

@@ -27,10 +27,10 @@ class Names:
 
     def ids_of(self, function: Callable[[str], str], texts: Sequence[str]) -> NDArray[np.uint32]:
         """Ids of `function` of each text, which is called once per distinct text of the file."""
-        known = self._derived.setdefault(function, {})
-        for text in [t for t in dict.fromkeys(texts) if t not in known]:
-            known[text] = self._ids[function(text)]
-        return np.fromiter(map(known.__getitem__, texts), np.uint32, len(texts))
+        derived = self._derived.setdefault(function, {})
+        for text in [t for t in dict.fromkeys(texts) if t not in derived]:
+            derived[text] = self._ids[function(text)]
+        return np.fromiter(map(derived.__getitem__, texts), np.uint32, len(texts))
 
     def optional(self, texts: Iterable[str | None]) -> pl.Series:
         """Ids with null for None."""

@@ -175,20 +175,20 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _tool(metadata: dict[str, Any]) -> str | None:
-    found = [f"{name} {metadata[key]}" for key, name in _VERSIONS if key in metadata]
-    return ", ".join(found) or None
+    versions = [f"{name} {metadata[key]}" for key, name in _VERSIONS if key in metadata]
+    return ", ".join(versions) or None
 
 
 def _facts(metadata: dict[str, Any]) -> dict[str, str]:
     """CUDA, NCCL, and the profiler's options that cost time."""
     number = metadata.get("cuda_driver_version")
     options = [key for key in _OPTIONS if metadata.get(key) in (1, True)]
-    found = {
+    facts = {
         "cuda": f"{number // 1000}.{number % 1000 // 10}" if isinstance(number, int) and number else None,
         "nccl": processes.distributed(metadata).get("nccl_version"),
         "traced": ", ".join(options) if options else None,
     }
-    return {k: str(v) for k, v in found.items() if v}
+    return {k: str(v) for k, v in facts.items() if v}
 
 
 def _recorded(tables: Mapping[str, pl.DataFrame], epoch_ns: int | None) -> tuple[int, int] | None:

@@ -17,9 +17,9 @@ _COLUMN = b'"Kernel Name"'
 
 def looks_like_ncu_csv(head: bytes) -> bool:
     """Whether a file that begins so is what `ncu --csv` printed: its header, or what ncu says before it."""
-    found = HEADER.search(head)
-    if found is not None:
-        return _COLUMN in head[found.start() : found.start() + (1 << 12)]
+    match = HEADER.search(head)
+    if match is not None:
+        return _COLUMN in head[match.start() : match.start() + (1 << 12)]
     return _SAID.search(head) is not None and b"==PROF== " in head
 
 

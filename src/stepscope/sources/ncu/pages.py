@@ -95,14 +95,14 @@ def _details(path: Path, page: pl.DataFrame) -> Measured:
     page = page.join(order, on=who, how="left", maintain_order="left")
     kernels = page.unique("kernel", keep="first", maintain_order=True)
     section = pl.col("Section Name") if "Section Name" in page.columns else pl.lit(None, pl.String)
-    known = pl.DataFrame(
+    metrics = pl.DataFrame(
         [{"section": s, "label": label, "metric": m} for (s, label), m in METRIC_OF.items()],
         schema={"section": pl.String, "label": pl.String, "metric": pl.String},
     )
     long = (
         page.filter(pl.col("Metric Name").fill_null("") != "")
         .select("kernel", section.alias("section"), label="Metric Name", shown_unit="Metric Unit", shown="Metric Value")
-        .join(known, on=["section", "label"], how="left", maintain_order="left")
+        .join(metrics, on=["section", "label"], how="left", maintain_order="left")
         .with_columns(name=pl.coalesce("metric", "label"))
     )
     values, notes = _valued(path, long)

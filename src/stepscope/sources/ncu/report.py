@@ -114,7 +114,7 @@ def _metrics(at: int, kernel: dict[str, Any]) -> pl.DataFrame:
 
 def _kernels(kernels: list[dict[str, Any]], metrics: pl.DataFrame) -> pl.DataFrame:
     wanted = [*_LAUNCH.values(), *_CC]
-    known: dict[tuple[int, str], int] = {
+    launches_of: dict[tuple[int, str], int] = {
         (kernel, name): int(value)
         for kernel, name, value in metrics.filter(pl.col("name").is_in(wanted) & pl.col("value").is_not_null())
         .select("kernel", "name", "value")
@@ -122,10 +122,10 @@ def _kernels(kernels: list[dict[str, Any]], metrics: pl.DataFrame) -> pl.DataFra
     }
     rows = []
     for at, kernel in enumerate(kernels):
-        major, minor = (known.get((at, name)) for name in _CC)
+        major, minor = (launches_of.get((at, name)) for name in _CC)
         rows.append(
             {"kernel": at, "name": kernel["name"], "mangled_name": kernel["mangled"]}
-            | {column: known.get((at, metric)) for column, metric in _LAUNCH.items()}
+            | {column: launches_of.get((at, metric)) for column, metric in _LAUNCH.items()}
             | {"cc": None if major is None or minor is None else f"{major}.{minor}"}
             | {"nvtx": "/".join(kernel["nvtx"]) or None, "pid": None, "host": None}
         )

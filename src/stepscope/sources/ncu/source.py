@@ -59,8 +59,8 @@ class NcuSource:
         texts = pl.concat([frame[column].drop_nulls() for column in coded]).unique(maintain_order=True)
         ids = pl.DataFrame({"text_": texts, "id_": pl.Series(range(len(texts)), dtype=pl.UInt32)})
         for column in coded:
-            found = frame.select(text_=column).join(ids, on="text_", how="left", maintain_order="left")["id_"]
-            frame = frame.with_columns(found.alias(column))
+            ids_column = frame.select(text_=column).join(ids, on="text_", how="left", maintain_order="left")["id_"]
+            frame = frame.with_columns(ids_column.alias(column))
         return Chunk(conform(canonical(frame, table), table, part, self.quality), texts.rename("name"))
 
 

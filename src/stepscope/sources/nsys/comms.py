@@ -59,8 +59,8 @@ def world_of(export: Export) -> dict[int, tuple[int, int]]:
     frame = _calls(export, Names(), only=("textId", inits)) if inits else None
     if frame is None:
         return {}
-    told = frame.drop_nulls(["comm_rank", "comm_size"]).sort("comm_size", "start_ns", descending=[True, False])
-    widest = told.unique("proc", keep="first", maintain_order=True).select("proc", "comm_rank", "comm_size")
+    places = frame.drop_nulls(["comm_rank", "comm_size"]).sort("comm_size", "start_ns", descending=[True, False])
+    widest = places.unique("proc", keep="first", maintain_order=True).select("proc", "comm_rank", "comm_size")
     return {proc: (rank, size) for proc, rank, size in widest.iter_rows()}
 
 

@@ -42,8 +42,8 @@ def _of_gpus(export: Export, names: Names) -> pl.DataFrame:
     ).drop_nulls(["start_ns", "type"])
     listed = export.tables.rows("TARGET_INFO_GPU_METRICS", field("typeId"), field("metricId"), text_field("metricName"))
     metrics = [(kind, metric, names.intern(str(name))) for kind, metric, name in listed]
-    known = pl.DataFrame(metrics, schema={"type": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
-    samples = samples.join(known.unique(["type", "metric"]), on=["type", "metric"], how="inner", maintain_order="left")
+    named = pl.DataFrame(metrics, schema={"type": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
+    samples = samples.join(named.unique(["type", "metric"]), on=["type", "metric"], how="inner", maintain_order="left")
     # The lowest byte of the type is the GPU.
     samples = samples.with_columns(gpu=pl.col("type") & 0xFF)
     users = pl.DataFrame(_users(export), schema={"gpu": pl.Int64, "proc": pl.Int32, "device": pl.Int32}, orient="row")
@@ -68,10 +68,10 @@ def _of_cards(export: Export, names: Names) -> pl.DataFrame:
         "TARGET_INFO_NETWORK_METRICS", field("metricsListId"), field("metricsIdx"), text_field("name")
     )
     metrics = [(of, metric, names.intern(f"{_NIC}{name}")) for of, metric, name in listed]
-    known = pl.DataFrame(metrics, schema={"list": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
+    named = pl.DataFrame(metrics, schema={"list": pl.Int64, "metric": pl.Int64, "name": pl.UInt32}, orient="row")
     numbered = export.tables.rows("NIC_ID_MAP", field("globalId"), field("nicId"))
     cards = pl.DataFrame(numbered, schema={"card": pl.Int64, "nic": pl.Int64}, orient="row")
-    samples = samples.join(known.unique(["list", "metric"]), on=["list", "metric"], maintain_order="left")
+    samples = samples.join(named.unique(["list", "metric"]), on=["list", "metric"], maintain_order="left")
     samples = samples.join(cards.unique("card"), on="card", how="left", maintain_order="left")
     samples = samples.with_columns(
         pl.coalesce("nic", pl.col("card") & 0xFF).cast(pl.Int32, strict=False).alias("device")

@@ -83,9 +83,9 @@ class Export:
         keys = np.array(self.keys, dtype=np.int64)
         wanted = (ids.fill_null(-1) if ids.null_count() else ids).to_numpy() >> 24
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0)).astype(np.int32)
-        known = keys[at] == wanted if len(keys) else np.zeros(len(ids), dtype=bool)
+        has_process = keys[at] == wanted if len(keys) else np.zeros(len(ids), dtype=bool)
         proc = pl.Series("proc", at)
-        return proc if known.all() else proc.set(pl.Series(~known), None)
+        return proc if has_process.all() else proc.set(pl.Series(~has_process), None)
 
 
 def read_events(

@@ -39,13 +39,13 @@ def _facts(tables: Tables) -> dict[str, str]:
     """Driver, CUDA, and how it was captured; nothing that names a machine, a user or a path."""
     system = {str(n): v for n, v in tables.rows("TARGET_INFO_SYSTEM_ENV", text_field("name"), text_field("value")) if v}
     capture = [(str(n), str(v)) for n, v in tables.rows("META_DATA_CAPTURE", text_field("name"), text_field("value"))]
-    found = {
+    facts = {
         "driver": system.get("NvDriverVersion"),
         "cuda": _cuda_version(system.get("CudaDriverVersion")),
         "traced": ", ".join(sorted({v for n, v in capture if n == "CAPTURE_EVENT_TYPE"})) or None,
         "graphs_as": next((v.lower() for n, v in capture if n.endswith("CUDA_GRAPH_TRACE_OPTIONS:MODE")), None),
     }
-    return {k: v for k, v in found.items() if v}
+    return {k: v for k, v in facts.items() if v}
 
 
 def _cuda_version(code: str | None) -> str | None:
@@ -61,16 +61,16 @@ def note_diagnostics(tables: Tables, quality: Quality) -> None:
         for n, v in tables.rows("TARGET_INFO_SYSTEM_ENV", text_field("name"), text_field("value"))
         if n == "Hostname" and v
     ]
-    found: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     for severity, said in tables.rows("DIAGNOSTIC_EVENT", field("severity"), text_field("text")):
         if said and ((severity or 0) >= _WARNING or _LOSS.search(said)):
-            found[_public(said, hosts)] += 1
-    losses_first = sorted(found.items(), key=lambda item: (not _LOSS.search(item[0]), -item[1], item[0]))
+            warnings[_public(said, hosts)] += 1
+    losses_first = sorted(warnings.items(), key=lambda item: (not _LOSS.search(item[0]), -item[1], item[0]))
     for warning, count in losses_first[:_MAX_NOTES]:
         times = f" ({count} times)" if count > 1 else ""
         quality.note(noted("profiler-warning", times=times, warning=warning))
-    if len(found) > _MAX_NOTES:
-        quality.note(noted("profiler-warning/more", number=len(found) - _MAX_NOTES))
+    if len(warnings) > _MAX_NOTES:
+        quality.note(noted("profiler-warning/more", number=len(warnings) - _MAX_NOTES))
 
 
 def _public(text: str, hosts: list[str]) -> str:

@@ -69,8 +69,8 @@ class ParquetTables:
         if column not in self._schema(table):
             return []
         fields = {column: Field((column,), "bytes"), **{other: Field((other,)) for other in others}}
-        found = self.frame(table, fields).filter(pl.col(column).bin.contains(text.encode()))
-        return [(decode(row[0]), *row[1:]) for row in found.iter_rows()]
+        rows = self.frame(table, fields).filter(pl.col(column).bin.contains(text.encode()))
+        return [(decode(row[0]), *row[1:]) for row in rows.iter_rows()]
 
     def frame(
         self, table: str, fields: Mapping[str, Field], *, each: Each | None = None, only: Only | None = None

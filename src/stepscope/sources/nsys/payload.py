@@ -100,7 +100,7 @@ def _schemas(tables: Tables) -> dict[tuple[int | None, int | None], list[_Field]
     enums: dict[tuple[int | None, int | None], dict[int, str]] = {}
     for domain, enum, name, value in tables.rows("NVTX_PAYLOAD_ENUM_ENTRIES", *key, field("value")):
         enums.setdefault((domain, enum), {})[value or 0] = str(name)
-    found: dict[tuple[int | None, int | None], dict[str, _Field]] = {}
+    schemas: dict[tuple[int | None, int | None], dict[str, _Field]] = {}
     entries = tables.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", *key, field("type"), field("offset"))
     for domain, schema, name, kind, offset in entries:
         column = _LABELS.get(str(name))
@@ -110,8 +110,8 @@ def _schemas(tables: Tables) -> dict[tuple[int | None, int | None], list[_Field]
         dtype = "<i4" if is_enum else _TYPES.get(kind)
         if dtype is not None:
             words = enums.get((domain, kind), dict(enumerate(_REDUCTIONS))) if is_enum else None
-            found.setdefault((domain, schema), {})[column] = _Field(column, offset or 0, dtype, words)
-    return {key: list(fields.values()) for key, fields in found.items()}
+            schemas.setdefault((domain, schema), {})[column] = _Field(column, offset or 0, dtype, words)
+    return {key: list(fields.values()) for key, fields in schemas.items()}
 
 
 def _from_json(texts: list[str | None], columns: dict[str, list[Any]]) -> None:
@@ -129,9 +129,9 @@ def _said(text: str) -> list[tuple[str, Any]]:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    told = content.items() if isinstance(content, dict) else ()
-    known = [(_LABELS[label], value) for label, value in told if label in _LABELS]
-    return [(column, _reduction(value) if column == "reduction" else _number(value)) for column, value in known]
+    items = content.items() if isinstance(content, dict) else ()
+    labelled = [(_LABELS[label], value) for label, value in items if label in _LABELS]
+    return [(column, _reduction(value) if column == "reduction" else _number(value)) for column, value in labelled]
 
 
 def _number(value: object) -> int | None:

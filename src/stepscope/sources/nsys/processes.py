@@ -80,12 +80,12 @@ def _computing_on_several(export: Export) -> dict[int, str]:
 
 def _devices(export: Export) -> dict[int, set[int]]:
     """CUDA ordinals of the devices that each process with GPU activity used."""
-    found: defaultdict[int, set[int]] = defaultdict(set)
+    devices: defaultdict[int, set[int]] = defaultdict(set)
     for table in GPU_TABLES:
         for process, device in export.tables.distinct(table, "globalPid", "deviceId"):
             if process is not None:
-                found[process >> 24] |= {device} if device is not None and 0 <= device <= MAX_I32 else set()
-    return dict(found)
+                devices[process >> 24] |= {device} if device is not None and 0 <= device <= MAX_I32 else set()
+    return dict(devices)
 
 
 def _labels(export: Export) -> dict[int, tuple[int, str]]:
@@ -96,22 +96,22 @@ def _labels(export: Export) -> dict[int, tuple[int, str]]:
     if registered and "textId" in tables.columns(NVTX.table):
         uses = tables.frame(NVTX.table, {"tid": field("globalTid"), "id": field("textId")}, only=("textId", registered))
         texts += [(export.strings.get(at) or "", tid) for tid, at in uses.iter_rows()]
-    found: dict[int, tuple[int, str]] = {}
+    labels: dict[int, tuple[int, str]] = {}
     for text, tid in texts:
         setup = parse_setup(text)
         if setup and tid is not None:
-            found.setdefault(tid >> 24, (setup.rank, text))
-    return found
+            labels.setdefault(tid >> 24, (setup.rank, text))
+    return labels
 
 
 def _with_context(export: Export) -> set[int]:
     """Processes that had a CUDA context: a launcher that merely asks how many devices there are has none."""
-    found = set()
+    pids = set()
     for table in ("TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_NULL_STREAM", "TARGET_INFO_CUDA_STREAM"):
         for hw, vm, pid in export.tables.rows(table, field("hwId"), field("vmId"), field("processId")):
             if pid is not None:
-                found.add(((hw or 0) << 32) | ((vm or 0) << 24) | pid)
-    return found
+                pids.add(((hw or 0) << 32) | ((vm or 0) << 24) | pid)
+    return pids
 
 
 def _with_calls(export: Export, keys: set[int]) -> set[int]:
@@ -154,10 +154,10 @@ def _described(export: Export) -> list[tuple[int | None, str | None, int | None,
         value = gpu.get(key)
         return value if isinstance(value, int) else None
 
-    known = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    described = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
     return [
         (number(gpu, "Id"), str(gpu["Name"]), number(gpu, "CuDevice"), number(gpu, "SmCount"))
-        for gpu in known
+        for gpu in described
         if gpu.get("Name")
     ]
 

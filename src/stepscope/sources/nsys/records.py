@@ -47,10 +47,10 @@ def read_calls(export: Export, part: Part) -> Chunk:
     if "python_chain" in wanted and (stacks := python_chains(export)).height:
         # The runtime call and what it enters carry different starts: only the outer one has the stack.
         frame = frame.join(stacks, on=["proc", "tid", "start_ns"], how="left", maintain_order="left")
-    found = chunk(export, frame, "calls", part, names)
+    calls = chunk(export, frame, "calls", part, names)
     if part == "core":
-        export.calls = found  # its columns are those of the model: held twice they take no more
-    return found
+        export.calls = calls  # its columns are those of the model: held twice they take no more
+    return calls
 
 
 def read_host(export: Export, part: Part) -> Chunk:
@@ -105,8 +105,8 @@ def _with_device_name(export: Export, frame: pl.DataFrame, names: Names) -> pl.D
         name = gpus.name(export.keys[proc] & 0xFFFFFF, device)
         rows.append((proc, device, None if name is None else names.intern(name)))
     schema = {"proc": pl.Int32, "device": pl.Int32, "device_name": pl.UInt32}
-    known = pl.DataFrame(sorted(rows), schema=schema, orient="row")
-    return frame.join(known, on=["proc", "device"], how="left", maintain_order="left")
+    devices = pl.DataFrame(sorted(rows), schema=schema, orient="row")
+    return frame.join(devices, on=["proc", "device"], how="left", maintain_order="left")
 
 
 def _kind(kind: str) -> pl.Expr:

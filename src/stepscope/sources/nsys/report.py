@@ -21,9 +21,9 @@ def export_report(report: Path, into: Path, nsys: str | Path | None = None) -> P
     program = _find(report, nsys)
     version = _version(program)
     output = into / f"{report.stem}.sqlite"
-    known = _run([program, "export", "--help"]).stdout
+    usage = _run([program, "export", "--help"]).stdout
     command = [program, "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}"]
-    command += [f"{flag}=true" for flag in _PAYLOAD_FLAGS if flag in known]
+    command += [f"{flag}=true" for flag in _PAYLOAD_FLAGS if flag in usage]
     done = _run([*command, str(report)])
     if done.returncode != 0 or not output.is_file():
         output.unlink(missing_ok=True)
@@ -35,14 +35,14 @@ def export_report(report: Path, into: Path, nsys: str | Path | None = None) -> P
 
 
 def _find(report: Path, nsys: str | Path | None) -> str:
-    found = shutil.which(str(nsys or "nsys"))
-    if found is None:
+    program = shutil.which(str(nsys or "nsys"))
+    if program is None:
         raise BadInput(
             f"{report}: a report needs nsys to be exported, and {nsys or 'nsys'} was not found",
             "give its path with --nsys PATH, or export where it is installed: nsys export --type=sqlite "
             "--include-blobs=true REPORT",
         )
-    return found
+    return program
 
 
 def _version(program: str) -> str:

@@ -64,7 +64,7 @@ class Soundness:
         """What SQLite finds wrong first; None where all is well."""
         try:
             with closing(sqlite3.connect(self._uri, uri=True)) as database:
-                said = str(database.execute(f"PRAGMA quick_check({about})").fetchone()[0])
+                answer = str(database.execute(f"PRAGMA quick_check({about})").fetchone()[0])
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            said = str(error)
-        return None if said == "ok" else said.splitlines()[-1]
+            answer = str(error)
+        return None if answer == "ok" else answer.splitlines()[-1]

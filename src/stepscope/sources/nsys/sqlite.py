@@ -100,8 +100,8 @@ class SqliteTables:
         wanted = ", ".join(_quote(c) if c in there else "NULL" for c in columns)
         queries = [f"SELECT DISTINCT {wanted} FROM {_quote(table)}{where}" for where in self._ranges(table)]
         with ThreadPoolExecutor(_workers()) as pool:
-            found = {row for part in pool.map(self._query, queries) for row in part}
-        return cast("list[tuple[int | None, ...]]", [tuple(plain(v, "int") for v in row) for row in found])
+            rows = {row for part in pool.map(self._query, queries) for row in part}
+        return cast("list[tuple[int | None, ...]]", [tuple(plain(v, "int") for v in row) for row in rows])
 
     def largest(self, table: str, column: str) -> int | None:
         if column not in self.columns(table):
@@ -115,15 +115,15 @@ class SqliteTables:
             return []
         wanted = ", ".join(_quote(c) if c in there else "NULL" for c in (column, *others))
         kinds: list[Kind] = ["bytes", *["int"] * len(others)]  # type: ignore[list-item]
-        found = self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {literal(text)})")
-        return [tuple(map(plain, row, kinds)) for row in found]
+        rows = self._query(f"SELECT {wanted} FROM {_quote(table)} WHERE instr({_quote(column)}, {literal(text)})")
+        return [tuple(map(plain, row, kinds)) for row in rows]
 
     def frame(
         self, table: str, fields: Mapping[str, Field], *, each: Each | None = None, only: Only | None = None
     ) -> pl.DataFrame:
         there = self.columns(table)
-        found = {alias: (name, f) for alias, f in fields.items() if (name := f.find(there)) is not None}
-        absent = [f.missing().alias(alias) for alias, f in fields.items() if alias not in found]
+        columns = {alias: (name, f) for alias, f in fields.items() if (name := f.find(there)) is not None}
+        absent = [f.missing().alias(alias) for alias, f in fields.items() if alias not in columns]
 
         def shaped(raw: pl.DataFrame) -> pl.DataFrame:
             if raw.is_empty():  # without a row the driver has nothing to take the types from
@@ -134,10 +134,10 @@ class SqliteTables:
 
         if not there or (only and only[0] not in there):
             return shaped(no_rows(fields))
-        if not only and found and all(f.kind == "int" for _, f in found.values()):
+        if not only and columns and all(f.kind == "int" for _, f in columns.values()):
             with suppress(NotPlain, OSError):
-                return self._from_pages(table, {alias: name for alias, (name, _) in found.items()}, shaped)
-        return self._by_driver(table, found, shaped, only)
+                return self._from_pages(table, {alias: name for alias, (name, _) in columns.items()}, shaped)
+        return self._by_driver(table, columns, shaped, only)
 
     def _from_pages(self, table: str, columns: Mapping[str, str], shaped: Each) -> pl.DataFrame:
         order = RowOrder()

@@ -57,11 +57,11 @@ def _native(export: Export, names: Names) -> pl.DataFrame:
     frame = export.tables.frame(CHAINS, _FRAMES)
     calls = read_events(export, RUNTIME, ("callchain",))
     users = calls.drop_nulls("callchain").unique().rename({"callchain": "chain"})
-    found = frame.join(users, on="chain", how="inner")
-    return found.with_columns(
+    joined = frame.join(users, on="chain", how="inner")
+    return joined.with_columns(
         pl.col("depth").cast(pl.Int32, strict=False),
-        names.by_id(found["name"], export.strings),
-        names.by_id(found["file"], export.strings),
+        names.by_id(joined["name"], export.strings),
+        names.by_id(joined["file"], export.strings),
     )
 
 
@@ -112,8 +112,8 @@ def _frames(text: str) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     bodies = payload.values() if isinstance(payload, dict) else ()
-    found = [b["Frames"] for b in bodies if isinstance(b, dict) and isinstance(b.get("Frames"), list)]
-    return [f for f in found[0] if isinstance(f, dict)] if found else []
+    frames_of = [b["Frames"] for b in bodies if isinstance(b, dict) and isinstance(b.get("Frames"), list)]
+    return [f for f in frames_of[0] if isinstance(f, dict)] if frames_of else []
 
 
 def _text(export: Export, names: Names, value: object) -> int | None:

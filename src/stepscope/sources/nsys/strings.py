@@ -53,8 +53,8 @@ class Names:
             return _NO_NAME if text is None else self.intern(clean(text) if clean else text)
 
         raw = (ids.fill_null(-1) if ids.null_count() else ids).to_numpy()
-        found = pl.Series(ids.name, _translate(raw, name))
-        return found.set(found == _NO_NAME, None) if (found == _NO_NAME).any() else found
+        texts = pl.Series(ids.name, _translate(raw, name))
+        return texts.set(texts == _NO_NAME, None) if (texts == _NO_NAME).any() else texts
 
     def by_text(self, texts: pl.Series) -> pl.Series:
         """Raw texts as ids of this chunk; null for none."""

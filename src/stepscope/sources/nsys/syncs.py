@@ -41,10 +41,10 @@ def _calls(export: Export, wanted: pl.DataFrame) -> pl.DataFrame:
     """Times and kind of the calls that `wanted` came from; the first of several with the same correlation."""
     calls = export.calls or read_calls(export, "core")
     key = ["proc", "correlation"]
-    told = wanted.drop_nulls().unique()
+    pairs = wanted.drop_nulls().unique()
     frame = calls.frame.select(pl.col("proc", "start_ns", "end_ns", "name"), pl.col("correlation").cast(pl.Int64))
-    frame = frame.filter(pl.col("correlation").is_in(told["correlation"].unique().implode()))
-    frame = frame.join(told, on=key, how="semi").sort("start_ns", maintain_order=True)
+    frame = frame.filter(pl.col("correlation").is_in(pairs["correlation"].unique().implode()))
+    frame = frame.join(pairs, on=key, how="semi").sort("start_ns", maintain_order=True)
     first = frame.unique(key, keep="first", maintain_order=True)
     kinds = [_KINDS.get(text.removeprefix("cuda").removeprefix("cu")) for text in calls.names]
     kind = pl.Series("kind", kinds, dtype=SYNC_KIND).gather(first["name"]) if len(first) else pl.lit(None, SYNC_KIND)
@@ -79,5 +79,5 @@ def _events(frame: pl.DataFrame) -> pl.Series:
     )
     records = frame.filter((pl.col("kind") == "record") & pl.col("event_id").is_not_null())
     records = records.select("proc", "event_id", "start_ns", event=pl.int_range(1, pl.len() + 1, dtype=pl.Int64))
-    found = frame.join_asof(records, on="start_ns", by=["proc", "event_id"], check_sortedness=False)
-    return found.sort("at")["event"]
+    joined = frame.join_asof(records, on="start_ns", by=["proc", "event_id"], check_sortedness=False)
+    return joined.sort("at")["event"]

@@ -19,21 +19,21 @@ _ENTRIES, _ITEMS = 11, 12
 
 def members(trace: Trace, start: I64, end: I64) -> tuple[pl.Series, pl.Series]:
     """The name and the value of each argument at these places, as JSON texts. Nested values: a level at a time."""
-    told = fields(trace.buffer, start, end)
+    members_of = fields(trace.buffer, start, end)
     found = [
-        _numbers(told, _BOOL, lambda v: pl.Series(np.where(v != 0, "true", "false"))),
-        _numbers(told, _UNSIGNED, lambda v: pl.Series(v).cast(pl.String)),
-        _numbers(told, _SIGNED, lambda v: pl.Series(v.view(np.int64)).cast(pl.String)),
-        _numbers(told, _DOUBLE, lambda v: _finite(v.view(np.float64))),
-        _numbers(told, _TEXT_NUMBER, lambda v: quoted(pl.Series([trace.text(VALUES, i) for i in v.tolist()]))),
-        _bytes(trace, told, _TEXT, quote=True),
-        _bytes(trace, told, _JSON, quote=False),
-        _nested(trace, told, _ITEMS),
-        _nested(trace, told, _ENTRIES),
+        _numbers(members_of, _BOOL, lambda v: pl.Series(np.where(v != 0, "true", "false"))),
+        _numbers(members_of, _UNSIGNED, lambda v: pl.Series(v).cast(pl.String)),
+        _numbers(members_of, _SIGNED, lambda v: pl.Series(v.view(np.int64)).cast(pl.String)),
+        _numbers(members_of, _DOUBLE, lambda v: _finite(v.view(np.float64))),
+        _numbers(members_of, _TEXT_NUMBER, lambda v: quoted(pl.Series([trace.text(VALUES, i) for i in v.tolist()]))),
+        _bytes(trace, members_of, _TEXT, quote=True),
+        _bytes(trace, members_of, _JSON, quote=False),
+        _nested(trace, members_of, _ITEMS),
+        _nested(trace, members_of, _ENTRIES),
     ]
     names = [
-        _numbers(told, _NAME_NUMBER, lambda v: quoted(pl.Series([trace.text(ARGUMENTS, i) for i in v.tolist()]))),
-        _bytes(trace, told, _NAME, quote=True),
+        _numbers(members_of, _NAME_NUMBER, lambda v: quoted(pl.Series([trace.text(ARGUMENTS, i) for i in v.tolist()]))),
+        _bytes(trace, members_of, _NAME, quote=True),
     ]
     # Of a list without items nothing is written at all.
     return _laid_out(names, len(start), '""'), _laid_out(found, len(start), "[]")
@@ -60,20 +60,20 @@ def texts_at(trace: Trace, start: I64, end: I64) -> pl.Series:
     return pl.Series([p.decode("utf-8", errors="replace") for p in parts], dtype=pl.String)
 
 
-def _numbers(told: Fields, number: int, write: Callable[[U64], pl.Series]) -> tuple[I64, pl.Series]:
-    mine = told.numbered(number)
+def _numbers(fields: Fields, number: int, write: Callable[[U64], pl.Series]) -> tuple[I64, pl.Series]:
+    mine = fields.numbered(number)
     return mine.of, write(mine.value).cast(pl.String) if len(mine.of) else pl.Series([], dtype=pl.String)
 
 
-def _bytes(trace: Trace, told: Fields, number: int, *, quote: bool) -> tuple[I64, pl.Series]:
-    mine = told.numbered(number)
+def _bytes(trace: Trace, fields: Fields, number: int, *, quote: bool) -> tuple[I64, pl.Series]:
+    mine = fields.numbered(number)
     texts = texts_at(trace, mine.start, mine.end)
     return mine.of, quoted(texts) if quote else texts
 
 
-def _nested(trace: Trace, told: Fields, number: int) -> tuple[I64, pl.Series]:
+def _nested(trace: Trace, fields: Fields, number: int) -> tuple[I64, pl.Series]:
     """Lists and dictionaries, from their members."""
-    mine = told.numbered(number)
+    mine = fields.numbered(number)
     if not len(mine.of):
         return mine.of, pl.Series([], dtype=pl.String)
     names, values = members(trace, mine.start, mine.end)

@@ -71,13 +71,13 @@ class _Arguments:
         self._texts: dict[int, str] = {}
 
     def visit(self, trace: Trace, found: Fields) -> None:
-        told = fields(trace.buffer, found.start, found.end)
+        parts = fields(trace.buffer, found.start, found.end)
         count = len(found.of)
-        name = told.last(1, count, 0)
+        name = parts.last(1, count, 0)
         value = np.zeros(count, np.int64)
         for number in (2, 3, 4, 5, 17):
-            mine = told.number == number
-            value[told.of[mine]] = told.value[mine].view(np.int64)
+            mine = parts.number == number
+            value[parts.of[mine]] = parts.value[mine].view(np.int64)
         for number in np.unique(name).tolist():
             mine = np.flatnonzero(name == number)
             order = np.argsort(found.of[mine])
@@ -97,36 +97,36 @@ class _Arguments:
             there = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == event)
             place, value = place[there], value[there]
             if len(place):
-                known = np.zeros(len(rows), dtype=bool)
-                known[place] = True
-                made.append(self._column(column, value, place, known))
+                given = np.zeros(len(rows), dtype=bool)
+                given[place] = True
+                made.append(self._column(column, value, place, given))
         return made
 
-    def _column(self, column: Column, value: I64, place: I64, known: Mask) -> pl.Series:
+    def _column(self, column: Column, value: I64, place: I64, mask: Mask) -> pl.Series:
         if column.name_id or isinstance(column.dtype, pl.Enum):
-            numbers = np.zeros(len(known), np.int64)
+            numbers = np.zeros(len(mask), np.int64)
             numbers[place] = value
             values = _texts(self._texts, numbers)
         elif column.dtype in (pl.Float64, pl.Float32):
-            doubles: F64 = np.zeros(len(known), np.float64)
+            doubles: F64 = np.zeros(len(mask), np.float64)
             doubles[place] = value.view(np.float64)
             values = pl.Series(doubles)
         else:
-            whole = np.zeros(len(known), np.int64)
+            whole = np.zeros(len(mask), np.int64)
             whole[place] = value
             values = pl.Series(whole) if column.dtype != pl.Boolean else pl.Series(whole != 0)
-        frame = pl.DataFrame({"values": values, "known": known})
+        frame = pl.DataFrame({"values": values, "known": mask})
         return frame.select(pl.when("known").then("values").alias(column.name)).to_series()
 
 
 def _texts(texts: dict[int, str], numbers: I64) -> pl.Series:
     """Texts by their numbers; null for a number that none has."""
-    known = np.zeros(max([0, *texts]) + 2, np.uint32)
+    number_of = np.zeros(max([0, *texts]) + 2, np.uint32)
     values: list[str | None] = [None]
     for number, text in texts.items():
-        known[number] = len(values)
+        number_of[number] = len(values)
         values.append(text)
-    at = known[np.clip(numbers, 0, len(known) - 1)]
+    at = number_of[np.clip(numbers, 0, len(number_of) - 1)]
     return pl.Series(values, dtype=pl.String).gather(at)
 
 
@@ -140,8 +140,8 @@ def _processes(trace: Trace, header: Header) -> Callable[[I64], npt.NDArray[np.i
             up = trace.tracks[up].parent
         pid = trace.tracks[up].pid if up in trace.tracks else None
         of[uuid] = place.get(pid - 1, -1) if pid is not None else -1
-    known = np.full(max([0, *of]) + 1, -1, np.int32)
+    process_of = np.full(max([0, *of]) + 1, -1, np.int32)
     for uuid, proc in of.items():
-        known[uuid] = proc
+        process_of[uuid] = proc
 
-    return lambda track: known[np.clip(track, 0, len(known) - 1)]
+    return lambda track: process_of[np.clip(track, 0, len(process_of) - 1)]

@@ -100,10 +100,10 @@ def _host(trace: Trace, given: pl.DataFrame, base: int) -> pl.Series:
 def _owners(trace: Trace, events: Events, rows: I64) -> tuple[I64, I64]:
     """Process and thread of the tracks of these events."""
     tracks, of = np.unique(events.track[rows], return_inverse=True)
-    known = [trace.tracks.get(t) for t in tracks.tolist()]
+    tracks_of = [trace.tracks.get(t) for t in tracks.tolist()]
     of = of.reshape(-1)
-    pid = np.array([t.pid or 0 if t else 0 for t in known], np.int64)[of]
-    tid = np.array([t.tid or 0 if t else 0 for t in known], np.int64)[of]
+    pid = np.array([t.pid or 0 if t else 0 for t in tracks_of], np.int64)[of]
+    tid = np.array([t.tid or 0 if t else 0 for t in tracks_of], np.int64)[of]
     return pid, tid
 
 
@@ -113,8 +113,8 @@ def _gpu(trace: Trace, base: int) -> pl.Series:
     told = fields(trace.buffer, start, end)
     count = len(time)
     stage = told.last(14, count, 0)
-    known = {n: _STAGES[t] for n, t in trace.texts.get(GPU_SPECIFICATIONS, {}).items() if t in _STAGES}
-    kind = pl.Series([known.get(s) for s in stage.tolist()], dtype=pl.String)
+    stages = {n: _STAGES[t] for n, t in trace.texts.get(GPU_SPECIFICATIONS, {}).items() if t in _STAGES}
+    kind = pl.Series([stages.get(s) for s in stage.tolist()], dtype=pl.String)
     title = pl.Series([trace.text(NAMES, n) for n in told.last(20, count, 0).tolist()], dtype=pl.String)
     plain = pl.Series([trace.text(GPU_SPECIFICATIONS, s) for s in stage.tolist()], dtype=pl.String)
     title = pl.select(pl.when(title == "").then(plain).otherwise(title)).to_series()
@@ -136,11 +136,11 @@ def _gpu(trace: Trace, base: int) -> pl.Series:
 
 def _extra(trace: Trace, found: Fields) -> pl.DataFrame:
     """The texts of stages, as JSON."""
-    told = fields(trace.buffer, found.start, found.end)
+    parts = fields(trace.buffer, found.start, found.end)
     count = len(found.of)
     texts = []
     for number in (1, 2):
-        mine = told.numbered(number)
+        mine = parts.numbered(number)
         at = np.full(count, len(mine.of), np.int64)
         at[mine.of] = np.arange(len(mine.of))
         texts.append(pl.concat([texts_at(trace, mine.start, mine.end), pl.Series([""], dtype=pl.String)]).gather(at))
@@ -152,16 +152,16 @@ def _extra(trace: Trace, found: Fields) -> pl.DataFrame:
 
 def _launches(trace: Trace, found: Fields) -> pl.DataFrame:
     """Sizes of kernels' grids and blocks, registers and shared memory."""
-    told = fields(trace.buffer, found.start, found.end)
+    parts = fields(trace.buffer, found.start, found.end)
     frames = [pl.DataFrame(schema={"of": pl.Int64, "name": pl.String, "value": pl.String})]
     for number, name in ((1, "grid"), (2, "block")):
-        mine = told.numbered(number)
+        mine = parts.numbered(number)
         sizes = fields(trace.buffer, mine.start, mine.end)
         axes = [pl.Series(sizes.last(axis, len(mine.of), 1)).cast(pl.String) for axis in (1, 2, 3)]
         text = pl.select("[" + pl.concat_str(axes, separator=", ") + "]").to_series() if len(mine.of) else axes[0]
         names = pl.Series([f'"{name}"'] * len(mine.of), dtype=pl.String)
         frames.append(pl.DataFrame({"of": found.of[mine.of], "name": names, "value": text}))
-    given = told.numbered(3)
+    given = parts.numbered(3)
     inner = fields(trace.buffer, given.start, given.end)
     argument = inner.last(1, len(given.of), 0)
     value = pl.Series(np.maximum(inner.last(4, len(given.of), 0), inner.last(3, len(given.of), 0))).cast(pl.String)
@@ -177,9 +177,9 @@ def _counters(trace: Trace, base: int) -> pl.Series:
     """Sampled counters: power, clocks, and what the performance monitors count."""
     assert trace.samples is not None
     time, start, end = trace.samples
-    told = fields(trace.buffer, start, end)
-    device = told.last(3, len(time), 0)
-    given = told.numbered(2)
+    parts = fields(trace.buffer, start, end)
+    device = parts.last(3, len(time), 0)
+    given = parts.numbered(2)
     one = fields(trace.buffer, given.start, given.end)
     count = len(given.of)
     value = one.last(3, count, 0).view(np.float64)

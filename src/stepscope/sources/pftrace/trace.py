@@ -137,9 +137,9 @@ def _decode(trace: Trace, visit: Visit) -> None:
 
 def _descriptors(trace: Trace, found: Fields) -> None:
     """The tracks. There are few: one by one."""
-    told = fields(trace.buffer, found.start, found.end)
+    parts = fields(trace.buffer, found.start, found.end)
     for row in range(len(found.of)):
-        mine = told.where(told.of == row)
+        mine = parts.where(parts.of == row)
         one = {int(n): i for i, n in enumerate(mine.number.tolist())}
         uuid = int(mine.value[one[1]]) if 1 in one else 0
         trace.tracks[uuid] = Track(
@@ -167,9 +167,9 @@ def _text(trace: Trace, mine: Fields, one: dict[int, int], number: int) -> str:
 
 def _interned(trace: Trace, found: Fields) -> None:
     """Texts by their numbers: distinct ones only, so one by one."""
-    told = fields(trace.buffer, found.start, found.end)
-    for kind in np.unique(told.number).tolist():
-        mine = told.numbered(kind)
+    parts = fields(trace.buffer, found.start, found.end)
+    for kind in np.unique(parts.number).tolist():
+        mine = parts.numbered(kind)
         known = trace.specifications.get(kind, (_NONE, _NONE))
         trace.specifications[kind] = (np.append(known[0], mine.start), np.append(known[1], mine.end))
         entries = fields(trace.buffer, mine.start, mine.end)
@@ -184,20 +184,20 @@ def _interned(trace: Trace, found: Fields) -> None:
 
 def _events(buffer: Buffer, time: I64, found: Fields) -> tuple[Events, Fields]:
     """The events of some packets, and where their arguments are."""
-    told = fields(buffer, found.start, found.end)
+    parts = fields(buffer, found.start, found.end)
     count = len(found.of)
-    value = told.last(44, count, 0).view(np.uint64)
-    whole = told.numbered(30)
+    value = parts.last(44, count, 0).view(np.uint64)
+    whole = parts.numbered(30)
     value[whole.of] = whole.value.view(np.int64).astype(np.float64).view(np.uint64)
     made = Events(
         time[found.of],
-        told.last(9, count, 0),
-        told.last(11, count, 0),
-        told.last(10, count, 0),
-        told.last(3, count, 0),
+        parts.last(9, count, 0),
+        parts.last(11, count, 0),
+        parts.last(10, count, 0),
+        parts.last(3, count, 0),
         value.view(np.float64),
     )
-    return made, told.numbered(4)
+    return made, parts.numbered(4)
 
 
 def slices(events: Events) -> tuple[I64, I64]:

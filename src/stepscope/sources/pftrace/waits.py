@@ -35,10 +35,10 @@ def waits_of(told: Fields, is_op: Mask) -> pl.DataFrame:
     return pl.concat([f.select(list(schema)) for f in named])
 
 
-def _edges(told: Fields, count: int) -> tuple[I64, I64]:
+def _edges(fields: Fields, count: int) -> tuple[I64, I64]:
     """Rows of stages that waited, and those of the stages that they waited for."""
-    number = told.last(_ID, count, 0)
-    waits = told.numbered(_WAIT)
+    number = fields.last(_ID, count, 0)
+    waits = fields.numbered(_WAIT)
     known, first = np.unique(number, return_index=True)
     wanted = waits.value.view(np.int64)
     place = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))

@@ -66,10 +66,10 @@ class Fields:
 
     def last(self, number: int, count: int, default: int = -1) -> I64:
         """The value of this field for each of `count` messages; the last one counts, as protobuf has it."""
-        found = np.full(count, default, np.int64)
+        values = np.full(count, default, np.int64)
         mine = self.number == number
-        found[self.of[mine]] = self.value[mine].view(np.int64)
-        return found
+        values[self.of[mine]] = self.value[mine].view(np.int64)
+        return values
 
 
 def frames(buffer: Buffer) -> tuple[I64, I64]:

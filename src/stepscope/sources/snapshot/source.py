@@ -74,37 +74,37 @@ class _Snapshot:
 
     def __init__(self, path: Path) -> None:
         self.quality = Quality()
-        found = Collector()
-        value = _read(path, found)
+        collector = Collector()
+        value = _read(path, collector)
         if not isinstance(value, Fields) or "segments" not in value:
             raise BadInput(f"{path}: a pickle without segments", "write it with torch.cuda.memory._dump_snapshot")
-        if not len(found.segments["bytes"]) and not len(found.events["time"]):
+        if not len(collector.segments["bytes"]) and not len(collector.events["time"]):
             raise BadInput(f"{path}: the allocator had no segment", "take the snapshot while the program uses the GPU")
-        times = _numbers(found.events["time"])
-        marks = [time for a in found.annotations if (time := moment(a.get("time_us"))) != UNKNOWN]
-        known = times[times != UNKNOWN]
-        base = min([*([int(known.min())] if len(known) else []), *marks], default=None)
+        times = _numbers(collector.events["time"])
+        marks = [time for a in collector.annotations if (time := moment(a.get("time_us"))) != UNKNOWN]
+        timed = times[times != UNKNOWN]
+        base = min([*([int(timed.min())] if len(timed) else []), *marks], default=None)
         self._texts: dict[str, int] = {}
-        stacks = self._stacks(found)
-        ranges = self._ranges(found.annotations, base or 0)
+        stacks = self._stacks(collector)
+        ranges = self._ranges(collector.annotations, base or 0)
         self.tables = {
-            "allocations": self._allocations(found, base or 0),
-            "blocks": self._blocks(found),
+            "allocations": self._allocations(collector, base or 0),
+            "blocks": self._blocks(collector),
             "stacks": stacks,
             "ranges": ranges,
         }
         self.texts = pl.Series("name", list(self._texts), dtype=pl.String)
-        devices = np.unique(_numbers(found.segments["device"]))
+        devices = np.unique(_numbers(collector.segments["device"]))
         self.processes = process_table([{"proc": 0, "pid": 0, "device": int(devices[0]) if len(devices) else 0}])
         self.info = SourceInfo(
             path.name, "torch-snapshot", epoch_ns=None if base is None else base * 1000, facts=_facts(value)
         )
-        self._note(found)
+        self._note(collector)
 
-    def _allocations(self, found: Collector, base: int) -> pl.DataFrame:
-        events = {name: _numbers(values) for name, values in found.events.items()}
+    def _allocations(self, collector: Collector, base: int) -> pl.DataFrame:
+        events = {name: _numbers(values) for name, values in collector.events.items()}
         device = np.zeros(len(events["time"]), dtype=np.int64)
-        for number, parts in enumerate(found.devices):
+        for number, parts in enumerate(collector.devices):
             for first, count in parts:
                 device[first : first + count] = number
         names = pl.Series([*CODES, "unknown"], dtype=ALLOC_ACTION)
@@ -125,11 +125,11 @@ class _Snapshot:
         )
         return canonical(frame, "allocations")
 
-    def _blocks(self, found: Collector) -> pl.DataFrame:
-        blocks = {name: _numbers(values) for name, values in found.blocks.items()}
-        segments = {name: _numbers(values) for name, values in found.segments.items()}
+    def _blocks(self, collector: Collector) -> pl.DataFrame:
+        blocks = {name: _numbers(values) for name, values in collector.blocks.items()}
+        segments = {name: _numbers(values) for name, values in collector.segments.items()}
         segment = np.full(len(blocks["bytes"]), UNKNOWN, dtype=np.int64)
-        for first, count, at in found.placed:
+        for first, count, at in collector.placed:
             segment[first : first + count] = at
         placed = segment != UNKNOWN
         segment = segment[placed]
@@ -158,13 +158,13 @@ class _Snapshot:
         )
         return canonical(frame, "blocks")
 
-    def _stacks(self, found: Collector) -> pl.DataFrame:
-        lines = list(found.frames)
+    def _stacks(self, collector: Collector) -> pl.DataFrame:
+        lines = list(collector.frames)
         name = np.array([self._text(n) for n, _, _ in lines], dtype=np.int64)
         # `??` is what torch writes for a symbol of an unknown file.
         file = np.array([self._text(f) if f and f != "??" else UNKNOWN for _, f, _ in lines], dtype=np.int64)
         line = np.array([n or UNKNOWN for _, _, n in lines], dtype=np.int64)
-        stacks = list(found.stacks.values())
+        stacks = list(collector.stacks.values())
         length = np.array([len(s.frames) for s in stacks], dtype=np.int64)
         frame = np.fromiter((f for s in stacks for f in s.frames), np.int64, int(length.sum()))
         chain = np.repeat(np.array([s.id for s in stacks], dtype=np.int64), length)
@@ -207,14 +207,14 @@ class _Snapshot:
     def _text(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
 
-    def _note(self, found: Collector) -> None:
-        for action, count in found.unknown.most_common(8):
+    def _note(self, collector: Collector) -> None:
+        for action, count in collector.unknown.most_common(8):
             self.quality.note(noted("unknown-category/action", number=count, action=action))
-        if found.odd:
-            self.quality.note(noted("rows-left-out/items", number=found.odd))
+        if collector.odd:
+            self.quality.note(noted("rows-left-out/items", number=collector.odd))
 
 
-def _read(path: Path, found: Collector) -> Any:
+def _read(path: Path, collector: Collector) -> Any:
     """The pickle, through our own reader."""
     total = path.stat().st_size
     try:
@@ -225,7 +225,7 @@ def _read(path: Path, found: Collector) -> Any:
             def report(done: int) -> None:
                 progress.report(f"reading {path.name}", raw.tell() if packed else done, total)
 
-            return Machine(str(path), _KIND, stream.read, found, report).run()
+            return Machine(str(path), _KIND, stream.read, collector, report).run()
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: cannot be read ({error})", "check the file, or copy it again") from None
 
