@@ -11,7 +11,7 @@ from stepscope import api
 
 #: trace -> the first findings, and what the first must say
 FIRST: dict[str, tuple[list[str], str]] = {
-    "h200/moe4/overlapped.sqlite": (["exposed-communication"] * 2, "the experts' all-to-all is 99 %"),
+    "h200/moe4/overlapped.sqlite": (["exposed-communication"] * 2, "99 % of the time in the experts' all-to-all"),
     "h200/moe4/overlapped.rank*.pt.trace.json.gz": (["late-node"], "rank 2 begins the step 1.11 s after the others"),
     "h200/moe4/serialized.sqlite": (["serialized-communication"], "waited for at once"),
     "h200/moe4mps/overlapped.sqlite": (["exposed-communication"], "send/recv"),

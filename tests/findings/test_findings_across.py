@@ -34,7 +34,7 @@ def test_victims_of_a_straggler_do_not_expose() -> None:
 def test_communication_is_named_by_what_it_serves() -> None:
     told = diagnosed(scenario("interleaved"), least=0.0)
     titles = [r["title"] for r in told.result.rows.to_dicts() if r["id"] == "exposed-communication"]
-    assert any(t.startswith("the pipeline's send/recv") for t in titles)
+    assert any("the pipeline's send/recv" in t for t in titles)
     assert not any("(no stage)" in t for t in titles)
 
 

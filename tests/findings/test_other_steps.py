@@ -34,7 +34,7 @@ def test_steps_that_alternate_are_said(lengths: tuple[int, ...], said: bool) -> 
     notes = [note for note in result.notes if note.startswith("steps differ")]
     assert bool(notes) is said
     if said:  # 460 ms in five steps, of which 25 compute; the first is no sample
-        assert "takes 20 ms, all of them 92 ms on average, 5 % of it compute" in notes[0]
+        assert "takes 20 ms, the mean is 92 ms, 5 % of it compute" in notes[0]
         assert result.summary["mean_step_ns"] == 110 * MS
 
 
