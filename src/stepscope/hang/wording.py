@@ -90,7 +90,5 @@ def advice(flight: Flight, found: Verdict) -> list[str]:
     if not any(flight.stacks):
         hints.append("pickled dumps have the stacks of calls, JSON has not")
     if not flight.threads and found.kind in ("host-stopped", "crashed"):
-        hints.append(
-            "`py-spy dump --json` of the culprit, as `stepscope capture hang` takes it, says where it is"
-        )
+        hints.append("`py-spy dump --json` of the culprit, as `stepscope capture hang` takes it, says where it is")
     return hints

@@ -102,7 +102,7 @@ def _groups_of(data: RankData) -> pl.DataFrame:
     if not profile.has("comms") or data.comms.height == 0:
         return pl.DataFrame(schema=GROUPS)
     comms = profile.once(_comms)[data.rank].drop_nulls("communicator")
-    found = comms.group_by("communicator", maintain_order=True).agg(
+    groups = comms.group_by("communicator", maintain_order=True).agg(
         pl.col("comm_rank").drop_nulls().last(),
         pl.col("comm_size").drop_nulls().max(),
         pl.col("members").drop_nulls().first(),
@@ -112,7 +112,7 @@ def _groups_of(data: RankData) -> pl.DataFrame:
         .otherwise(pl.lit("payload"))
         .alias("known_by"),
     )
-    return found.with_columns(pl.lit(data.rank).alias("rank")).select([pl.col(k).cast(t) for k, t in GROUPS.items()])
+    return groups.with_columns(pl.lit(data.rank).alias("rank")).select([pl.col(k).cast(t) for k, t in GROUPS.items()])
 
 
 def _comms(profile: Profile) -> dict[int, pl.DataFrame]:
@@ -159,8 +159,8 @@ def _linked(data: RankData) -> pl.DataFrame:
 def _on_kernels(data: RankData, ops: I64, comms: pl.DataFrame) -> pl.DataFrame:
     """Metadata that sits on the kernel itself."""
     mine = pl.DataFrame({"op": ops, "correlation": data.ops["correlation"].gather(ops), "at": data.launched_at[ops]})
-    found = mine.join(comms.unique("correlation", keep="first"), on="correlation", how="inner", maintain_order="left")
-    return found.select("op", "at", pl.col("op").alias("unit"), *_CALL, pl.lit("metadata").alias("known_by"))
+    joined = mine.join(comms.unique("correlation", keep="first"), on="correlation", how="inner", maintain_order="left")
+    return joined.select("op", "at", pl.col("op").alias("unit"), *_CALL, pl.lit("metadata").alias("known_by"))
 
 
 def _by_call(data: RankData, ops: I64, host: pl.DataFrame, every: bool) -> pl.DataFrame:
