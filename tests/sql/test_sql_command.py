@@ -79,7 +79,7 @@ def test_ranks_files_and_standard_input(job, counts, capsys, tmp_path, monkeypat
 def test_the_limit_is_said_in_every_format(job, capsys, format):
     assert run(["sql", str(job.folder), "SELECT nr FROM ops", "--limit", "2", "--format", format]) == 0
     said = capsys.readouterr()
-    assert "the first 2 rows, and there are more" in said.out + said.err
+    assert "only the first 2 rows are shown" in said.out + said.err
 
 
 def test_a_thousand_rows_unless_asked_otherwise(job, capsys):

@@ -157,7 +157,7 @@ def test_calls_without_a_thread(tmp_path: Path) -> None:
     events = [event("cuda_runtime", "cudaLaunchKernel", 1, tid=None), event("cuda_runtime", "cudaFree", 3)]
     profile = Profile(open_sources(write(tmp_path, events)))
     assert profile.calls["tid"].to_list() == [-1, 7]
-    assert "calls: 1 row without tid: taken as -1" in profile.notes
+    assert "calls: 1 row without tid: treated as -1" in profile.notes
 
 
 def test_a_trace_without_events(tmp_path: Path) -> None:

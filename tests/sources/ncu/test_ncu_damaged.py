@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,8 @@ def test_a_damaged_page(request: pytest.FixtureRequest, tmp_path: Path, page: st
         profile = stepscope.open(path, cache=False)
         profile.info()
         for by in ("work", "kernel", "precision", "level", "stall", "rule"):
-            profile.roofline(by=by)
+            with suppress(stepscope.CannotAnswer):  # what was cut away is said to be missing
+                profile.roofline(by=by)
         render(profile.roofline(plot=True), "table")
         render(profile.roofline(), "svg")
     except stepscope.BadInput as error:

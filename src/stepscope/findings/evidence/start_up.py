@@ -20,7 +20,7 @@ STARTS_UP = Threshold(
 def started(data: RankData, window: Window) -> int:
     """When start-up is over in a capture without steps, if it takes a share of it; 0 elsewhere: nothing starts up."""
     run = rank_run(data) if window.kind == "capture" else None
-    if run is None or run.label or run.startup.length() < STARTS_UP.share * (run.end - run.begin):
+    if run is None or run.label or run.startup.length() <= STARTS_UP.share * (run.end - run.begin):
         return 0
     return int(run.startup.end[-1]) if data.once(_loads_at_first) else 0
 
