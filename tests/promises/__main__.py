@@ -4,8 +4,9 @@ python tests/promises [quick|full] [real|simulated] [--write] [--jobs N]
 python tests/promises --new [--write]
 
 `quick` takes a part of the simulated jobs and prints the page (about five minutes on two cores); `full` takes all and
-writes docs/promises.md and src/stepscope/findings/calibration.toml, as `--write` does with a part. All pairs go into
-.promises/pairs.json too. What needs ../shared is left out where it is not, and nothing is written then. `--new` is
+writes docs/promises.md and src/stepscope/findings/calibration.toml, as `--write` does with a part; `real --write`
+leaves what is of simulated jobs, and the widths, as they are. All pairs go into .promises/pairs.json too. What needs
+../shared is left out where it is not, and nothing is written then. `--new` is
 about the programs of new.toml alone: with `--write` their part of the page, and the intervals of what only they have.
 """
 
@@ -62,7 +63,12 @@ def main() -> int:
                 print(f"{done} jobs, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         pairs, healthy, made, twins = ([future.result() for future in futures] for futures in asked)
     programs = answers_of_new(args.jobs) if args.which in ("all", "real") else []
-    text = new.with_section(page.page(pairs, healthy, made, twins, args.scale), programs)
+    text = page.page(pairs, healthy, made, twins, args.scale)
+    if args.which == "real" and args.write:
+        path = ROOT / "docs" / "promises.md"
+        path.write_text(new.with_section(page.with_real(path.read_text("utf-8"), text), programs), "utf-8")
+        return 0
+    text = new.with_section(text, programs)
     known = [*pairs, *(a.pair for a in programs if a.truth_ms is not None)]
     KEPT.mkdir(exist_ok=True)
     (KEPT / "pairs.json").write_text(json.dumps([p.as_dict() for p in (*pairs, *made)], indent=1), "utf-8")

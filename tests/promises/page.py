@@ -234,3 +234,25 @@ def _pct(share: float) -> str:
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     rows = [head, ["---"] * len(head), *lines]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+
+
+def with_real(page: str, text: str) -> str:
+    """The page with what is of real jobs taken from `text`, a page without simulated ones."""
+    old, new = _sections(page), _sections(text)
+    rows = [line for line in new["In short"].splitlines() if line.startswith("| real pairs")]
+    healthy = next(line for line in new["In short"].splitlines() if " healthy jobs have a finding" in line)
+    short = [line for line in old["In short"].splitlines() if " healthy jobs have a finding" not in line]
+    old["In short"] = "\n".join(rows[0] if line.startswith("| real pairs") else line for line in short).rstrip()
+    old["In short"] += f"\n\n{healthy.replace(' healthy jobs', ' real healthy jobs')}\n\n"
+    simulated = [line for line in old["Healthy twins"].splitlines() if " simulated jobs without a fault" in line]
+    real = new["Healthy twins"].split("\nOf ")[0].rstrip()
+    old |= {"Method": new["Method"], "Real pairs": new["Real pairs"]}
+    old["Healthy twins"] = "\n".join([real, "", *simulated, "", ""])
+    return "## ".join([old.pop(""), *(f"{title}\n{body}" for title, body in old.items())])
+
+
+def _sections(page: str) -> dict[str, str]:
+    """Sections by their titles, up to the part of programs; what comes before the first has none."""
+    head, *rest = page.split("<!-- programs -->")[0].split("\n## ")
+    parts = [part.partition("\n") for part in rest]
+    return {"": f"{head}\n"} | {title: f"{body}\n" for title, _, body in parts}
