@@ -18,15 +18,92 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.threshold import Threshold
 
-LEVEL = 0.95
-#: A change that is said to be seen is seen so often.
-RATE = 0.9
+LEVEL = Threshold(
+    95.0,
+    "% of the intervals",
+    "hold the true difference: the usual level",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+RATE = Threshold(
+    90.0,
+    "% of the changes",
+    "a change that is said to be seen is seen so often",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+FEWEST = Threshold(
+    5,
+    "samples on a side",
+    "a bootstrap of medians draws from too few values below this: Student's interval instead",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+_FAR = Threshold(
+    25.0,
+    "% of the median",
+    "a step that lies farther away is uneven",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+_OFTEN = Threshold(
+    20.0,
+    "% of the steps",
+    "so many far steps make a run uneven; fewer are spikes",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+_FEWEST_UNEVEN = Threshold(
+    4,
+    "steps",
+    "of which fewer say nothing of unevenness",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+_WHOLE_PERIODS = Threshold(
+    4,
+    "periods",
+    "seen so often, a period is not chance",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+_UNEXPLAINED = Threshold(
+    10.0,
+    "% of the spread",
+    "a period leaves at most so much of it unexplained",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
+_MOST_MEMORY = Threshold(
+    90.0,
+    "% of the step before",
+    "steps that remember more of each other cannot be told from a drift",
+    (
+        "tests/test_statistics.py",
+        "decision 0013",
+    ),
+)
 #: By the number of samples, the multiple of Student's half width, itself taken from so few samples of a normal
 #: distribution, that is seen so often: simulated, as no table has it.
 _SEEN = {2: 4.45, 3: 2.5, 4: 2.15}
-#: With fewer samples than this on a side a bootstrap of medians draws from too few values: Student's interval instead.
-FEWEST = 5
 _DRAWS = 2000
 #: Medians of very many samples need fewer draws: their spread is small, and smooth.
 _FEWEST_DRAWS, _MOST_SAMPLES = 300, 6_000_000
@@ -34,12 +111,6 @@ _BLOCK = 1_000_000
 _SEED = 20240229
 #: Variance of the median over that of the mean, for samples of 1, 2, 3 and 4 from a normal distribution; then at most.
 _MEDIAN_COST = (1.0, 1.0, 1.35, 1.19, math.pi / 2)
-#: Uneven: a fifth of the steps, of four at least, are a quarter or more away from the median.
-_FAR, _OFTEN, _FEWEST_UNEVEN = 0.25, 0.2, 4
-#: A period must be seen so many times, and leave no more than this share of the spread unexplained.
-_WHOLE_PERIODS, _UNEXPLAINED = 4, 0.1
-#: Steps that remember more of each other than this cannot be told from a drift.
-_MOST_MEMORY = 0.9
 
 
 class Change(Struct, frozen=True):
@@ -76,15 +147,15 @@ def median_change(base: F64, new: F64, base_total: F64, new_total: F64, design: 
     if n + m < 3 or (design.paired and n < 2):
         return Change(*middle, None, None)
     delta = middle[1] - middle[0]
-    if min(n, m) < FEWEST:
+    if min(n, m) < FEWEST.count:
         half = _student([new - base] if design.paired else [base, new], rows)
         return Change(*middle, _possible(delta - half, middle[0]), delta + half)
     draws = [_draws(base, base_total, 0), _draws(new, new_total, 0 if design.paired else 1)]
     few = min(map(len, draws))
     off = (draws[1][:few] - middle[1]) - (draws[0][:few] - middle[0])
-    tail = 50.0 * (1.0 - LEVEL)
+    tail = 50.0 * (1.0 - LEVEL.share)
     low, high = np.percentile(off, [tail, 100.0 - tail], axis=0)
-    wider = np.full(base.shape[1], _normal(LEVEL, rows) / _normal(LEVEL, 1))
+    wider = np.full(base.shape[1], _normal(LEVEL.share, rows) / _normal(LEVEL.share, 1))
     if design.steps:
         wider *= np.sqrt(_memory([new - base] if design.paired else [base, new]))
     # Draws of medians are lumpy: an interval never leaves out the estimate itself.
@@ -120,16 +191,16 @@ def detectable(half: float, samples: int) -> float:
     Half a width is so many standard errors; in one case of 1 - RATE the estimate falls short of the change by more
     than some more of them. Of few samples the width itself is uncertain.
     """
-    if samples < FEWEST:
+    if samples < FEWEST.count:
         return half * _SEEN[max(samples, 2)]
-    return half * (1.0 + NormalDist().inv_cdf(RATE) / _normal(LEVEL, 1))
+    return half * (1.0 + NormalDist().inv_cdf(RATE.share) / _normal(LEVEL.share, 1))
 
 
 def uneven(total: F64) -> bool:
     """Whether steps of very different lengths recur, so that none of them is the usual one: more than outliers."""
     middle = float(np.median(total))
-    far = np.abs(total - middle) > _FAR * middle
-    return len(total) >= _FEWEST_UNEVEN and float(far.mean()) >= _OFTEN
+    far = np.abs(total - middle) > _FAR.share * middle
+    return len(total) >= _FEWEST_UNEVEN.count and float(far.mean()) >= _OFTEN.share
 
 
 def period_of(total: F64) -> int:
@@ -139,11 +210,11 @@ def period_of(total: F64) -> int:
     """
     spread = float(((total - total.mean()) ** 2).sum())
     middle = float(np.median(total))
-    if not (np.abs(total - middle) > _FAR * middle).any():
+    if not (np.abs(total - middle) > _FAR.share * middle).any():
         return 1
-    for lag in range(2, len(total) // _WHOLE_PERIODS + 1):
+    for lag in range(2, len(total) // _WHOLE_PERIODS.count + 1):
         left = sum(float(((part - part.mean()) ** 2).sum()) for part in (total[k::lag] for k in range(lag)))
-        if left <= _UNEXPLAINED * spread:
+        if left <= _UNEXPLAINED.share * spread:
             return lag
     return 1
 
@@ -232,7 +303,7 @@ def _memory(sides: list[F64]) -> F64:
         under = under + (off**2).sum(axis=0)
     r = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
     count = sum(map(len, sides)) / len(sides)
-    r = np.clip(r + (1 + 3 * r) / count, 0.0, _MOST_MEMORY)
+    r = np.clip(r + (1 + 3 * r) / count, 0.0, _MOST_MEMORY.share)
     factor: F64 = (1 + r) / (1 - r)
     return factor
 
@@ -242,7 +313,7 @@ def _student(sides: list[F64], rows: int, *, of_means: bool = False) -> F64:
     freedom = sum(map(len, sides)) - len(sides)
     squares = sum(((side - side.mean(axis=0)) ** 2).sum(axis=0) for side in sides)
     spread = np.sqrt(squares / freedom * sum((1.0 if of_means else _cost(len(s))) / len(s) for s in sides))
-    half: F64 = student(1.0 - (1.0 - LEVEL) / rows, freedom) * spread
+    half: F64 = student(1.0 - (1.0 - LEVEL.share) / rows, freedom) * spread
     return half
 
 
@@ -252,7 +323,7 @@ def _welch(sides: list[F64], rows: int) -> F64:
     total = sum(parts)
     weight = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
     freedom = np.floor(np.divide(total**2, weight, out=np.ones_like(total), where=weight > 0)).astype(int)
-    level = 1.0 - (1.0 - LEVEL) / rows
+    level = 1.0 - (1.0 - LEVEL.share) / rows
     factor = {f: student(level, f) for f in np.unique(np.maximum(freedom, 1)).tolist()}
     half: F64 = np.array([factor[max(f, 1)] for f in freedom.tolist()]) * np.sqrt(total)
     return half

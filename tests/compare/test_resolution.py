@@ -66,7 +66,7 @@ def rate_seen(sides: Callable[[], Side]) -> float:
 @pytest.mark.parametrize(("n", "noise"), [(3, normal), (4, normal), (8, normal), (8, heavy), (30, normal)])
 def test_a_change_of_that_size_is_seen_at_that_rate(n, noise):
     random = np.random.default_rng(n)
-    assert abs(rate_seen(lambda: side(noise(random, n))) - RATE) <= WITHIN
+    assert abs(rate_seen(lambda: side(noise(random, n))) - RATE.share) <= WITHIN
 
 
 def test_runs_are_the_samples_where_there_are_several():
@@ -77,7 +77,7 @@ def test_runs_are_the_samples_where_there_are_several():
 
     found = resolution(runs())
     assert (found.unit, found.samples) == ("run", 4)
-    assert abs(rate_seen(runs) - RATE) <= WITHIN
+    assert abs(rate_seen(runs) - RATE.share) <= WITHIN
 
 
 def test_one_step_tells_nothing():
@@ -88,12 +88,12 @@ def test_as_many_steps_as_the_limit_needs():
     random = np.random.default_rng(8)
     base = side(normal(random, 60))
     needed = {limit: steps_needed(base, limit) for limit in (1.5, 2.0, 3.0, 30.0)}
-    assert needed[1.5] > needed[2.0] > needed[3.0] >= needed[30.0] == FEWEST
+    assert needed[1.5] > needed[2.0] > needed[3.0] >= needed[30.0] == FEWEST.count
     assert steps_needed(base, 0.1) is None
-    assert steps_needed(side(np.full(6, STEP_NS)), 2.0) == FEWEST
+    assert steps_needed(side(np.full(6, STEP_NS)), 2.0) == FEWEST.count
     assert max(needed.values()) <= MOST_STEPS
     fresh = [(side(normal(random, 60)), side(normal(random, needed[2.0]) + 0.02 * STEP_NS)) for _ in range(TRIALS)]
-    assert np.mean([sees(*pair) for pair in fresh]) >= RATE - WITHIN
+    assert np.mean([sees(*pair) for pair in fresh]) >= RATE.share - WITHIN
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.model.link import EARLY_NS, NO_CALL, link, nearest
+from stepscope.model.link import EARLY, NO_CALL, link, nearest
 
 dense = st.integers(-2, 12)
 sparse = st.integers(-(2**62), 2**62) | dense
@@ -46,11 +46,11 @@ def _expected(op: int, at: int, calls: list[tuple[int, int, int]]) -> int:
             if not own or start > until:
                 own.append(row)
             until = max(until, end)
-    begun = [row for row in own if calls[row][0] <= at + EARLY_NS]
+    begun = [row for row in own if calls[row][0] <= at + EARLY.ns]
     return begun[-1] if begun else own[0] if own else int(NO_CALL)
 
 
-moments = st.integers(0, 40).map(lambda n: n * EARLY_NS)
+moments = st.integers(0, 40).map(lambda n: n * EARLY.ns)
 records = st.lists(st.tuples(moments, st.integers(0, 6), st.integers(0, 5) | st.just(2**40)), max_size=12)
 
 
@@ -58,7 +58,7 @@ records = st.lists(st.tuples(moments, st.integers(0, 6), st.integers(0, 5) | st.
 def test_of_calls_with_one_id_the_nearest_before_counts(
     made: list[tuple[int, int, int]], ops: list[tuple[int, int]]
 ) -> None:
-    calls = sorted((start, start + length * EARLY_NS, number) for start, length, number in made)
+    calls = sorted((start, start + length * EARLY.ns, number) for start, length, number in made)
     calls.sort(key=lambda call: (call[0], call[1]))
     start, end, ids = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
     at, op = (np.array(column, np.int64) for column in (zip(*ops, strict=True) if ops else ([], [])))

@@ -27,6 +27,7 @@ from stepscope.derive.windows.window import WHOLE
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ACROSS = True
@@ -49,8 +50,12 @@ VARIANTS = {
     "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
 }
 _BOUND = noted("what-if-bound")
-#: A rank that enters the step later than this share of it is worth a note.
-_LATE = 0.01
+_LATE = Threshold(
+    1.0,
+    "% of the step",
+    "ranks of sound jobs enter a step together within their clocks; what comes later than this is worth a note",
+    ("tests/analyses/test_critical_path.py",),
+)
 By = Literal["segment", "kind", "rank", "range", "name"]
 
 
@@ -139,7 +144,7 @@ def _notes(path: Path) -> list[Note]:
         return notes
     first = int(path.pieces["rank"][-1])
     own = path.begun.get(first, path.begin)
-    if own - path.begin > _LATE * (path.end - path.begin):
+    if own - path.begin > _LATE.share * (path.end - path.begin):
         notes.append(noted("path-begins-late", rank=first, late=about(own - path.begin)))
     if path.label == WHOLE:
         notes.append(noted("no-step-range/path"))

@@ -27,6 +27,7 @@ from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
+from stepscope.model.threshold import Threshold
 
 COLUMNS = (
     Col("rank", "rank of the process"),
@@ -42,7 +43,12 @@ COLUMNS = (
     Col("period_ns", "of steps the same; of others, from its start on the GPU to the next one's, null for the last"),
     Col("cut", "begin: nothing before it was recorded; end: its end was not; empty: no GPU work; null: it is whole"),
 )
-_FEWEST = 4  # quartiles of fewer steps say nothing
+_FEWEST = Threshold(
+    4,
+    "steps",
+    "quartiles of fewer steps say nothing",
+    ("tests/analyses/test_all_steps.py",),
+)
 
 
 def iterations(
@@ -116,7 +122,7 @@ def _fold(label: str) -> str:
 
 
 def _outliers(times: I64) -> Mask:
-    if len(times) < _FEWEST:
+    if len(times) < _FEWEST.value:
         return np.zeros(len(times), dtype=bool)
     low, high = np.percentile(times, [25, 75])
     fence = 3 * (high - low)

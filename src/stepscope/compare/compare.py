@@ -19,9 +19,18 @@ from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_by
 from stepscope.model.note import Note, noted
 from stepscope.model.result import Result, rows
+from stepscope.model.threshold import Threshold
 from stepscope.statistics import RUNS, Design
 
-MARGIN_PCT = 3.0
+MARGIN_PCT = Threshold(
+    3.0,
+    "% of the step",
+    "runs of one program on one machine differ by less; --margin says another",
+    (
+        "tests/compare/test_compare_pairs.py",
+        "decision 0013",
+    ),
+)
 TOP = 20
 
 
@@ -30,7 +39,7 @@ def compare(
     new: Side,
     *,
     by: By = "part",
-    margin: float = MARGIN_PCT,
+    margin: float = MARGIN_PCT.value,
     top: int = TOP,
     gather: Gather = nothing_known,
 ) -> Result:

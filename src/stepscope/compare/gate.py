@@ -226,6 +226,6 @@ def _status(
     text = f"{grown:+.1f} % {of} ({low:+.1f} to {high:+.1f} %), limit {limit:g} %"
     if grown > limit and low > 0:
         return FAILED, text
-    if high <= limit or (grown <= limit and (high - low) / 2 <= max(limit, FLOOR)):
+    if high <= limit or (grown <= limit and (high - low) / 2 <= max(limit, FLOOR.value)):
         return PASSED, text
     return OPEN, f"{text}: the noise hides it"

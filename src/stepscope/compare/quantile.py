@@ -7,17 +7,22 @@ import math
 import numpy as np
 
 from stepscope.intervals.arrays import F64
+from stepscope.model.threshold import Threshold
 from stepscope.statistics import LEVEL, Change, period_of
 
-#: A quantile is told where so many samples are expected beyond it: the 99th percentile from 20 samples on.
-_TAIL = 0.2
+_TAIL = Threshold(
+    0.2,
+    "samples beyond the quantile",
+    "the 99th percentile is told from 20 samples on: of fewer, it is their maximum",
+    ("tests/compare/test_gate.py",),
+)
 _DRAWS, _FEWEST_DRAWS, _MOST_SAMPLES = 2000, 300, 6_000_000
 _SEED = 20240229
 
 
 def fewest(quantile: float) -> int:
     """Samples a side from which on a quantile is more than their longest."""
-    return math.ceil(_TAIL / (1.0 - quantile) - 1e-9)
+    return math.ceil(_TAIL.value / (1.0 - quantile) - 1e-9)
 
 
 def quantile_change(base: F64, new: F64, quantile: float) -> Change:
@@ -32,7 +37,7 @@ def quantile_change(base: F64, new: F64, quantile: float) -> Change:
     drawn = [_drawn(side, quantile, seed) - at for seed, (side, at) in enumerate(zip((base, new), middle, strict=True))]
     few = min(map(len, drawn))
     off = drawn[1][:few] - drawn[0][:few]
-    tail = 50.0 * (1.0 - LEVEL)
+    tail = 50.0 * (1.0 - LEVEL.share)
     low, high = np.percentile(off, [tail, 100.0 - tail])
     delta = middle[1] - middle[0]
     # Nothing shrinks by more than all of it.

@@ -11,11 +11,16 @@ from dataclasses import dataclass, replace
 
 from stepscope.compare.changing import matched, step_change
 from stepscope.compare.side import Side
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 from stepscope.statistics import FEWEST, PAIRS, RATE, detectable
 
-#: A limit of zero asks whether anything grew at all: noise below this share of the step does not make it undecidable.
-FLOOR = 0.5
+FLOOR = Threshold(
+    0.5,
+    "% of the step",
+    "a limit of zero asks whether anything grew at all: noise below this does not make it undecidable",
+    ("tests/compare/test_resolution.py",),
+)
 #: A median of more steps than this is no better: what steps share by then is not their noise.
 MOST_STEPS = 200
 
@@ -32,11 +37,11 @@ class Resolution:
 
     def statement(self) -> str:
         """The sentence under a saved baseline."""
-        coarse = f", and limits below {self.half_pct:.2g} % cannot be decided" if self.half_pct > FLOOR else ""
+        coarse = f", and limits below {self.half_pct:.2g} % cannot be decided" if self.half_pct > FLOOR.value else ""
         alone = "" if self.unit == "run" else "; another run may differ by more: save several"
         return (
             f"{self.samples} {self.unit}s of {about(self.step_ns)}: beside as many that are as noisy, a change of "
-            f"{_percent(self.detectable_pct)} of the step is seen {round(10 * RATE)} times in 10{coarse}{alone}"
+            f"{_percent(self.detectable_pct)} of the step is seen {round(10 * RATE.share)} times in 10{coarse}{alone}"
         )
 
     def unseen(self, limit_pct: float) -> str | None:
@@ -76,7 +81,7 @@ def steps_needed(side: Side, limit_pct: float) -> int | None:
     share = 2.0 * (limit_pct / found.detectable_pct) ** 2 if found.detectable_pct else math.inf
     if share <= 1.0:
         return None  # even endless steps would not do
-    return min(MOST_STEPS, max(FEWEST, math.ceil(m / (share - 1.0)))) if math.isfinite(share) else FEWEST
+    return min(MOST_STEPS, max(FEWEST.count, math.ceil(m / (share - 1.0)))) if math.isfinite(share) else FEWEST.count
 
 
 def _percent(value: float) -> str:

@@ -11,6 +11,7 @@ from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.threshold import Threshold
 from stepscope.statistics import RUNS, Change, Design, mean_change, median_change, median_weights
 
 #: Tables whose rows are many: the largest changes are shown, the others summed.
@@ -134,15 +135,19 @@ def _row(
     return row
 
 
-#: A change that prints as 0.0 % of its row is none, however steady it is: clocks of GPUs tick in tens of nanoseconds.
-_TOLD = 0.0005
+_TOLD = Threshold(
+    0.05,
+    "% of its row",
+    "a change that prints as 0.0 % is none, however steady it is: clocks of GPUs tick in tens of nanoseconds",
+    ("tests/compare/test_compare_command.py",),
+)
 
 
 def _word(before: int, after: int, low: int | None, high: int | None) -> str | None:
     """What became of a row; null where the samples are too few to say."""
     if low is None or high is None or before == after == 0:
         return None
-    if (low > 0 or high < 0) and abs(after - before) >= _TOLD * before:
+    if (low > 0 or high < 0) and abs(after - before) >= _TOLD.share * before:
         return "longer" if after > before else "shorter"
     return "within noise"
 

@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from stepscope.compare.verdict import Step
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about, signed
 
-#: A finding says why where its own change is at least this share of the step's.
-_EXPLAINS = 0.25
-#: The others wait for a rank whose own time changed by at least this share of the step's change.
-_OWN = 0.5
+_EXPLAINS = Threshold(
+    25.0,
+    "% of the step's change",
+    "a finding says why where its own change is at least so much of it",
+    ("tests/compare/test_why.py",),
+)
+_OWN = Threshold(
+    50.0,
+    "% of the step's change",
+    "the others wait for a rank whose own time changed by at least so much",
+    ("tests/compare/test_why.py",),
+)
 #: Findings that are what a cause leads to: named where no cause is.
 _EFFECTS = ("exposed-communication", "in-order-communication", "pipeline-bubble", "unexplained")
 #: What ranks do by themselves, as rows by rank have it: exposed communication is also waiting for others.
@@ -76,7 +85,7 @@ def _culprit(step: Step, ranks: list[dict[str, Any]], sign: int) -> tuple[int, s
     rank = max(own, key=lambda r: (own[r], -r))
     others = sorted(ns for r, ns in own.items() if r != rank)
     # The others' own time is as it was: else all became slower, and nobody waits for this one.
-    if own[rank] < _OWN * abs(step.delta_ns) or others[len(others) // 2] > own[rank] / 2:
+    if own[rank] < _OWN.share * abs(step.delta_ns) or others[len(others) // 2] > own[rank] / 2:
         return None
     row = next(r for r in ranks if r["rank"] == rank)
     column = max(_OWN_PARTS, key=lambda c: sign * row[c])
@@ -98,7 +107,7 @@ def _finding(step: Step, base: list[Found], new: list[Found], sign: int) -> str:
     """The finding that came or went with the step's change: a cause before what it leads to."""
     before, after = _gains(base), _gains(new)
     change = {i: sign * (after.get(i, 0) - before.get(i, 0)) for i in {**before, **after}}
-    told = [i for i, ns in change.items() if ns >= _EXPLAINS * abs(step.delta_ns)]
+    told = [i for i, ns in change.items() if ns >= _EXPLAINS.share * abs(step.delta_ns)]
     if not told:
         return ""
     chosen = min(told, key=lambda i: (i in _EFFECTS, -change[i], i))

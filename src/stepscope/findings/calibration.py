@@ -13,9 +13,20 @@ from functools import cache
 from importlib.resources import files
 
 from stepscope.findings.finding import Finding
+from stepscope.model.threshold import Threshold
 
-#: Half the interval, as a share of the promise, up to which it is narrow, and not wide.
-HIGH, MEDIUM = 0.10, 0.30
+HIGH = Threshold(
+    10.0,
+    "% of the promise",
+    "half the interval, up to which it is narrow",
+    ("tests/findings/test_calibration.py",),
+)
+MEDIUM = Threshold(
+    30.0,
+    "% of the promise",
+    "half the interval, from which on it is wide",
+    ("tests/findings/test_calibration.py",),
+)
 
 
 @cache
@@ -41,4 +52,4 @@ def calibrated(f: Finding, step_ns: int) -> Finding:
 def confidence(f: Finding) -> str:
     """The width of a finding's interval in a word: a column that `stepscope/1` promised."""
     off = ((f.high_ns or 0) - (f.low_ns or 0)) / 2 / max(f.recoverable_ns, 1)
-    return "high" if off <= HIGH else "medium" if off <= MEDIUM else "low"
+    return "high" if off <= HIGH.share else "medium" if off <= MEDIUM.share else "low"

@@ -16,15 +16,32 @@ import msgspec
 import numpy as np
 
 from stepscope.model.flight import COALESCED, COMPLETED, I64, LOST, Calls, Flight, Signature
+from stepscope.model.threshold import Threshold
 
-#: Calls that must be alike for what follows to be compared.
-_CONTEXT = 8
-#: How far ahead the call that was made is looked for among those that were due.
-_AHEAD = 12
-#: How often a line makes the same call before another is unusual.
-_OFTEN = 3
-#: Ranks that deviate alike are at most this share of those that were in the same place.
-_FEW = 0.25
+_CONTEXT = Threshold(
+    8,
+    "calls",
+    "must be alike for what follows to be compared",
+    ("tests/hang/test_verdicts.py",),
+)
+_AHEAD = Threshold(
+    12,
+    "calls",
+    "how far ahead the call that was made is looked for among those that were due",
+    ("tests/hang/test_verdicts.py",),
+)
+_OFTEN = Threshold(
+    3,
+    "calls",
+    "a line makes the same call so often before another is unusual",
+    ("tests/hang/test_verdicts.py",),
+)
+_FEW = Threshold(
+    25.0,
+    "% of the ranks",
+    "that were in the same place: more that deviate alike are the rule, not the exception",
+    ("tests/hang/test_verdicts.py",),
+)
 
 Kind = Literal["order", "size", "type", "group", "deadlock"]
 
@@ -46,7 +63,7 @@ class Deviation(msgspec.Struct, frozen=True):
 def deviations(flight: Flight) -> list[Deviation]:
     """Every deviation, by time."""
     calls = flight.calls
-    if len(calls) <= _CONTEXT:
+    if len(calls) <= _CONTEXT.count:
         return []
     token = _tokens(flight)
     rows = np.flatnonzero(token >= 0)
@@ -64,7 +81,7 @@ def deviations(flight: Flight) -> list[Deviation]:
     at = np.flatnonzero(whole)
     # Made once by each of few ranks, and not what usually follows here.
     rare = (number != usual[context[whole]]) & (count[number] == ranks[number])
-    rare &= ranks[number] <= np.maximum(1, _FEW * of_context[context[whole]])
+    rare &= ranks[number] <= np.maximum(1, _FEW.share * of_context[context[whole]])
     # A transfer that is complete was met by its other end.
     rare &= ~(calls.p2p & (calls.state == COMPLETED))[rows[at]]
     example = np.zeros(len(count), np.int64)
@@ -76,8 +93,8 @@ def deviations(flight: Flight) -> list[Deviation]:
         here, due = int(at[n]), int(example[usual[context[at[n]]]])
         beside = _beside(calls, rows, token, here, due)
         # A member that stands still shows few of the calls that would follow.
-        due = beside if len(_following(token, run, beside)) == _AHEAD or beside == due else due
-        if seen[int(rank[here])] >= _AHEAD or int(rows[here]) in certain:
+        due = beside if len(_following(token, run, beside)) == _AHEAD.count or beside == due else due
+        if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
             continue
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
@@ -99,7 +116,7 @@ def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
             continue
         others = np.flatnonzero((calls.stack[rows] == calls.stack[did]) & (token != token[here]))
         kinds = np.unique(token[others])
-        if len(kinds) != 1 or len(others) < _OFTEN:
+        if len(kinds) != 1 or len(others) < _OFTEN.count:
             continue
         due = int(others[-1])
         kind = _unlike_kind(flight, did, int(rows[due]))
@@ -153,10 +170,10 @@ def _runs(calls: Calls) -> I64:
 def _contexts(token: I64, run: I64) -> I64:
     """By call, a number for the calls before it; -1 where its run has too few."""
     context = np.roll(token, 1)
-    for n in range(2, _CONTEXT + 1):
+    for n in range(2, _CONTEXT.count + 1):
         context = _numbered(context, np.roll(token, n))
-    same = np.roll(run, _CONTEXT) == run
-    same[:_CONTEXT] = False
+    same = np.roll(run, _CONTEXT.count) == run
+    same[: _CONTEXT.count] = False
     return np.where(same, context, -1)
 
 
@@ -199,7 +216,7 @@ def _kind(
     # With its stack a call that is also made elsewhere is one that came at the wrong time.
     elsewhere = stacks and int((token == token[here]).sum()) > 1
     if not same_site and (elsewhere or token[here] in ahead[1:]):
-        place = ahead.index(token[here], 1) if token[here] in ahead[1:] else _AHEAD
+        place = ahead.index(token[here], 1) if token[here] in ahead[1:] else _AHEAD.count
         if elsewhere or len(after) <= place + 1 or not _agree(after[1:], ahead[1:]):
             swapped = token[due] in after[1 : place + 3]
             # Until more calls are seen, one of another kind may look like a later one, and a swap like an omission.
@@ -223,8 +240,8 @@ def _agree(one: list[int], other: list[int]) -> bool:
 
 def _following(token: I64, run: I64, at: int) -> list[int]:
     """The next calls of the same run, `at` first."""
-    window = token[at : at + _AHEAD]
-    return list(map(int, window[run[at : at + _AHEAD] == run[at]]))
+    window = token[at : at + _AHEAD.count]
+    return list(map(int, window[run[at : at + _AHEAD.count] == run[at]]))
 
 
 def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[int, list[int]]]:

@@ -8,13 +8,32 @@ import msgspec
 import numpy as np
 
 from stepscope.model.flight import COMPLETED, NONE, Flight
+from stepscope.model.threshold import Threshold
 
-#: A job stands still when nothing happened for so long, and for so many times its longest pause before.
-_LEAST_NS = 20_000_000_000
-_PAUSES = 4
-#: It is slow where the last rounds take so many times what they took before.
-_SLOWER = 2.0
-_FEWEST_ROUNDS = 3
+_LEAST = Threshold(
+    20_000_000.0,
+    "µs",
+    "a job stands still when nothing happened for so long",
+    ("tests/hang/test_verdicts.py",),
+)
+_PAUSES = Threshold(
+    4,
+    "times its longest pause before",
+    "a checkpoint or an evaluation pauses a job, too",
+    ("tests/hang/test_verdicts.py",),
+)
+_SLOWER = Threshold(
+    2.0,
+    "times what rounds took before",
+    "a job whose last rounds take so long is slow, not still",
+    ("tests/hang/test_verdicts.py",),
+)
+_FEWEST_ROUNDS = Threshold(
+    3,
+    "rounds",
+    "of fewer, nobody knows which are usual",
+    ("tests/hang/test_verdicts.py",),
+)
 
 State = Literal["hung", "slow", "running", "unknown"]
 
@@ -45,12 +64,12 @@ def pace(flight: Flight) -> Pace:
     dumped = [d.dumped_ns for d in known]
     dated = known[0].dated if known else ""
     before, last = _rounds(flight)
-    if not dumped or max(dumped) < int(times[-1]) - _LEAST_NS:
+    if not dumped or max(dumped) < int(times[-1]) - _LEAST.ns:
         return Pace("unknown", NONE, pause, before, last)
     still = max(0, int(np.median(dumped)) - int(times[-1]))
-    if still > max(_LEAST_NS, _PAUSES * pause):
+    if still > max(_LEAST.ns, _PAUSES.count * pause):
         return Pace("hung", still, pause, before, last, dated)
-    slow = before > 0 and max(last, still) > _SLOWER * before
+    slow = before > 0 and max(last, still) > _SLOWER.value * before
     return Pace("slow" if slow else "running", still, pause, before, last, dated)
 
 
@@ -68,7 +87,11 @@ def _rounds(flight: Flight) -> tuple[int, int]:
     for kind in np.unique(token).tolist():
         places = np.flatnonzero(token == kind)
         apart = np.diff(places)
-        if len(apart) >= _FEWEST_ROUNDS and (apart == apart[0]).all() and apart[0] * (len(apart) + 2) > len(token):
+        if (
+            len(apart) >= _FEWEST_ROUNDS.count
+            and (apart == apart[0]).all()
+            and apart[0] * (len(apart) + 2) > len(token)
+        ):
             gaps = np.diff(calls.created_ns[rows[places]])
             return int(np.median(gaps[: len(gaps) // 2])), int(gaps[-2:].max())
     return NONE, NONE

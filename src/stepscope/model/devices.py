@@ -20,10 +20,14 @@ from stepscope.model.link import NO_CALL, link
 from stepscope.model.note import noted
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo
+from stepscope.model.threshold import Threshold
 
-#: A device with fewer kernels than this share of the busiest one's is not a timeline: every rank of torch has some on
-#: GPU 0. Its ops stay with the others of the process.
-LEAST_SHARE = 0.01
+LEAST_SHARE = Threshold(
+    1.0,
+    "% of the busiest device's kernels",
+    "a device with fewer is no timeline: every rank of torch leaves some on GPU 0",
+    ("tests/model/test_devices.py",),
+)
 
 _NO_DEVICE = -1
 #: No machine has GPUs of a larger number: such a record is damaged.
@@ -37,7 +41,7 @@ def several(kernels: pl.DataFrame) -> dict[int, str]:
     """
     share = pl.col("len") / pl.col("len").max().over("proc")
     there = pl.col("device").is_between(0, _MOST_DEVICES)
-    busy = kernels.filter(there).filter(share >= LEAST_SHARE).sort("proc", "device")
+    busy = kernels.filter(there).filter(share >= LEAST_SHARE.share).sort("proc", "device")
     found = busy.group_by("proc", maintain_order=True).agg("device").filter(pl.col("device").list.len() > 1)
     return {proc: ",".join(map(str, devices)) for proc, devices in found.iter_rows()}
 

@@ -6,15 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.threshold import Threshold
 
 #: A lookup table costs 4 bytes per possible id: used while ids are this dense, else a sort.
 _DENSE = 8
 
-#: An op that starts this long before a call was not launched by it: clocks of host and GPU agree to microseconds.
-EARLY_NS = 100_000
+EARLY = Threshold(
+    100.0,
+    "µs",
+    "an op that starts this long before a call was not launched by it: clocks of host and GPU agree to microseconds",
+    ("tests/model/test_link.py",),
+)
+_FEW = Threshold(
+    10.0,
+    "% of the ops",
+    "more early ones are no flaw of single records: the clocks disagree, and ids still tell the launch",
+    ("tests/model/test_link.py",),
+)
 
-#: More early ops than this are not flaws of single records: the clocks disagree, and ids still tell the launch.
-_FEW = 0.1
 
 #: `link` marks ops without a launching call with this row.
 NO_CALL = np.uint32(0xFFFFFFFF)
@@ -77,7 +86,7 @@ def nearest(
     # One number per id and place in time, so that both are looked up at once.
     places = len(start) + 1
     key = np.searchsorted(repeated, ids[several]) * places + order[several]
-    before = np.searchsorted(start, op_start[ops] + EARLY_NS, side="right")
+    before = np.searchsorted(start, op_start[ops] + EARLY.ns, side="right")
     at = np.maximum(np.searchsorted(key, number * places + before) - 1, 0)
     at += (key[at] // places < number).astype(np.int64)  # none began before: the first of the id
     relinked = launch.copy()
@@ -119,9 +128,9 @@ def without_early(launch: npt.NDArray[np.uint32], op_start: I64, call_start: I64
     if not linked.any():
         return launch, 0
     began = call_start[np.where(linked, launch, 0)] if not linked.all() else call_start[launch]
-    early = linked & (op_start < began - EARLY_NS)
+    early = linked & (op_start < began - EARLY.ns)
     count = int(np.count_nonzero(early))
-    if count == 0 or count > _FEW * int(np.count_nonzero(linked)):
+    if count == 0 or count > _FEW.share * int(np.count_nonzero(linked)):
         return launch, 0
     return np.where(early, NO_CALL, launch), count
 

@@ -14,15 +14,40 @@ import polars as pl
 
 from stepscope.files import budget
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.threshold import Threshold
 
 #: Older traces round to whole microseconds, and clocks of copies and kernels differ by some more.
 _ROUNDING_NS = 10_000
-#: How much longer than the one launch behind it an op may run.
-_PREFETCH_NS = 10**6
-#: How long after the end of everything else an op may end: the time that it ran already, within these bounds.
-_LEAST_TAIL_NS, _MOST_TAIL_NS = 10**8, 10**9
-#: Without any record of the host, an op is too long only beside many others that together are a tenth of it.
-_MANY, _TIMES = 100, 10
+_PREFETCH = Threshold(
+    1000.0,
+    "µs",
+    "how much longer than the one launch behind it an op may run",
+    ("tests/model/test_stream_order.py",),
+)
+_LEAST_TAIL = Threshold(
+    100_000.0,
+    "µs",
+    "how long after the end of everything else an op may end at least, the time that it ran already",
+    ("tests/model/test_stream_order.py",),
+)
+_MOST_TAIL = Threshold(
+    1_000_000.0,
+    "µs",
+    "and at most",
+    ("tests/model/test_stream_order.py",),
+)
+_MANY = Threshold(
+    100,
+    "ops",
+    "without any record of the host, an op is too long only beside so many others",
+    ("tests/model/test_stream_order.py",),
+)
+_TIMES = Threshold(
+    10,
+    "times the time of all others",
+    "and only where it takes so long",
+    ("tests/model/test_stream_order.py",),
+)
 
 #: What looking at all rows at once takes, per row.
 _BYTES = 64
@@ -116,7 +141,7 @@ def _outlasting(start: I64, end: I64, launch: I64) -> Mask:
     # The second to be over, from each launch on: the later of it and the first of those behind it, or one of theirs.
     two = np.append(np.minimum.accumulate(np.maximum(over[order], one[1:])[::-1])[::-1], last)
     nth = np.maximum(place[of] + 1, np.searchsorted(first[order], start))
-    return (two[nth] < end - _ROUNDING_NS) | (one[nth] < end - _PREFETCH_NS)
+    return (two[nth] < end - _ROUNDING_NS) | (one[nth] < end - _PREFETCH.ns)
 
 
 def too_long(start: I64, end: I64) -> Mask | None:
@@ -132,11 +157,11 @@ def beyond(start: I64, end: I64, late: Mask, host_end: int | None) -> Mask:
     if host_end is not None:
         return late & (end > host_end + _tail(start))
     others = ~late
-    if np.count_nonzero(others) < _MANY:
+    if np.count_nonzero(others) < _MANY.count:
         return np.zeros(len(late), dtype=bool)
     span = int(end[others].max()) - int(start[others].min())
-    return late & (end - start > _TIMES * span + _MOST_TAIL_NS)
+    return late & (end - start > _TIMES.count * span + _MOST_TAIL.ns)
 
 
 def _tail(start: I64) -> int:
-    return min(max(int(start.max()) - int(start.min()), _LEAST_TAIL_NS), _MOST_TAIL_NS)
+    return min(max(int(start.max()) - int(start.min()), _LEAST_TAIL.ns), _MOST_TAIL.ns)

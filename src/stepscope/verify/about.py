@@ -12,12 +12,17 @@ from stepscope.derive.windows.steps import is_chunk, marks_of
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import INFERRED, ranks_text
+from stepscope.model.threshold import Threshold
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
 #: Chunks of a pipeline, overlapped or not.
 _CHUNK = r"^(?:forward|backward) chunk "
-#: More than this share of the GPU's work before the profiled steps is a capture of something else, too.
-_BEFORE = 0.01
+_BEFORE = Threshold(
+    1.0,
+    "% of the GPU's work",
+    "with more before the profiled steps, a capture is of something else, too",
+    ("tests/capture/test_verify.py",),
+)
 
 
 def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> Check:
@@ -94,7 +99,7 @@ def nothing_before(data: list[RankData], profile: Profile) -> Check:
             continue
         labelled = True
         share = float((d.launched_at < int(mine["start_ns"].min())).mean())  # type: ignore[arg-type]
-        if share > _BEFORE:
+        if share > _BEFORE.share:
             early[d.rank] = share
     if not labelled:
         return Check(name, SKIPPED, "", "no rank has both a setup label and GPU work", "")

@@ -44,7 +44,7 @@ def launches(data: list[RankData]) -> Check:
     counts = {d.rank: recorded(d) for d in data}
     total = sum(c.launches for c in counts.values())
     missing = {rank: c.lost + c.lost_at_end for rank, c in counts.items()}
-    lost = {rank: n for rank, n in missing.items() if n > MOST_LOST * max(1, counts[rank].launches)}
+    lost = {rank: n for rank, n in missing.items() if n > MOST_LOST.share * max(1, counts[rank].launches)}
     if not total:
         return Check(name, SKIPPED, "", "no launch calls recorded", "")
     if not lost:

@@ -18,9 +18,14 @@ from stepscope.derive.work.rules import MEMORY_BOUND, Role
 from stepscope.derive.work.sizes import SOURCES as SIZE_FROM
 from stepscope.derive.work.step import StepWork
 from stepscope.intervals.arrays import I64
+from stepscope.model.threshold import Threshold
 
-#: A kernel that takes this much longer than its FLOPs and bytes need is bound by neither.
-_FAR = 3.0
+_FAR = Threshold(
+    3.0,
+    "times what its FLOPs and bytes need",
+    "a kernel that takes this much longer is bound by neither",
+    ("tests/analyses/test_compute_question.py",),
+)
 _BOUND = ("latency", "compute", "memory")
 
 
@@ -62,7 +67,7 @@ def _bound(work: StepWork) -> pl.Series:
     gbps = float(work.gpu.gbps) if work.gpu else np.nan
     moving = np.where(memory, np.nan_to_num(work.sizes.bytes / gbps / length), 0.0)
     told = (work.done.known & (work.done.done > 0)) | (memory & (work.sizes.source > 0))
-    word = np.where(np.maximum(compute, moving) < 1 / _FAR, 0, np.where(compute >= moving, 1, 2))
+    word = np.where(np.maximum(compute, moving) < 1 / _FAR.value, 0, np.where(compute >= moving, 1, 2))
     return pl.Series([*_BOUND, None], dtype=pl.String).gather(np.where(told, word, len(_BOUND)))
 
 

@@ -31,6 +31,7 @@ from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, most_in, percent, several, time_of
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
@@ -69,8 +70,12 @@ _MEANWHILE = {
     "descheduled": "has no CPU",
     "unknown": "does what was not recorded",
 }
-#: With fewer, the standard error of a share of a tenth is three tenths of it and more: sqrt(0.9 / 0.1 n).
-_ENOUGH_SAMPLES = 100
+_ENOUGH_SAMPLES = Threshold(
+    100,
+    "samples",
+    "with fewer, the standard error of a share of a tenth is three tenths of it and more: sqrt(0.9 / 0.1 n)",
+    ("tests/analyses/test_idle_threads.py",),
+)
 #: What a sentence says of a cause. In a call or in none: before the launch the host is what the GPU waits for.
 _BECAUSE = {
     "sync": "while the host waits for the GPU in a synchronizing call",
@@ -205,7 +210,7 @@ def _few_samples(table: pl.DataFrame) -> list[Note]:
     """Shares that rest on few samples are rough."""
     sampled = table.drop_nulls("samples")
     count, ns = int(sampled["samples"].sum()), int(sampled["total_ns"].sum())
-    if not ns or count >= _ENOUGH_SAMPLES:
+    if not ns or count >= _ENOUGH_SAMPLES.value:
         return []
     return [noted("few-samples", ns=about(ns), samples=several(count, "sample"))]
 

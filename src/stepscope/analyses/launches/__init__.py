@@ -48,7 +48,8 @@ _QUEUE = (
     *_DEPTH,
     Col("empty_ns", "time without a pending launch"),
     Col(
-        "full_ns", f"time with {LIMIT} or more launches pending: the queue is full; null where no limit is known (AMD)"
+        "full_ns",
+        f"time with {LIMIT.count} or more launches pending: the queue is full; null where no limit is known (AMD)",
     ),
     Col("blocked_ns", "time in launch calls while the queue was full and the GPU busy; null with full_ns"),
 )

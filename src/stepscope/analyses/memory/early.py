@@ -12,9 +12,17 @@ import numpy as np
 from stepscope.analyses.memory import reasons
 from stepscope.derive.memory.history import Blocks
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.threshold import Threshold
 
-#: The share of the bytes of gradients that must have a block from before each.
-_MOST = 0.9
+_MOST = Threshold(
+    90.0,
+    "% of the bytes of gradients",
+    "each parameter has a gradient of its size: where fewer have a block from before, those blocks are something else",
+    (
+        "tests/analyses/memory/test_parts.py",
+        "decision 0025",
+    ),
+)
 
 
 def before(blocks: Blocks, reason: I64, replaced: Mask, turns: I64, steps: bool) -> I64:
@@ -44,7 +52,7 @@ def _matched(blocks: Blocks, reason: I64, gradients: I64, early: Mask, kept: Mas
     at_size = [np.flatnonzero(kept & (blocks.requested == s)) for s in size.tolist()]
     times = np.array([len(rows) for rows in at_size]) // count
     covered = times >= 1
-    if (size * count)[covered].sum() < _MOST * (size * count).sum():
+    if (size * count)[covered].sum() < _MOST.share * (size * count).sum():
         return reason
     reason_of = reason.copy()
     gone = early & ~kept & np.isin(blocks.requested, size)
@@ -93,7 +101,7 @@ def _three_each(blocks: Blocks, reason_of: I64, kept: Mask) -> I64:
     often = count >= 3
     if not often.any() or (count[often] % 3).any():
         return reason_of
-    if (size * count)[often].sum() < _MOST * (size * count).sum():
+    if (size * count)[often].sum() < _MOST.share * (size * count).sum():
         return reason_of
     reason_of = np.where(kept & ~np.isin(blocks.requested, size[often]), reasons.EARLY, reason_of)
     for s, n in zip(size[often].tolist(), (count[often] // 3).tolist(), strict=True):

@@ -12,14 +12,23 @@ from stepscope.analyses.memory.ledger import Ledger
 from stepscope.analyses.memory.room import room
 from stepscope.analyses.memory.rules import PARTS
 from stepscope.intervals.arrays import NONE
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import size
 
 #: Changes that are named.
 _MOST = 3
-#: A part grows where it is larger at each step of the optimizer than at the one before: in all by so much of what is
-#: reserved.
-_GROWTH = 0.01
-_FEWEST_STEPS = 3
+_GROWTH = Threshold(
+    1.0,
+    "% of what is reserved",
+    "a part that is larger at each step of the optimizer by less in all is rounding of the allocator",
+    ("tests/analyses/memory/test_parts.py",),
+)
+_FEWEST_STEPS = Threshold(
+    3,
+    "steps of the optimizer",
+    "two sizes always grow or shrink",
+    ("tests/analyses/memory/test_parts.py",),
+)
 
 
 def out_of_memory(ledger: Ledger, dp: int) -> dict[str, Any] | None:
@@ -85,13 +94,13 @@ def _changes(at: dict[str, int], idle: int, dp: int) -> list[dict[str, Any]]:
 def _growing(ledger: Ledger, event: int) -> list[dict[str, Any]]:
     """Parts that are larger at every step of the optimizer than at the one before: by how much a step."""
     steps = ledger.decided.steps[ledger.decided.steps <= event]
-    if len(steps) < _FEWEST_STEPS:
+    if len(steps) < _FEWEST_STEPS.count:
         return []
     growing = []
     for name in PARTS:
         held = ledger.part_over_time(name)[np.minimum(steps, event)]
         more = np.diff(held)
-        if (more > 0).all() and int(held[-1] - held[0]) >= _GROWTH * int(ledger.history.reserved[event + 1]):
+        if (more > 0).all() and int(held[-1] - held[0]) >= _GROWTH.share * int(ledger.history.reserved[event + 1]):
             growing.append({"part": name, "bytes_per_step": int(np.median(more))})
     return growing
 

@@ -19,9 +19,20 @@ from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, take
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
-#: The allocator notes a segment right after the call that got it.
-_AFTER_NS, _BEFORE_NS = 2_000_000, 50_000
+_AFTER = Threshold(
+    2000.0,
+    "µs",
+    "the allocator notes a segment right after the call that got it; the profiler may hold it up in between",
+    ("tests/analyses/test_memory.py",),
+)
+_BEFORE = Threshold(
+    50.0,
+    "µs",
+    "clocks of the snapshot and of the trace differ by less",
+    ("tests/analyses/test_memory.py",),
+)
 SCHEMA = {
     "start_ns": pl.Int64,
     "kind": pl.String,
@@ -85,8 +96,8 @@ def stalls(ledger: Ledger, timeline: Timeline | None) -> pl.DataFrame:
     stalls = pl.DataFrame(table, schema=SCHEMA)
     if timeline is None or time is None or not len(timeline.start):
         return stalls
-    at = np.searchsorted(timeline.start, time + _BEFORE_NS) - 1
-    near = (at >= 0) & (timeline.end[np.maximum(at, 0)] >= time - _AFTER_NS)
+    at = np.searchsorted(timeline.start, time + _BEFORE.ns) - 1
+    near = (at >= 0) & (timeline.end[np.maximum(at, 0)] >= time - _AFTER.ns)
     at = np.where(near, at, NONE)
     there = pl.Series(near)
     length = timeline.end - timeline.start

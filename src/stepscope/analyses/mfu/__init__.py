@@ -42,6 +42,7 @@ from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
 from stepscope.model.result import Col, Result
 from stepscope.model.statement import STATEMENT, listed
+from stepscope.model.threshold import Threshold
 
 _WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
 _STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
@@ -62,8 +63,12 @@ _FIGURES = (
 )
 #: What a sentence says of the convention.
 _COUNTED = {"full": "in full", "causal": "as far as a causal mask shows it"}
-#: Of compute time, in percent: from here on a sentence says what has no count.
-_LACKING = 1.0
+_LACKING = Threshold(
+    1.0,
+    "% of compute time",
+    "element-wise kernels without a count take less in sound counts; from here on a sentence says what has none",
+    ("tests/analyses/test_mfu.py",),
+)
 COLUMNS = (*_WHO, *_FIGURES)
 VARIANTS = {
     "by=step": (*_WHO, *_STEP, *_FIGURES),
@@ -211,7 +216,7 @@ def _statement(chosen: Windows, used: Sequence[Utilization]) -> str:
     names = list(dict.fromkeys(each.bound.gpu.name for each in used if each.bound.gpu))
     peaks = list(dict.fromkeys(f"{rate:g} TFLOP/s ({name})" for each in used for name, rate in each.peaks.items()))
     lacking = max(each.lacking for each in used)
-    least = "at least " if lacking >= _LACKING else ""
+    least = "at least " if lacking >= _LACKING.value else ""
     shares = {"the model's FLOPs": summed["mfu_pct"], "what was run": summed["hfu_pct"]}
     first, *rest = [(what, f"{least}{share:.1f} %") for what, share in shares.items() if share is not None]
     return (

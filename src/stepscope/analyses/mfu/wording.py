@@ -13,10 +13,15 @@ from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about, operations
 
-#: Backward is twice forward; small products that have no gradient, or only one, make no difference of so much.
-_TWICE = 2.02
+_TWICE = Threshold(
+    2.02,
+    "times the forward pass",
+    "backward is twice forward; small products that have no gradient, or only one, make no difference of so much",
+    ("tests/analyses/test_mfu.py",),
+)
 #: How many kernels a note names.
 _NAMED = 3
 
@@ -160,7 +165,7 @@ def _beyond(used: Sequence[Utilization]) -> Note | None:
         ops = each.work.ops
         of = {p: ops.filter(pl.col("phase") == p) for p in (FORWARD, BACKWARD)}
         forward, backward = (float(of[p]["model"].sum()) for p in (FORWARD, BACKWARD))
-        if forward and backward > _TWICE * forward:
+        if forward and backward > _TWICE.value * forward:
             beyond += backward - 2 * forward
             ideal += (1 - 2 * forward / backward) * float((of[BACKWARD]["model"] / (1e3 * of[BACKWARD]["rate"])).sum())
     if not beyond:

@@ -10,13 +10,22 @@ import polars as pl
 from stepscope.analyses.pipeline.two_stages import TwoStage
 from stepscope.errors import CannotAnswer
 from stepscope.model.statement import percent, several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 from stepscope.statistics import STEPS, interval
 
-#: Within this share of max (or of the sum) a period is said to be about that.
-_ABOUT = 0.10
-#: A period of more than so many median ones is a stall, and no sign of who gates.
-_STALL = 3
+_ABOUT = Threshold(
+    10.0,
+    "% of the maximum, or of the sum",
+    "periods of one chunk differ by as much from one to the next",
+    ("tests/analyses/test_two_stages.py",),
+)
+_STALL = Threshold(
+    3,
+    "median periods",
+    "a longer period is a stall: it does not tell who gates",
+    ("tests/analyses/test_two_stages.py",),
+)
 
 #: What is shown of each run beside the other's periods.
 _SHOWN = ("queue_depth", "queue_depth_in", "queue_depth_out", "chunks", "gating", "items_per_s", "tokens_per_s")
@@ -77,9 +86,9 @@ def _medians(summary: dict[str, Any]) -> tuple[int, int, int]:
 def _gating(summary: dict[str, Any], kept: pl.DataFrame) -> Gating:
     """Which stage makes the period as long as it is: the one that is never idle for long."""
     period, a, b = _medians(summary)
-    if period > (1 + _ABOUT) * (a + b):
+    if period > (1 + _ABOUT.share) * (a + b):
         return "neither"
-    full = [share >= 1 / (1 + _ABOUT) for share in _filled(summary, kept)]
+    full = [share >= 1 / (1 + _ABOUT.share) for share in _filled(summary, kept)]
     if all(full):
         return "both"
     return "stage0" if full[0] else "stage1" if full[1] else "neither"
@@ -92,7 +101,7 @@ def _filled(summary: dict[str, Any], kept: pl.DataFrame) -> list[float]:
     idle time tells without periods.
     """
     period, _, median = _medians(summary)
-    steady = kept.filter(pl.col("period_ns") <= _STALL * period)
+    steady = kept.filter(pl.col("period_ns") <= _STALL.value * period)
     took = max(1, int(steady["period_ns"].sum()))
     first, second = (int(steady[f"stage{i}_ns"].sum()) / took for i in (0, 1))
     idle = summary["p50"].get("mesh_idle_ns")
@@ -105,13 +114,13 @@ def verdict(summary: dict[str, Any]) -> str:
     longest, both = max(a, b), a + b
     took, least, most = (about(ns, 4) for ns in (period, longest, both))
     text = f"median period {took} against max(stage0, stage1) {least} and stage0 + stage1 {most}"
-    if period > (1 + _ABOUT) * both:
+    if period > (1 + _ABOUT.share) * both:
         return f"stalled, neither stage is the limit: {text}"
-    if min(a, b) <= _ABOUT * longest:
+    if min(a, b) <= _ABOUT.share * longest:
         return f"one stage hardly counts: {text}"
-    if abs(period - longest) <= _ABOUT * longest:
+    if abs(period - longest) <= _ABOUT.share * longest:
         return f"overlapped: {text}"
-    if abs(period - both) <= _ABOUT * both:
+    if abs(period - both) <= _ABOUT.share * both:
         return f"serialized: {text}"
     return f"partly overlapped: {text}"
 

@@ -24,6 +24,7 @@ from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.result import Col, Result, rows
 from stepscope.model.statement import STATEMENT, several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ACROSS = True
@@ -42,12 +43,24 @@ COLUMNS = (
     Col("host", "host of the rank"),
     Col("pid", "process id on its host"),
 )
-#: An excess of data alone is input; a host that is slow everywhere is slow in getting input too.
-_ELSEWHERE = 0.1
-#: Share of the capture that others must have waited for a rank to have a cause.
-_WAITED = 0.005
-#: A rank with more of the lateness than this (per cent) is worth a word, also where nothing explains it.
-_MOST = 50.0
+_ELSEWHERE = Threshold(
+    10.0,
+    "% of what its host is late by",
+    "an excess of input alone is input; a host that is slow everywhere is slow in getting input, too",
+    ("tests/analyses/test_stragglers.py",),
+)
+_WAITED = Threshold(
+    0.5,
+    "% of the capture",
+    "where others waited for less, the rank needs no cause",
+    ("tests/analyses/test_stragglers.py",),
+)
+_MOST = Threshold(
+    50.0,
+    "% of the lateness",
+    "of ranks alike each comes last in turn; one with most of it is worth a word, also where nothing explains it",
+    ("tests/analyses/test_stragglers.py",),
+)
 
 
 def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
@@ -61,14 +74,14 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
     compared = compare(kernels, groups, whole)
     hosts = host_excess(totals, groups, whole, span)
     links = slow_links(a, span)
-    table = _table(a, who, longer(compared, span), hosts, links, _WAITED * span)
+    table = _table(a, who, longer(compared, span), hosts, links, _WAITED.share * span)
     notes = list(a.notes)
     named = [r for r in table if r["cause"]]
     worst = max(table, key=lambda r: r["late_ns"])
     absent = any(n.code == "ranks-missing" for n in a.notes)
     if absent and worst["cause"] is None:
         notes.append(noted("late-or-missing"))
-    elif worst["cause"] is None and worst["share_pct"] > _MOST:
+    elif worst["cause"] is None and worst["share_pct"] > _MOST.value:
         notes.append(noted("late-without-cause", rank=worst["rank"], share=worst["share_pct"]))
     elif not named:
         notes.append(noted("no-straggler"))
@@ -110,7 +123,7 @@ def _statement(table: list[dict[str, Any]], named: list[dict[str, Any]], ranks: 
             "the profile, and the one that is waited for may be missing."
         )
     chief = named[0] if named else max(table, key=lambda r: r["late_ns"])
-    if not named and chief["share_pct"] <= _MOST:
+    if not named and chief["share_pct"] <= _MOST.value:
         spread = f"the {about(late)} for which ranks are waited for are the schedule's, or evenly spread"
         return f"No rank takes longer than ranks that do the same work; {spread}."
     times = f"is last in {chief['times_last']:,} of {several(last, 'collective')} and "
@@ -182,7 +195,7 @@ def _cause(row: dict[str, Any], network: int, shared: bool) -> str | None:
         return "network" if network else None
     if row["compute_ns"] >= late:
         return "compute"
-    only_data = row["data_ns"] > 0 and row["elsewhere_ns"] <= _ELSEWHERE * row["data_ns"]
+    only_data = row["data_ns"] > 0 and row["elsewhere_ns"] <= _ELSEWHERE.share * row["data_ns"]
     return "data" if only_data and not (shared and not row["named"]) else "host"
 
 

@@ -17,15 +17,44 @@ from msgspec import Struct
 from stepscope.derive.comm.kinds import SEND_RECV, TOGETHER
 from stepscope.derive.comm.many_clocks import FEW, Equations
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.threshold import Threshold
 
-#: GPU timestamps of two processes are not comparable more finely than this.
-FLOOR_NS = 1000.0
-#: Quartz on a board: what drift to expect where the trace hardly tells.
-_USUAL_DRIFT = 50e-6
-#: A difference counts from so many standard errors on, and ends are looked for until every source has so many.
-_SIGNIFICANT, _ENOUGH, _SEVERAL = 3.0, 12, 4
-#: Clocks that are set by anything are nearer than this; others count from another origin.
-_NO_CLOCK_IS_FURTHER_NS = 1e9
+FLOOR = Threshold(
+    1.0,
+    "µs",
+    "GPU timestamps of two processes are not comparable more finely",
+    ("tests/derive/comm/test_clock_fit.py",),
+)
+_USUAL_DRIFT = Threshold(
+    50.0,
+    "parts per million",
+    "quartz on a board: what drift to expect where the trace hardly tells",
+    ("tests/derive/comm/test_clock_fit.py",),
+)
+_SIGNIFICANT = Threshold(
+    3.0,
+    "standard errors",
+    "a smaller difference of two clocks is chance, once in 370",
+    ("tests/derive/comm/test_clock_fit.py",),
+)
+_ENOUGH = Threshold(
+    12,
+    "ends of collectives per source",
+    "medians of fewer ends jump with each of them",
+    ("tests/derive/comm/test_clock_fit.py",),
+)
+_SEVERAL = Threshold(
+    4,
+    "ends of collectives per source",
+    "a line through fewer is no line",
+    ("tests/derive/comm/test_clock_fit.py",),
+)
+_NO_CLOCK_IS_FURTHER = Threshold(
+    1_000_000.0,
+    "µs",
+    "clocks that are set by anything are nearer; others count from another origin",
+    ("tests/derive/comm/test_clock_fit.py",),
+)
 #: Rounds of reweighting, and the residual below which a deviation counts as none.
 _ROUNDS, _TINY_NS = 25, 50.0
 #: Work of one round: collectives are thinned out so that their number times the clocks' squared stays below this.
@@ -68,7 +97,7 @@ def align(meetings: pl.DataFrame, sides: pl.DataFrame, sources: int, origin: int
         return _as_recorded(origin, component)
     ends = _Ends(observed, origin, sources)
     each = _solve(ends, np.arange(sources, dtype=np.int64), component)
-    same = _shared(each, ends.span, component, _SIGNIFICANT * float(np.median(_residuals(ends, each)[ends.best])))
+    same = _shared(each, ends.span, component, _SIGNIFICANT.value * float(np.median(_residuals(ends, each)[ends.best])))
     same = _told_apart(ends, each, same, component)
     fit = _solve(ends, same, component) if len(np.unique(same)) < sources else each
     residual = _residuals(ends, fit) * fit.inflation
@@ -104,7 +133,7 @@ class _Ends:
         tier = frame["tier"].to_numpy()
         counts = np.zeros((sources, len(TOGETHER)), np.int64)
         np.add.at(counts, (self.source, tier), 1)
-        enough = counts >= _SEVERAL
+        enough = counts >= _SEVERAL.value
         chosen = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)[self.source]
         self.best = (chosen < 0) | (chosen == tier)
 
@@ -125,7 +154,7 @@ def _observations(meetings: pl.DataFrame, sides: pl.DataFrame, sources: int) -> 
         kept.append(mine.with_columns(pl.lit(tier).alias("tier")))
         component = _connected(mine, component)
         seen += np.bincount(mine["source"].to_numpy(), minlength=sources)
-        if len(np.unique(component)) == 1 and seen.min() >= _ENOUGH:
+        if len(np.unique(component)) == 1 and seen.min() >= _ENOUGH.value:
             break
     return _thinned(pl.concat(kept), meetings, sources), component
 
@@ -218,7 +247,7 @@ def _equations(ends: _Ends, clock: I64, weight: F64, x: F64, free: Mask) -> Equa
 
 def _ridge(ends: _Ends, weight: F64) -> float:
     """What drift to expect, weighed against the deviations that there are (in the units of the weights)."""
-    return float(1 / np.mean(weight)) / (_USUAL_DRIFT * ends.span) ** 2
+    return float(1 / np.mean(weight)) / (_USUAL_DRIFT.value / 1e6 * ends.span) ** 2
 
 
 def _step(ends: _Ends, clock: I64, h: int, weight: F64, x: F64, free: Mask) -> tuple[F64, F64, F64]:
@@ -267,7 +296,7 @@ def _shared(fit: _Fit, span: float, component: I64, residual: float) -> I64:
     a, b = fit.offset, fit.drift * span / 2
     ea, eb = fit.offset_error, fit.drift_error * span / 2
     same = np.full(len(a), -1, dtype=np.int64)
-    least = max(FLOOR_NS, residual)
+    least = max(FLOOR.ns, residual)
 
     for mine in _members(component):
         heads = np.empty(len(mine), np.int64)
@@ -275,8 +304,8 @@ def _shared(fit: _Fit, span: float, component: I64, residual: float) -> I64:
         same[mine[0]] = mine[0]
         for s in mine[1:][np.argsort(a[mine[1:]], kind="stable")].tolist():
             k = heads[:n]
-            near = np.abs(a[k] - a[s]) <= least + _SIGNIFICANT * np.hypot(ea[k], ea[s])
-            near &= np.abs(b[k] - b[s]) <= least + _SIGNIFICANT * np.hypot(eb[k], eb[s])
+            near = np.abs(a[k] - a[s]) <= least + _SIGNIFICANT.value * np.hypot(ea[k], ea[s])
+            near &= np.abs(b[k] - b[s]) <= least + _SIGNIFICANT.value * np.hypot(eb[k], eb[s])
             first = int(near.argmax())
             same[s] = k[first] if near[first] else s
             if not near[first]:
@@ -302,8 +331,8 @@ def _told_apart(ends: _Ends, fit: _Fit, same: I64, component: I64) -> I64:
     reference = np.empty(ends.sources, np.int64)
     for mine in _members(component):
         reference[mine] = same[mine[0]]
-    near = np.abs(fit.offset[same] - fit.offset[reference]) < _NO_CLOCK_IS_FURTHER_NS
-    merged: I64 = np.where((compared[same] < _SEVERAL) & near, reference, same)
+    near = np.abs(fit.offset[same] - fit.offset[reference]) < _NO_CLOCK_IS_FURTHER.ns
+    merged: I64 = np.where((compared[same] < _SEVERAL.value) & near, reference, same)
     return merged
 
 

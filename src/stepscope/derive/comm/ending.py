@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.across import Across
-from stepscope.derive.comm.clock_fit import FLOOR_NS
+from stepscope.derive.comm.clock_fit import FLOOR
 
 
 def ending_sides(a: Across) -> pl.DataFrame:
@@ -19,7 +19,7 @@ def ending_sides(a: Across) -> pl.DataFrame:
     timed = a.meetings.select(*pair, pl.Series("ns", a.transfer))
     takes = timed.select(pl.col("ns").min().over(pair))["ns"].to_numpy()
     through = np.minimum.reduceat(a.end, a.first)[a.meeting]
-    open_still = through >= a.end - round(2 * max(a.clocks.residual, FLOOR_NS))
+    open_still = through >= a.end - round(2 * max(a.clocks.residual, FLOOR.ns))
     sides = a.matched.sides.select("rank", "op").with_columns(
         pl.int_range(pl.len()).alias("side"),
         pl.Series("open", open_still),

@@ -21,18 +21,31 @@ from stepscope.derive.comm.calls import sides_of
 from stepscope.derive.comm.kinds import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECV
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.intervals.arrays import I64
+from stepscope.model.threshold import Threshold
 
 DP_GRADS, DP_PARAMS, TP, CP_RING = "dp_grads", "dp_params", "tp", "cp_ring"
 #: Kernels of one pass alone, by their names.
 _FORWARD, _BACKWARD = r"(?i)fwd|forward|fprop", r"(?i)bwd|backward|bprop|dgrad|wgrad"
 _FWD, _BWD = 1, 2
-#: Communication of less is of numbers: a loss, a norm, counts of tokens (bytes).
-_NUMBERS = 1 << 12
-#: Share of a communicator's reductions within forward passes from which they are not of gradients. A bucket that is
-#: late is launched when the next pass has begun: one of many.
-_IN_FORWARD = 0.2
-#: Fewer reductions than this tell nothing.
-_FEWEST = 2
+_NUMBERS = Threshold(
+    4096,
+    "bytes",
+    "a loss, a norm and counts of tokens have less; the smallest gradient of a layer has more",
+    ("tests/derive/comm/test_patterns.py",),
+)
+_IN_FORWARD = Threshold(
+    20.0,
+    "% of a communicator's reductions",
+    "within forward passes, from which on they are not of gradients; a bucket that is late is launched when "
+    "the next pass has begun: one of many",
+    ("tests/derive/comm/test_patterns.py",),
+)
+_FEWEST = Threshold(
+    2,
+    "reductions",
+    "one alone may lie anywhere",
+    ("tests/derive/comm/test_patterns.py",),
+)
 
 
 def by_pattern(data: RankData, ops: I64) -> pl.Series:
@@ -54,11 +67,11 @@ def _purposes(data: RankData) -> pl.DataFrame:
 
 
 def _of_communicator(data: RankData, table: pl.DataFrame, marks: tuple[I64, I64]) -> list[pl.DataFrame]:
-    bulk = table.filter(pl.col("bytes") > _NUMBERS)
+    bulk = table.filter(pl.col("bytes") > _NUMBERS.value)
     reductions = bulk.filter(pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER]))
     gathers = bulk.filter(pl.col("kind") == ALL_GATHER)
     purposes = []
-    if reductions.height >= _FEWEST:
+    if reductions.height >= _FEWEST.count:
         served = _reduces(data, reductions, marks)
         if served is not None:
             purposes.append(_all(reductions, served))
@@ -99,7 +112,7 @@ def _reduces(data: RankData, reductions: pl.DataFrame, marks: tuple[I64, I64]) -
     before = np.where(nth > 0, which[np.maximum(nth - 1, 0)], 0)
     after = np.where(nth < len(which), which[np.minimum(nth, len(which) - 1)], 0)
     inside = (before == _FWD) & (after == _FWD)
-    return TP if inside.mean() >= _IN_FORWARD else DP_GRADS
+    return TP if inside.mean() >= _IN_FORWARD.share else DP_GRADS
 
 
 def _is_ring(transfers: pl.DataFrame) -> bool:
@@ -107,7 +120,7 @@ def _is_ring(transfers: pl.DataFrame) -> bool:
 
     Between two ranks nothing tells a ring from a pipeline that exchanges both ways at once.
     """
-    if transfers.height < 2 * _FEWEST:
+    if transfers.height < 2 * _FEWEST.count:
         return False
     peers = {
         bool(send): of["peer"].unique().to_list()

@@ -13,11 +13,20 @@ from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, NONE, in_order, numbered
+from stepscope.model.threshold import Threshold
 
-#: Pending launches of a stream, the one being launched included, at which its call waits for one to start: measured on
-#: an H200 (decision 0016). Real traces agree: on an A100 (a100_lm2.7b_nvtx) 1,700 launches return just after the start
-#: of the launch 1021 before them on their stream, having taken 2.17 s, and none after that of an earlier one.
-LIMIT = 1022
+LIMIT = Threshold(
+    1022,
+    "pending launches of a stream",
+    "at so many, the one being launched included, its call waits for one to start: measured on an H200, and "
+    "on an A100 1,700 launches return just after the start of the launch 1021 before them, none after that of"
+    " an earlier one",
+    (
+        "decision 0016",
+        "public/a100_lm2.7b_nvtx.sqlite",
+        "tests/derive/host/test_launch_queue.py",
+    ),
+)
 
 
 class Entries(Struct, frozen=True):
@@ -52,7 +61,7 @@ def entries(data: RankData) -> Entries:
 def limit_of(data: RankData) -> int | None:
     """How many launches of a stream can be pending; null on AMD's GPUs (an MI300X has 1,840, and no call waits)."""
     launching, _ = numbered(data.calls["name"].to_numpy()[data.launch[data.launch != NONE]])
-    return None if data.per_name(_of_hip)[launching].any() else LIMIT
+    return None if data.per_name(_of_hip)[launching].any() else LIMIT.count
 
 
 def _of_hip(names: pl.Series) -> I64:

@@ -67,8 +67,12 @@ _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 _KIND = ["short", *_SHAPE]
 #: Launches before and after an op that tell what it is; fewer where more tell nothing.
 _CONTEXTS = (3, 2, 1)
-#: Part of the ops of a kind that is too few to be a group of its own.
-_FEW = 0.05
+_FEW = Threshold(
+    5.0,
+    "% of the ops of a kind",
+    "too few to be a group of their own: outliers of the others",
+    ("tests/derive/kernel/test_kernel_matching.py",),
+)
 
 
 class Matches(Struct, frozen=True):
@@ -244,7 +248,7 @@ def _of_several_works(ops: pl.DataFrame) -> pl.Series:
         )
     )
     # A few that are held up by something beside them are not a group.
-    gap = (pl.col("step") > GAP.value) & pl.col("place").is_between(_FEW, 1 - _FEW)
+    gap = (pl.col("step") > GAP.value) & pl.col("place").is_between(_FEW.share, 1 - _FEW.share)
     return ordered.filter(gap)["kind"].unique()
 
 

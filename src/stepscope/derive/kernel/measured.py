@@ -16,14 +16,19 @@ from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
 #: The details page rounds to two decimals of a scaled unit.
 _ROUNDING = 0.006
 #: No counter is negative, and none is larger: what a damaged file says is as good as nothing.
 _MOST = 1e30
 _OF_PEAK = "pct_of_peak_sustained"
-#: Counters of several passes differ by some percent: more than this was not reached, the counter or the time is wrong.
-MOST_OF_PEAK = 110.0
+MOST_OF_PEAK = Threshold(
+    110.0,
+    "% of the peak",
+    "counters of several passes differ by some per cent: more was not reached, the counter or the time is wrong",
+    ("tests/derive/kernel/test_roofline_maths.py",),
+)
 _SHAPE = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 
 
@@ -153,5 +158,5 @@ def _metrics(profile: Profile, kernels: pl.DataFrame, of: dict[int, int]) -> dic
     table[at[::-1], row[::-1]] = long["value"].to_numpy()[::-1]  # backwards: the first page has the last word
     names = profile.names.gather(ids).to_list()
     shares = np.array([_OF_PEAK in name for name in names])[:, None]
-    table[shares & (table > MOST_OF_PEAK)] = np.nan
+    table[shares & (table > MOST_OF_PEAK.value)] = np.nan
     return dict(zip(names, table, strict=True))

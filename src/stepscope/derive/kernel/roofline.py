@@ -16,9 +16,14 @@ from stepscope.derive.kernel.roofs import DRAM_SHARE, Roof, bandwidth_roof, comp
 from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level, Work, bytes_of, pipe_ns, shared_ns, work_of
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
-#: Arithmetic that would take less of a kernel's time at its peak is not a reason to draw it by.
-_LEAST_PART = 1e-4
+_LEAST_PART = Threshold(
+    0.01,
+    "% of the kernel's time",
+    "arithmetic that would take less at its peak is no reason to draw the kernel by it",
+    ("tests/derive/kernel/test_roofline_maths.py",),
+)
 
 
 class Roofline(Struct, frozen=True):
@@ -73,7 +78,7 @@ def roofline_of(profile: Profile) -> Roofline:
     share = kernels.value(DRAM_SHARE) / 100
     by_share = np.round(share * bandwidths["dram"].per_second * kernels.duration_ns / 1e9)
     moved["dram"] = first(moved["dram"], by_share)
-    most = MOST_OF_PEAK / 100 * kernels.duration_ns
+    most = MOST_OF_PEAK.value / 100 * kernels.duration_ns
     at_peak = [_ns(work.operations, roof.per_second) for work, roof in zip(works, peaks, strict=True)]
     at_level = [_ns(moved[level], bandwidths[level].per_second) for level in LEVELS]
     beyond = sum(int((ns > most).sum()) for ns in (*at_peak, *at_level))
@@ -114,7 +119,7 @@ def _main(kernels: Kernels, at_peak: list[F64]) -> I64:
         return np.full(len(kernels), -1)
     times = np.nan_to_num(np.array(at_peak), nan=-1.0)
     most: I64 = np.argmax(times, axis=0)
-    return np.where(times.max(axis=0) > _LEAST_PART * np.nan_to_num(kernels.duration_ns), most, -1)
+    return np.where(times.max(axis=0) > _LEAST_PART.share * np.nan_to_num(kernels.duration_ns), most, -1)
 
 
 def _ns(amount: F64, per_second: F64) -> F64:

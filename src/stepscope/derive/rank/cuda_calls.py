@@ -15,6 +15,7 @@ from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I8, I64, NONE, Mask
 from stepscope.model.api_names import SUFFIX
 from stepscope.model.first_match import first_match
+from stepscope.model.threshold import Threshold
 
 
 class Family(IntEnum):
@@ -38,8 +39,15 @@ class Family(IntEnum):
 #: Calls that return only when the GPU got somewhere.
 WAITING = (Family.DEVICE_SYNC, Family.STREAM_SYNC, Family.EVENT_SYNC, Family.BLOCKING_COPY, Family.FREE)
 
-#: A call that takes so long does more than enqueue a copy: calls of sound hosts take up to 10 µs under a profiler.
-_BLOCKS_NS = 20_000
+_BLOCKS = Threshold(
+    20.0,
+    "µs",
+    "calls of sound hosts that only enqueue a copy take up to 10 under a profiler",
+    (
+        "decision 0016",
+        "tests/derive/rank/test_cuda_calls.py",
+    ),
+)
 
 #: Names after `cuda`, `cu` or `hip`; the first that matches counts, and nothing is OTHER.
 _TABLE = (
@@ -84,7 +92,7 @@ def _blocked_by_copies(data: RankData, by_call: I8) -> I64:
     calls = data.launch[ops]
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     blocked = (
-        (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS_NS) & (by_call[calls] == Family.OTHER)
+        (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS.ns) & (by_call[calls] == Family.OTHER)
     )
     waiting: I64 = np.unique(calls[blocked])
     return waiting

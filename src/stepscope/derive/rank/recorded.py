@@ -18,19 +18,40 @@ from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import union
 from stepscope.intervals.arrays import NONE
 from stepscope.model.columns import NO_NAME
-from stepscope.model.link import EARLY_NS
+from stepscope.model.link import EARLY
 from stepscope.model.note import Note, noted
+from stepscope.model.threshold import Threshold
 
-#: Shares that single flawed records may have: of ops before their launch, and of launches without an op (some launch
-#: nothing when there is nothing to do). Of 133 real captures none has half as much.
-MOST_EARLY = 0.001
-MOST_LOST = 0.002
-#: The same of kernels without a name: a transfer among them counts as compute.
-MOST_UNNAMED = 0.01
-#: So many flawed records prove nothing, however short the capture.
-_FEW = 5
-#: The last part of a capture, in which its end may have cut off what streams had still to do.
-_END = 0.05
+MOST_EARLY = Threshold(
+    0.1,
+    "% of the ops",
+    "single flawed records start before their launch; of 133 real captures none has half as many",
+    ("tests/derive/rank/test_recorded.py",),
+)
+MOST_LOST = Threshold(
+    0.2,
+    "% of the launches",
+    "some launch nothing when there is nothing to do; of 133 real captures none has half as many without an op",
+    ("tests/derive/rank/test_recorded.py",),
+)
+MOST_UNNAMED = Threshold(
+    1.0,
+    "% of the kernels",
+    "a transfer among kernels without a name counts as compute",
+    ("tests/derive/rank/test_recorded.py",),
+)
+_FEW = Threshold(
+    5,
+    "flawed records",
+    "so many prove nothing, however short the capture",
+    ("tests/derive/rank/test_recorded.py",),
+)
+_END = Threshold(
+    5.0,
+    "% of the capture",
+    "the last part, in which its end may have cut off what streams had still to do",
+    ("tests/derive/rank/test_recorded.py",),
+)
 
 
 @dataclass(frozen=True)
@@ -52,20 +73,20 @@ class Recorded:
 
     @property
     def clock_is_wrong(self) -> bool:
-        return self.early > max(_FEW, MOST_EARLY * self.linked)
+        return self.early > max(_FEW.count, MOST_EARLY.share * self.linked)
 
     @property
     def lost_some(self) -> bool:
         """At its end a capture may stop before the GPU does: that is not a contradiction."""
-        return self.linked > 0 and self.lost > max(_FEW, MOST_LOST * self.launches)
+        return self.linked > 0 and self.lost > max(_FEW.count, MOST_LOST.share * self.launches)
 
     @property
     def ids_are_wrong(self) -> bool:
-        return self.shared > max(_FEW, MOST_LOST * self.linked)
+        return self.shared > max(_FEW.count, MOST_LOST.share * self.linked)
 
     @property
     def names_are_lost(self) -> bool:
-        return self.unnamed > max(_FEW, MOST_UNNAMED * self.kernels)
+        return self.unnamed > max(_FEW.count, MOST_UNNAMED.share * self.kernels)
 
 
 def recorded(data: RankData) -> Recorded:
@@ -76,7 +97,7 @@ def recorded(data: RankData) -> Recorded:
 def _recorded(data: RankData) -> Recorded:
     linked = data.launch != NONE
     known = int(linked.sum())
-    early = int((data.start[linked] < data.launched_at[linked] - EARLY_NS).sum())
+    early = int((data.start[linked] < data.launched_at[linked] - EARLY.ns).sum())
     named = (int(data.is_kernel.sum()), _unnamed(data))
     if data.calls.height == 0 or len(data.start) == 0:
         return Recorded(known, early, 0, 0, 0, 0, *named)
@@ -110,7 +131,7 @@ def _last_done(data: RankData) -> int:
     order = np.lexsort((data.end, stream))
     last = order[np.r_[np.diff(stream[order]) != 0, True]]
     ended = data.end[last]
-    busy = ended >= ended.max() - _END * (ended.max() - data.start.min())
+    busy = ended >= ended.max() - _END.share * (ended.max() - data.start.min())
     return int(data.launched_at[last[busy]].min())
 
 

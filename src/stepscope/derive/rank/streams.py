@@ -12,11 +12,20 @@ import numpy as np
 
 from stepscope.derive.rank.data import COMM, COMPUTE, COPY, RankData
 from stepscope.intervals.arrays import I64, Mask, in_order, numbered
+from stepscope.model.threshold import Threshold
 
-#: Of a stream of communication, at most this part of its kernels may be others …
-OTHER_KERNELS = 10
-#: … and this part of the time in which it is busy.
-OTHER_TIME = 100
+OTHER_KERNELS = Threshold(
+    10,
+    "kernels to each that does not communicate",
+    "a stream with so many is one of communication: NCCL launches a few kernels of its own beside",
+    ("tests/derive/rank/test_streams.py",),
+)
+OTHER_TIME = Threshold(
+    100,
+    "times the time of those",
+    "and it is busy for so long: what they take is next to nothing",
+    ("tests/derive/rank/test_streams.py",),
+)
 
 #: Older traces round to whole microseconds.
 ROUNDING_NS = 1000
@@ -48,12 +57,12 @@ class Streams:
         other = kernels[data.role[kernels] == COMPUTE]
         other = other[~_helpers(data, other)]
         n, n_other = (np.bincount(self.of[rows], minlength=len(self.stream)) for rows in (kernels, other))
-        few: Mask = both & (n_other * OTHER_KERNELS <= n)
+        few: Mask = both & (n_other * OTHER_KERNELS.count <= n)
         if not few.any():  # then nothing depends on how long they take
             return computes
         length = data.end - data.start
         ns, other_ns = (np.bincount(self.of[rows], length[rows], len(self.stream)) for rows in (kernels, other))
-        return computes & ~(few & (other_ns * OTHER_TIME <= ns))
+        return computes & ~(few & (other_ns * OTHER_TIME.count <= ns))
 
 
 def streams_of(data: RankData) -> Streams:

@@ -15,11 +15,20 @@ from stepscope.derive.replay.graph import BEFORE, Runs, Step, runs
 from stepscope.derive.replay.play import Nodes, Played, play
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
-#: Share of a step by which its host must be further ahead for that to be looked into: another replay.
-_NOTICED = 0.002
-#: Share of a step by which its host may be ahead at the end, for the GPU to be done when the host is.
-_CAUGHT_UP = 0.01
+_NOTICED = Threshold(
+    0.2,
+    "% of the step",
+    "a host that is less further ahead makes no difference that a figure shows: looking into it costs another replay",
+    ("tests/derive/replay/test_recurs.py",),
+)
+_CAUGHT_UP = Threshold(
+    1.0,
+    "% of the step",
+    "a host that is ahead by less at the end is done when the GPU is",
+    ("tests/derive/replay/test_recurs.py",),
+)
 _FORMS = "hide-comm, hide-comm=STAGE, even-rank, even-rank=RANK or host=FACTOR"
 
 
@@ -85,7 +94,7 @@ class Replay:
         """
         if not bool((self._path.steps["kind"] == "step").all()):
             return []
-        ahead, least = self._as_it_was.ahead, _CAUGHT_UP * self.plain
+        ahead, least = self._as_it_was.ahead, _CAUGHT_UP.share * self.plain
         return [
             r
             for r, g in self._unchanged.items()
@@ -120,7 +129,7 @@ class Replay:
         played = self._play(change)
         ahead = {r: round(played.ahead[r] - self._as_it_was.ahead[r]) for r in self._recurring}
         sooner = {r: ns for r, ns in ahead.items() if ns > 0}
-        if max(sooner.values(), default=0) < _NOTICED * played.length:
+        if max(sooner.values(), default=0) < _NOTICED.share * played.length:
             return played.length
         return min(self._play(change & Change(host_start_earlier_ns=sooner)).length, played.length)
 

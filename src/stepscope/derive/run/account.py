@@ -18,10 +18,15 @@ from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.samples import Samples, samples
 from stepscope.intervals import Spans, covered, union
 from stepscope.intervals.arrays import I64
+from stepscope.model.threshold import Threshold
 
 PARTS = ("compute", "comm_exposed", "copy_exposed", "idle")
-#: Without steps, start-up is over when kernels run: with the one by which this share of their time has passed.
-_BEGUN = 0.01
+_BEGUN = Threshold(
+    1.0,
+    "% of the time of kernels",
+    "without steps, start-up is over when so much has run: single kernels initialize weights before",
+    ("tests/derive/run/test_simulated_runs.py",),
+)
 
 
 @dataclass(frozen=True)
@@ -117,5 +122,5 @@ def startup_end(data: RankData, begin: int, end: int) -> int:
     if not len(working):
         return end
     lengths = working.end - working.start
-    first = int(np.searchsorted(np.cumsum(lengths), max(1.0, _BEGUN * float(lengths.sum()))))
+    first = int(np.searchsorted(np.cumsum(lengths), max(1.0, _BEGUN.share * float(lengths.sum()))))
     return int(np.clip(working.start[min(first, len(working) - 1)], begin, end))

@@ -13,9 +13,26 @@ import numpy as np
 from stepscope.derive.run.clusters import noise_of
 from stepscope.derive.windows.periods import Periods
 from stepscope.intervals.arrays import I64
+from stepscope.model.threshold import Threshold
 
-#: Beyond the usual gap by so many times the noise, by this share of the usual step, and twice the usual gap at least.
-_NOISE, _SHARE, _TIMES = 6.0, 0.2, 2.0
+_NOISE = Threshold(
+    6.0,
+    "times the noise",
+    "beyond the usual gap, so that chance makes no episode",
+    ("tests/derive/run/test_simulated_runs.py",),
+)
+_SHARE = Threshold(
+    20.0,
+    "% of the usual step",
+    "a gap that is longer by less may be of the loop itself",
+    ("tests/derive/run/test_simulated_runs.py",),
+)
+_TIMES = Threshold(
+    2.0,
+    "usual gaps",
+    "a batch that is late once makes the gap half as long again",
+    ("tests/derive/run/test_simulated_runs.py",),
+)
 
 
 def between_host(steps: Periods) -> I64:
@@ -27,8 +44,9 @@ def between_host(steps: Periods) -> I64:
         return until
     usual = int(np.sort(gaps)[(len(gaps) - 1) // 2])
     step = float(np.median(np.diff(steps.cpu)[1:] - gaps))
-    like = gaps[gaps <= _TIMES * max(usual, 1)]
-    far = max(_NOISE * noise_of(like.astype(np.float64)) if len(like) else 0.0, _SHARE * step, (_TIMES - 1) * usual)
+    like = gaps[gaps <= _TIMES.value * max(usual, 1)]
+    noise = noise_of(like.astype(np.float64)) if len(like) else 0.0
+    far = max(_NOISE.value * noise, _SHARE.share * step, (_TIMES.value - 1) * usual)
     long = gaps - usual > far
     until[1:][long] = anchors.start[1:][long] - usual
     return until

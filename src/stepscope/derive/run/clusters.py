@@ -11,23 +11,56 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.threshold import Threshold
 
-#: Times the noise, by which a value lies apart from its like; a gap of fewer times the noise divides no group.
-APART, _GAP = 6.0, 1.5
-#: Share of the usual length by which a value must lie apart at least: where many are known, and how it grows for few.
-_LEAST, _FEW = 0.05, 5.0
-#: Noise is never taken as less than this share: clocks, and a handful of values that happen to agree.
-_FLOOR = 0.005
+APART = Threshold(
+    6.0,
+    "times the noise",
+    "a value that lies nearer belongs to its like",
+    ("tests/derive/run/test_kinds.py",),
+)
+_GAP = Threshold(
+    1.5,
+    "times the noise",
+    "a smaller gap divides no group",
+    ("tests/derive/run/test_kinds.py",),
+)
+_LEAST = Threshold(
+    5.0,
+    "% of the usual length",
+    "steps of steady jobs differ by less, where many are known",
+    ("tests/derive/run/test_kinds.py",),
+)
+_FEW = Threshold(
+    5.0,
+    "values",
+    "of so few, a value must lie apart twice as far",
+    ("tests/derive/run/test_kinds.py",),
+)
+_FLOOR = Threshold(
+    0.5,
+    "% of the value",
+    "noise is never taken as less: clocks, and a handful of values that happen to agree",
+    ("tests/derive/run/test_kinds.py",),
+)
+_CHANCE = Threshold(
+    0.2,
+    "% of such gaps",
+    "how often the tail of healthy steps may make one by chance",
+    ("tests/derive/run/test_kinds.py",),
+)
+_FEW_GAPS = Threshold(
+    4,
+    "values",
+    "gaps of fewer tell nothing of a tail",
+    ("tests/derive/run/test_kinds.py",),
+)
 #: From the median absolute deviation, and from the upper quartile, to the standard deviation of a normal distribution.
 _MAD, _QUARTILE = 1.4826, 0.6745
 
 
-#: How often the tail of healthy steps may make such a gap by chance.
-_CHANCE = 0.002
 #: Gaps of the tail that are looked at, where there are as many.
 _GAPS = 8
-#: Of fewer values, gaps tell nothing of a tail.
-_FEW_GAPS = 4
 
 
 def gap_stands_out(ordered: F64, few: int) -> bool:
@@ -47,26 +80,26 @@ def gap_stands_out(ordered: F64, few: int) -> bool:
     others = gaps[max(0, min((n - few) * 2 // 5, last - _GAPS)) : last]
     if not len(others):
         return True
-    usual = max(float(others.mean()), _FLOOR * abs(float(np.median(ordered))) / 2)
+    usual = max(float(others.mean()), _FLOOR.share * abs(float(np.median(ordered))) / 2)
     m = len(others)
-    return bool(float(gaps[last]) > m * (_CHANCE ** (-1.0 / m) - 1.0) * usual)
+    return bool(float(gaps[last]) > m * (_CHANCE.share ** (-1.0 / m) - 1.0) * usual)
 
 
 def noise_of(values: F64) -> float:
     """The spread of values around their median, as a standard deviation; upwards it may be wider, as times are."""
     middle, upper = (float(q) for q in np.quantile(values, [0.5, 0.75]))
     spread = _MAD * float(np.median(np.abs(values - middle)))
-    return max(spread, (upper - middle) / _QUARTILE, _FLOOR * abs(middle))
+    return max(spread, (upper - middle) / _QUARTILE, _FLOOR.share * abs(middle))
 
 
 def margin(values: F64) -> float:
     """By how much another value must exceed the median of these to lie apart from them."""
-    return max(APART * noise_of(values), least_share(len(values)) * abs(float(np.median(values))))
+    return max(APART.value * noise_of(values), least_share(len(values)) * abs(float(np.median(values))))
 
 
 def least_share(count: int) -> float:
     """The share of the usual length below which so many values tell nothing."""
-    return _LEAST * (1.0 + _FEW / max(count, 1))
+    return _LEAST.share * (1.0 + _FEW.value / max(count, 1))
 
 
 def clusters(values: F64) -> list[I64]:
@@ -105,9 +138,9 @@ def _clear(lower: F64, upper: F64) -> bool:
     between = float(np.median(upper) - np.median(lower))
     noise = max(noise_of(g) for g in (lower, upper) if len(g) > 2 or g is wider)
     share = least_share(len(wider)) * abs(float(np.median(lower)))
-    if between <= max(APART * noise, share) or upper[0] - lower[-1] <= max(_GAP * noise, share / 2):
+    if between <= max(APART.value * noise, share) or upper[0] - lower[-1] <= max(_GAP.value * noise, share / 2):
         return False
-    if len(wider) < _FEW_GAPS:
+    if len(wider) < _FEW_GAPS.count:
         return True
     both = np.r_[lower, upper] if len(upper) <= len(lower) else -np.r_[lower, upper][::-1]
     return gap_stands_out(both, min(len(lower), len(upper)))

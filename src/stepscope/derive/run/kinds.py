@@ -15,17 +15,68 @@ import numpy as np
 
 from stepscope.derive.run.clusters import clusters, gap_stands_out, least_share, margin, noise_of
 from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.model.threshold import Threshold
 
-#: A kind has at least so many steps, and this share of all; a period is seen so often, twice where the work differs.
-_FEWEST, _OFTEN, _PERIODS, _PERIODS_OF_WORK = 3, 0.2, 3, 2
-#: A trend takes so many steps, and so many standard errors of Kendall's correlation: once in a thousand by chance.
-_FEWEST_TREND, _TREND = 8, 3.3
-#: Steps whose counts of ops by name differ by more than this share do different work.
-_OTHER_WORK = 0.1
-#: By so many times the noise, and this share, they take another time.
-_NOISE_OF_WORK, _LEAST_OF_WORK = 3.0, 0.02
-#: Of so few steps, gaps tell nothing of a tail.
-_FEW_GAPS = 4
+_FEWEST = Threshold(
+    3,
+    "steps",
+    "a kind has at least so many: two may be chance",
+    ("tests/derive/run/test_kinds.py",),
+)
+_OFTEN = Threshold(
+    20.0,
+    "% of the steps",
+    "a kind without a period has at least so many",
+    ("tests/derive/run/test_kinds.py",),
+)
+_PERIODS = Threshold(
+    3,
+    "periods",
+    "seen so often, a period is not chance",
+    ("tests/derive/run/test_kinds.py",),
+)
+_PERIODS_OF_WORK = Threshold(
+    2,
+    "periods",
+    "where the work differs, twice is enough",
+    ("tests/derive/run/test_kinds.py",),
+)
+_FEWEST_TREND = Threshold(
+    8,
+    "steps",
+    "any order of fewer comes by chance too often",
+    ("tests/derive/run/test_kinds.py",),
+)
+_TREND = Threshold(
+    3.3,
+    "standard errors of Kendall's correlation",
+    "once in a thousand by chance",
+    ("tests/derive/run/test_kinds.py",),
+)
+_OTHER_WORK = Threshold(
+    10.0,
+    "% of the ops by name",
+    "steps that differ by more do different work",
+    ("tests/derive/run/test_kinds.py",),
+)
+_NOISE_OF_WORK = Threshold(
+    3.0,
+    "times the noise",
+    "steps of other work take another time from here on",
+    ("tests/derive/run/test_kinds.py",),
+)
+_LEAST_OF_WORK = Threshold(
+    2.0,
+    "% of the usual length",
+    "and by this at least",
+    ("tests/derive/run/test_kinds.py",),
+)
+_FEW_GAPS = Threshold(
+    4,
+    "steps",
+    "gaps of fewer tell nothing of a tail",
+    ("tests/derive/run/test_kinds.py",),
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +130,7 @@ def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
     for place, kind in enumerate(kinds):
         members = of == place
         beyond = _out_of_tail(level, members, members & (excess > margin(level[kind])))
-        if len(kind) < _FEWEST or 2 * len(kind) <= members.sum():  # too few to call the others unlike them
+        if len(kind) < _FEWEST.count or 2 * len(kind) <= members.sum():  # too few to call the others unlike them
             beyond &= (excess > usual[place]) & (2 * beyond.sum() < members.sum())
         spike |= beyond
     named = [
@@ -93,7 +144,7 @@ def _out_of_tail(level: F64, members: Mask, beyond: Mask) -> Mask:
     rows = np.flatnonzero(members)
     rows = rows[np.argsort(level[rows], kind="stable")]
     most = min(int(beyond.sum()), len(rows) - 1)
-    if len(rows) <= _FEW_GAPS:
+    if len(rows) <= _FEW_GAPS.count:
         return beyond
     few = next((j for j in range(most, 0, -1) if gap_stands_out(level[rows], j)), 0)
     out = np.zeros(len(level), dtype=bool)
@@ -107,11 +158,11 @@ def _recurring(level: F64, number: I64, work: I64, groups: list[I64]) -> tuple[l
     every: list[int | None] = [None]
     for group in groups[1:]:
         other = not np.isin(work[group], work[base]).any()
-        fewest = _PERIODS_OF_WORK if other else _PERIODS
+        fewest = _PERIODS_OF_WORK.count if other else _PERIODS.count
         period = period_of(number[group], number, fewest)
         if period is None and _nearest(level, kinds)[group[0]] == 0:  # with a spike among them
             period = period_of(number[_nearest(level, [base, group]) == 1], number, fewest)
-        if period is not None or (len(group) >= _FEWEST and len(group) >= _OFTEN * len(level)):
+        if period is not None or (len(group) >= _FEWEST.count and len(group) >= _OFTEN.share * len(level)):
             kinds.append(group)
             every.append(period)
     return kinds, every
@@ -135,7 +186,7 @@ def works(counts: F64) -> I64:
     for step, row in enumerate(counts):
         size = row.sum()
         far = [np.abs(row - leader).sum() / max(size, leader.sum(), 1.0) for leader in leaders]
-        if far and min(far) <= _OTHER_WORK:
+        if far and min(far) <= _OTHER_WORK.share:
             of[step] = int(np.argmin(far))
         else:
             of[step] = len(leaders)
@@ -143,7 +194,7 @@ def works(counts: F64) -> I64:
     return of
 
 
-def period_of(some: I64, every: I64, fewest: int = _PERIODS) -> int | None:
+def period_of(some: I64, every: I64, fewest: int = _PERIODS.count) -> int | None:
     """After how many steps these recur among all; None where they do not, or are too few to tell."""
     if len(some) < fewest:
         return None
@@ -181,13 +232,13 @@ def _alike(a: F64, b: F64, same_work: bool) -> bool:
     wider = a if len(a) >= len(b) else b
     if same_work:
         return apart <= margin(wider)
-    return apart <= max(_NOISE_OF_WORK * noise_of(wider), _LEAST_OF_WORK * float(np.median(wider)))
+    return apart <= max(_NOISE_OF_WORK.value * noise_of(wider), _LEAST_OF_WORK.share * float(np.median(wider)))
 
 
 def _drift(at: I64, lengths: F64) -> Drift | None:
     """The trend of steps of one kind: Theil and Sen's slope, where Kendall's test finds one."""
     n = len(at)
-    if n < _FEWEST_TREND:
+    if n < _FEWEST_TREND.count:
         return None
     i, j = _pairs(n)
     rise, run = lengths[j] - lengths[i], (at[j] - at[i]).astype(np.float64)
@@ -195,7 +246,7 @@ def _drift(at: I64, lengths: F64) -> Drift | None:
     slope = float(np.median(rise / run))
     change = slope * float(at[-1] - at[0])
     rest = lengths - slope * (at - np.median(at))
-    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18 * _persistence(rest)) < _TREND:
+    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18 * _persistence(rest)) < _TREND.value:
         return None
     if abs(change) < max(3.0 * noise_of(rest), least_share(n) * float(np.median(lengths))):
         return None

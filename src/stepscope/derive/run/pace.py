@@ -15,9 +15,14 @@ from msgspec import Struct
 from stepscope.derive.run.kinds import Drift, Kinds, kinds_of
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
-#: Of fewer steps, the mean says little.
-_FEWEST = 10
+_FEWEST = Threshold(
+    10,
+    "steps",
+    "the mean of fewer says little of what a step takes on average",
+    ("tests/findings/test_pace.py",),
+)
 
 
 class Longer(Struct, frozen=True):
@@ -53,7 +58,7 @@ def _pace_of(profile: Profile) -> Pace | None:
     if program is None:
         return None
     number = np.flatnonzero(np.array(program.counted)).astype(np.int64)
-    if len(number) < _FEWEST:
+    if len(number) < _FEWEST.count:
         return None
     lengths: F64 = np.array(program.lengths_ns, np.float64)[number]
     kinds = kinds_of(lengths, number)

@@ -22,6 +22,7 @@ from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
+from stepscope.model.threshold import Threshold
 
 
 def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
@@ -101,12 +102,16 @@ def median_step(profile: Profile, asked: bool = False) -> str | None:
     total = [sum(of_rank[t].ns for of_rank in by_rank) for t in common]
     median = sorted(total)[len(total) // 2]
     whole = [k for k, t in enumerate(common) if all(of_rank[t].counted for of_rank in by_rank)]
-    chosen = whole if len(whole) >= _SEVERAL else range(len(common))
+    chosen = whole if len(whole) >= _SEVERAL.count else range(len(common))
     return common[min(chosen, key=lambda k: abs(total[k] - median))]
 
 
-#: Of fewer whole steps, none is the usual one.
-_SEVERAL = 2
+_SEVERAL = Threshold(
+    2,
+    "whole steps",
+    "of fewer, none is the usual one",
+    ("tests/derive/windows/test_windows.py",),
+)
 
 
 class _Step(NamedTuple):

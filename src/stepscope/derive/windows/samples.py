@@ -21,11 +21,16 @@ from stepscope.derive.windows.steps import by_chunks
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
+from stepscope.model.threshold import Threshold
 
 #: Why a step is not a sample: no step before it was recorded, its end was not, or none of its GPU work.
 Cut = Literal["begin", "end", "empty"]
-#: So many launches without an op prove nothing: single records are lost.
-_FEW = 5
+_FEW = Threshold(
+    5,
+    "launches without an op",
+    "so many prove nothing: single records are lost",
+    ("tests/derive/windows/test_windows.py",),
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def samples_of(data: RankData, steps: Periods) -> Samples:
     if not open_end:
         cut[0] = cut[0] or "begin"
     last = max((k for k, why in enumerate(cut) if why != "empty"), default=0)
-    if cut[last] is None and (open_end or recorded(data).lost_at_end > _FEW):
+    if cut[last] is None and (open_end or recorded(data).lost_at_end > _FEW.count):
         cut[last] = "end"
     counted = np.array([why is None for why in cut], dtype=bool)
     if not counted.any():

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stepscope.derive.rank.data import RankData
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
-#: So far from the GPU's work, ranges are of another clock, or of another time of the program.
-_APART_NS = 60 * 10**9
+_APART = Threshold(
+    60_000_000.0,
+    "µs",
+    "so far from the GPU's work, ranges are of another clock, or of another time of the program",
+    ("tests/derive/windows/test_windows.py",),
+)
 
 
 def why_unmarked(ranks: Iterable[RankData]) -> str:
@@ -19,7 +24,7 @@ def why_unmarked(ranks: Iterable[RankData]) -> str:
     if ranges and 2 * open_ranges > ranges:
         return f" ({open_ranges:,} of {ranges:,} ranges were never closed)"
     apart = min((_apart(d) for d in every if d.ranges.height and len(d.start)), default=0)
-    return f" (its ranges lie {about(apart)} or more from its GPU work)" if apart > _APART_NS else ""
+    return f" (its ranges lie {about(apart)} or more from its GPU work)" if apart > _APART.ns else ""
 
 
 def _apart(data: RankData) -> int:

@@ -16,6 +16,7 @@ from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MULTIPLYING, Role
 from stepscope.derive.work.sizes import crossing
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.model.threshold import Threshold
 
 PARTS = (
     *("other", "attention", "linear layers", "convolutions", "norms", "loss", "embedding", "optimizer"),
@@ -50,8 +51,12 @@ _OF_ROLE = {
 _BY_ROLE = np.array([_CODE[_OF_ROLE.get(role, "other")] for role in Role], np.int8)
 #: What a loss or a softmax cannot reach beyond.
 _WALLS = (Role.PRODUCT, Role.CONVOLUTION, Role.ATTENTION, Role.NORM, Role.EMBEDDING, Role.OPTIMIZER, Role.POOLING)
-#: Kernels between a softmax and the product that made its scores: scaling, masks, dropout, casts.
-_NEAR = 12
+_NEAR = Threshold(
+    12,
+    "kernels",
+    "between a softmax and the product that made its scores lie scaling, masks, dropout and casts",
+    ("tests/derive/work/test_work_parts.py",),
+)
 #: A softmax written out: exp(x - max) and its sum.
 _EXP, _MAX, _SUM = r"\bexp_kernel", r"MaxOps|max_kernel|max_values|MaxNanFunctor", r"sum_functor|sum_kernel"
 I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
@@ -120,8 +125,8 @@ def _around_softmax(role: I8, matrix: Mask, phase: I8, is_soft: Mask) -> Mask:
     first, last = behind - sides, behind + sides - 1
     inside = (first >= 0) & (last < len(product))
     soft, sides, behind, first, last = (a[inside] for a in (soft, sides, behind, first, last))
-    near = (soft - product[behind - 1] <= _NEAR) & (product[behind] - soft <= _NEAR)
-    near &= (product[behind - 1] - product[first] <= _NEAR) & (product[last] - product[behind] <= _NEAR)
+    near = (soft - product[behind - 1] <= _NEAR.count) & (product[behind] - soft <= _NEAR.count)
+    near &= (product[behind - 1] - product[first] <= _NEAR.count) & (product[last] - product[behind] <= _NEAR.count)
     begin, end = product[first], product[last]
     walls = np.r_[0, np.cumsum(np.isin(role, (Role.SORT, Role.LOSS, Role.NORM, Role.ATTENTION, Role.CONVOLUTION)))]
     near &= walls[end + 1] == walls[begin]

@@ -19,6 +19,7 @@ from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MULTIPLYING, Role
 from stepscope.derive.work.sizes import launches
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.threshold import Threshold
 
 PHASES = ("other", "forward", "backward", "recomputed", "optimizer")
 OTHER, FORWARD, BACKWARD, AGAIN, OPTIMIZER = range(len(PHASES))
@@ -32,10 +33,18 @@ PASS_RANGES = {
     BACKWARD: r"(?i)\b(backward|bwd)\b|stage\d_[bw]\b",
     OPTIMIZER: r"(?i)\boptim(izer)?\b|^Optimizer\.step#",
 }
-#: So many kernels in a row are not a coincidence; five are: grouped products of experts have one name in both passes.
-_RUN = 6
-#: Products of the backward pass for each that runs again.
-_AT_LEAST = 1.5
+_RUN = Threshold(
+    6,
+    "kernels in a row",
+    "so many are not a coincidence; five are: grouped products of experts have one name in both passes",
+    ("tests/derive/work/test_phases.py",),
+)
+_AT_LEAST = Threshold(
+    1.5,
+    "products of the backward pass",
+    "for each that runs again: two without, one where all is recomputed",
+    ("tests/derive/work/test_phases.py",),
+)
 I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
@@ -172,21 +181,21 @@ def _run_again(data: RankData, ops: I64, kinds: Kernels, order: I64, found: I8) 
     # Nothing but its own backward pass needs fused attention's forward pass there: compilers leave that kernel as it
     # is, where they fuse all around it in another way.
     again: Mask = kinds.are(Role.ATTENTION) & ~kinds.backward & (found == BACKWARD) & bool(len(forward))
-    if len(forward) < _RUN or len(backward) < _RUN:
+    if len(forward) < _RUN.count or len(backward) < _RUN.count:
         return again
     symbols = symbols_of(data, ops)
     seen = pl.Series(_hashes(symbols[backward])).is_in(pl.Series(_hashes(symbols[forward])).implode()).to_numpy()
     starts = np.flatnonzero(seen & _changing(symbols[backward]))
     covered = np.zeros(len(backward) + 1, np.int64)
     np.add.at(covered, starts, 1)
-    np.add.at(covered, starts + _RUN, -1)
+    np.add.at(covered, starts + _RUN.count, -1)
     inside = np.cumsum(covered[:-1]) > 0
     runs = np.cumsum(np.r_[inside[:1], inside[1:] & ~inside[:-1]]) * inside
     multiplying = kinds.are(*MULTIPLYING)[backward] & kinds.matrix[backward]
     whole = np.unique(runs[multiplying & ~kinds.backward[backward] & inside])
     again[backward[inside & np.isin(runs, whole) & ~kinds.backward[backward]]] = True
     # A layer has twice as many products backward as forward: without these, backward is only like forward.
-    if (multiplying & ~again[backward]).sum() < _AT_LEAST * (multiplying & again[backward]).sum():
+    if (multiplying & ~again[backward]).sum() < _AT_LEAST.value * (multiplying & again[backward]).sum():
         again[:] = False
     return again
 
@@ -204,14 +213,14 @@ def symbols_of(data: RankData, ops: I64) -> I64:
 def _changing(symbols: I64) -> Mask:
     """Of every run of `_RUN` symbols, whether it is of several kinds: one kernel many times is like itself anywhere."""
     changes = np.r_[0, np.cumsum(symbols[1:] != symbols[:-1])]
-    mask: Mask = 2 * (changes[_RUN - 1 :] - changes[: len(symbols) - _RUN + 1]) >= _RUN
+    mask: Mask = 2 * (changes[_RUN.count - 1 :] - changes[: len(symbols) - _RUN.count + 1]) >= _RUN.count
     return mask
 
 
 def _hashes(symbols: I64) -> I64:
     """Of every run of `_RUN` symbols."""
-    whole = np.zeros(len(symbols) - _RUN + 1, np.uint64)
-    for i in range(_RUN):
-        whole = whole * np.uint64(0x100000001B3) ^ symbols[i : len(symbols) - _RUN + 1 + i].astype(np.uint64)
+    whole = np.zeros(len(symbols) - _RUN.count + 1, np.uint64)
+    for i in range(_RUN.count):
+        whole = whole * np.uint64(0x100000001B3) ^ symbols[i : len(symbols) - _RUN.count + 1 + i].astype(np.uint64)
     hashes: I64 = whole.astype(np.int64)
     return hashes

@@ -21,15 +21,24 @@ from stepscope.intervals.arrays import F64, I64, Mask, numbered
 from stepscope.model import ranks as of_ranks
 from stepscope.model.gpus import Gpu, gpu_of
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
 #: From where the bytes of a kernel are known (`Sizes.source`): each is trusted more than those before it.
 SOURCES = ("unknown", "time", "grid", "shapes", "recorded")
 UNKNOWN, TIME, GRID, SHAPES, RECORDED = range(len(SOURCES))
 
-#: The L2 cache serves what is smaller: only larger launches show how fast memory is.
-_LARGE_NS = 50_000
-#: Of the data sheet's bandwidth: no kernel moves more, but for the noise of clocks.
-_MOST = 1.02
+_LARGE = Threshold(
+    50.0,
+    "µs",
+    "the L2 cache serves what is shorter: only larger launches show how fast memory is",
+    ("tests/derive/work/test_sizes.py",),
+)
+_MOST = Threshold(
+    1.02,
+    "times the data sheet's bandwidth",
+    "no kernel moves more, but for the noise of clocks",
+    ("tests/derive/work/test_sizes.py",),
+)
 
 
 class Sizes(Struct, frozen=True):
@@ -96,7 +105,7 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
     elements, moved, unsure = _by_grid(data, ops)
     gbps = float(device.gbps) if (device := gpu(data)) else np.nan
     length = (data.end - data.start)[ops].astype(float)
-    most = length * gbps * _MOST  # 10⁹ bytes a second are bytes a nanosecond
+    most = length * gbps * _MOST.value  # 10⁹ bytes a second are bytes a nanosecond
     if _too_fast(moved[unsure], most[unsure], length[unsure]):
         elements, moved = np.where(unsure, elements / 2, elements), np.where(unsure, moved / 2, moved)
     source = np.where(moved > 0, GRID, UNKNOWN).astype(np.int8)
@@ -104,7 +113,7 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
     told = ~np.isnan(shaped) & np.isin(kinds.role, list(MEMORY_BOUND))
     moved, source[told] = np.where(told, shaped, moved), SHAPES
     bound = np.isin(kinds.role, list(MEMORY_BOUND)) & (source == UNKNOWN) & ~np.isnan(most)
-    moved, source[bound] = np.where(bound, most / _MOST, moved), TIME
+    moved, source[bound] = np.where(bound, most / _MOST.value, moved), TIME
     recorded = _recorded(data, ops)
     moved, source[recorded > 0] = np.where(recorded > 0, recorded, moved), RECORDED
     moved = np.where(source == UNKNOWN, np.nan, np.fmin(moved, most))
@@ -145,5 +154,5 @@ def _too_fast(moved: F64, most: F64, length: F64) -> bool:
 
     One alone says nothing: what it reads may be in the cache, or be broadcast.
     """
-    large = (length >= _LARGE_NS) & ~np.isnan(most)
+    large = (length >= _LARGE.ns) & ~np.isnan(most)
     return bool(large.any() and 2 * (moved[large] > 1.1 * most[large]).sum() > large.sum())

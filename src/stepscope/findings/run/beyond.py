@@ -15,19 +15,42 @@ from msgspec import Struct
 
 from stepscope.findings.run.inside import Inside
 from stepscope.model.range_names import COMPILING, GARBAGE, INPUT_RANGE, TORCH_OP
+from stepscope.model.threshold import Threshold
 
 Cause = Literal[
     "checkpoint", "evaluation", "logging", "input", "gc", "allocator", "compile", "trial", "sync", "communication",
     "slower kernels", "work", "host",
 ]  # fmt: skip
-#: A cause must account for this share of the excess.
-_MOST = 0.5
-#: A checkpoint copies so many more tensors and bytes to the host than a usual step.
-_TENSORS, _CHECKPOINT_BYTES = 8, 4 << 20
-#: Of the usual step's compute, the share that an evaluation does not run: backward pass and optimizer.
-_NOT_RUN = 0.2
-#: Of the excess, the share of kernels that run in no other step: algorithms are tried, code is warmed up.
-_ONLY_HERE = 0.25
+_MOST = Threshold(
+    50.0,
+    "% of the excess",
+    "a cause must account for most of it",
+    ("tests/findings/test_run_findings.py",),
+)
+_TENSORS = Threshold(
+    8,
+    "tensors",
+    "a checkpoint copies so many more to the host than a usual step",
+    ("tests/findings/test_run_findings.py",),
+)
+_CHECKPOINT_BYTES = Threshold(
+    4 << 20,
+    "bytes",
+    "and so many more bytes: a loss and a few metrics have less",
+    ("tests/findings/test_run_findings.py",),
+)
+_NOT_RUN = Threshold(
+    20.0,
+    "% of the usual step's compute",
+    "backward pass and optimizer, which an evaluation does not run, take more",
+    ("tests/findings/test_run_findings.py",),
+)
+_ONLY_HERE = Threshold(
+    25.0,
+    "% of the excess",
+    "kernels that run in no other step: algorithms are tried, code is warmed up",
+    ("tests/findings/test_run_findings.py",),
+)
 #: What ranges around such things are called.
 _NAMES: tuple[tuple[Cause, str], ...] = (
     ("gc", GARBAGE),
@@ -62,7 +85,7 @@ def beyond(long: Inside, usual: Inside, elsewhere: frozenset[int], step: Inside 
     parts = dict.fromkeys((*long.made_of, *usual.made_of))
     extra = {what: long.made_of.get(what, 0) - usual.made_of.get(what, 0) for what in parts}
     excess = sum(extra.values())
-    least = _MOST * excess
+    least = _MOST.share * excess
     text = _range(long, usual, least)
     if text is not None and (named := _named(text)) is not None:
         return Beyond(named, True, extra, text)
@@ -110,12 +133,12 @@ def _inferred(
     step: Inside | None,
 ) -> tuple[Cause, bool]:
     only_here = long.kernels.filter(~pl.col("name").is_in(list(elsewhere)))
-    if only_here.height >= _TENSORS and float(only_here["ns"].sum()) >= _ONLY_HERE * 2 * least:
+    if only_here.height >= _TENSORS.count and float(only_here["ns"].sum()) >= _ONLY_HERE.share * 2 * least:
         return "trial", False
     if extra.get("compute", 0) >= least:
         return _more_compute(long, step or usual, step is not None), False
     copies, size = (a - b for a, b in zip(long.to_host, usual.to_host, strict=True))
-    if copies >= _TENSORS and size >= _CHECKPOINT_BYTES:
+    if copies >= _TENSORS.count and size >= _CHECKPOINT_BYTES.count:
         return "checkpoint", False
     if extra.get("communication", 0) >= least:
         return "communication", True
@@ -141,7 +164,7 @@ def _more_compute(long: Inside, usual: Inside, apart: bool) -> Cause:
     longer = more.select((pl.col("ns_long") - pl.col("ns")).sum()).item()
     repeated = again.select((pl.col("ns_long") - pl.col("ns")).sum()).item()
     as_before = float(both.filter(pl.col("count_long") == pl.col("count"))["ns"].sum())
-    forward_alone = 2 * repeated >= longer and as_before >= _NOT_RUN * float(usual.kernels["ns"].sum())
+    forward_alone = 2 * repeated >= longer and as_before >= _NOT_RUN.share * float(usual.kernels["ns"].sum())
     return "evaluation" if forward_alone and (apart or not _more_backward(long, usual)) else "work"
 
 

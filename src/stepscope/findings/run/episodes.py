@@ -20,16 +20,32 @@ from stepscope.findings.run.beyond import Beyond, Cause, beyond
 from stepscope.findings.run.inside import Inside, inside_between, inside_step, nothing
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
+from stepscope.model.threshold import Threshold
 
 #: Most spikes that are looked into, the longest first.
 _MOST = 24
-#: Below this share of the usual step, what episodes cost makes no other mean; below this one, what nothing tells.
-_LITTLE, _DIFFER = 0.005, 0.25
+_LITTLE = Threshold(
+    0.5,
+    "% of the usual step",
+    "below this, what episodes cost makes no other mean",
+    ("tests/findings/test_run_findings.py",),
+)
+_DIFFER = Threshold(
+    25.0,
+    "% of the usual step",
+    "below this, a step that nothing explains is one of the usual ones",
+    ("tests/findings/test_run_findings.py",),
+)
+_FEWEST = Threshold(
+    3,
+    "episodes",
+    "causes that come at random, too: of fewer, a period is chance",
+    ("tests/findings/test_run_findings.py",),
+)
 #: Most kinds of steps that are looked at by themselves, beside the usual one.
 _MOST_KINDS = 3
 #: Causes that come at random, too: of those it takes so many to tell a period.
 _BY_CHANCE: tuple[Cause, ...] = ("host", "slower kernels", "sync", "communication", "input")
-_FEWEST = 3
 #: Causes that say nothing of what it is: two of them need not be one.
 _UNKNOWN: tuple[Cause, ...] = ("host", "work", "slower kernels")
 
@@ -108,7 +124,7 @@ def mean_step(profile: Profile) -> float | None:
     if len(run.kinds.kinds) > 1 or run.kinds.drift is not None:
         return mean
     usual = float(run.lengths[usual_step(run)])
-    return None if abs(mean - usual) < (_LITTLE if episodes else _DIFFER) * usual else mean
+    return None if abs(mean - usual) < (_LITTLE.share if episodes else _DIFFER.share) * usual else mean
 
 
 def base_excess(run: Run) -> F64:
@@ -250,7 +266,7 @@ def _together(run: Run, single: list[Episode]) -> Iterator[Episode]:
         rows = np.concatenate([e.rows for e in group])
         excess = np.concatenate([e.excess for e in group])
         shown = sorted(group, key=lambda e: float(e.excess.mean()))[(len(group) - 1) // 2]
-        every = period_of(run.number[rows], run.number, fewest=_FEWEST if shown.cause in _BY_CHANCE else 2)
+        every = period_of(run.number[rows], run.number, fewest=_FEWEST.count if shown.cause in _BY_CHANCE else 2)
         yield Episode(
             shown.between,
             rows,
