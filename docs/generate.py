@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from stepscope.api.methods import Methods
 from stepscope.cli.group import grouped, question
 from stepscope.cli.main import EPILOGUE, INTRODUCTION, cli
 from stepscope.findings.order import ORDER, After
+from stepscope.findings.texts import ADVICE, TITLES
 from stepscope.model.columns import Column, Table
 from stepscope.model.ranks import RANKS, RANKS_DOC
 from stepscope.model.schema import TABLES
@@ -229,7 +231,16 @@ def _default(value: object) -> str:
 def diagnoses_md() -> str:
     text = (HERE / "diagnoses.md").read_text("utf-8")
     rows = ((_finding(row), ", ".join(f"`{cause}`" for cause in row.causes), row.why) for row in ORDER)
-    return _between(text, "order", "\n".join(table(("finding", "after", "because"), rows)).rstrip())
+    text = _between(text, "order", "\n".join(table(("finding", "after", "because"), rows)).rstrip())
+    said = (
+        (f"`{key}`", _blanks(TITLES.get(key, "")), _blanks(ADVICE.get(key, ""))) for key in sorted({*TITLES, *ADVICE})
+    )
+    return _between(text, "texts", "\n".join(table(("finding", "title", "advice"), said)).rstrip())
+
+
+def _blanks(text: str) -> str:
+    """A text with `…` for what a detector fills in."""
+    return re.sub(r"\{[^{}]*\}", "…", text)
 
 
 def _finding(row: After) -> str:

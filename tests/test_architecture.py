@@ -45,6 +45,9 @@ RECIPES: dict[str, tuple[tuple[str, str], dict[str, list[tuple[str, str]]]]] = {
                     '    if head.startswith(b"# ops"):\n        return "op-log"\n',
                 ),
             ],
+            "model/texts/reading.py": [
+                ('    "units-missing": (\n', '    "times-backwards": "{number} ops end before they start: left out",\n')
+            ],
             "sources/open.py": [
                 (
                     '        if kind == "pipeline-log":\n            from',

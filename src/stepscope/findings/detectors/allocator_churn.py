@@ -17,6 +17,7 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import title
 from stepscope.findings.words import counted
 from stepscope.intervals import Spans, join, union
 from stepscope.intervals.arrays import I64, NONE, in_order
@@ -119,7 +120,7 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"memory is allocated and freed in the step ({counted(names)} on rank {worst})",
+            title("allocator-churn", counted=counted(names), worst=worst),
             saved,
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, and a "

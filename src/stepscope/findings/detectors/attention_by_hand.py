@@ -12,6 +12,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -29,11 +30,9 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"attention is written out: {several(lost.kernels, 'kernel')} for its scores (on rank {lost.rank})",
+        title("attention-by-hand", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         f"products, masks and softmax between them take {about(lost.took_ns)} of the step on rank {lost.rank}, "
         f"{lost.most}. Fused attention, which never writes the scores, takes about {about(lost.good_ns)} for as much, "
         "at the rate that torch's kernels reach",
-        "F.scaled_dot_product_attention(q, k, v, is_causal=True), or with attn_mask (torch 2.0; its flash kernels need "
-        "fp16 or bf16, heads of up to 256 and Ampere or later); flex_attention for masks and biases of other kinds "
-        "(torch 2.5); transformers: attn_implementation='sdpa'",
+        advice("attention-by-hand"),
     )

@@ -23,6 +23,7 @@ from stepscope.findings.evidence.hosts import guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel as shown
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import title
 from stepscope.intervals.arrays import F64, I64, NONE
 from stepscope.model.kernel_names import short_names
 from stepscope.model.range_names import short_range
@@ -113,7 +114,7 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{several(kernels, 'measured kernel is', 'measured kernels are')} far from the roof (on rank {worst})",
+            title("below-roof", kernels=several(kernels, "measured kernel is", "measured kernels are"), worst=worst),
             case.credit(ID),
             "certain",
             f"{several(len(ops), 'kernel')} that were measured take {about(int(took.sum()))} of the step on rank "

@@ -11,6 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -28,9 +29,12 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"{several(lost.kernels, 'cast or copy changes', 'casts and copies change')} nothing (on rank {lost.rank})",
+        title(
+            "casts-and-copies",
+            kernels=several(lost.kernels, "cast or copy changes", "casts and copies change"),
+            rank=lost.rank,
+        ),
         f"casts that return to the type that they began with, copies of whole tensors and fills with zeros take "
         f"{about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}",
-        "stay in one precision between products (no .float() and back under autocast), leave out .clone(), "
-        "zero_grad(set_to_none=True), the default; `source` names the lines where stacks were recorded (--with stacks)",
+        advice("casts-and-copies"),
     )

@@ -19,6 +19,7 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.capturing import capture_with
 from stepscope.model.threshold import Threshold
@@ -79,14 +80,15 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the GPU of rank {worst} runs below its clock",
+            title("clock-throttling", worst=worst),
             case.credit(ID),
             "certain",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
             f"{megahertz(slowest.highest):,.0f} MHz it reaches in the capture; {len(ops):,} kernels, "
             f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock",
-            f"{'amd-smi metric' if on_amd(case, ranks) else 'nvidia-smi -q -d PERFORMANCE'} tells why: power cap, "
-            "temperature, or clocks locked by someone; compare with the other GPUs of the machine",
+            advice(
+                "clock-throttling", tool="amd-smi metric" if on_amd(case, ranks) else "nvidia-smi -q -d PERFORMANCE"
+            ),
             ("breakdown", f"--rank {worst}"),
             ranks=ranks,
             figures=(compute,),

@@ -22,6 +22,7 @@ from stepscope.findings.evidence.shown import part, peer_of
 from stepscope.findings.evidence.stragglers import guilty, suspects
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.model.labels import setups
 from stepscope.model.ranks import some_ranks
 from stepscope.model.threshold import Threshold
@@ -107,13 +108,12 @@ def _stages(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"pipeline stage {worst} has {100 * (amount[worst] / mean - 1):.0f} % more to compute than the mean stage",
+            title("compute-imbalance/stages", worst=worst, amount=100 * (amount[worst] / mean - 1)),
             case.credit(ID),
             sure(case),
             f"compute of a rank per step: {texts}; compute runs for {about(figures[0])} of it on rank {most}, "
             f"for {about(figures[1])} on rank {light}; the others wait for the longest with every micro-batch",
-            "move layers between stages (the first and the last also hold embedding and head), or split finer with "
-            "virtual stages",
+            advice("compute-imbalance/stages"),
             ("breakdown", ""),
             ranks=ranks,
             figures=figures,
@@ -136,7 +136,7 @@ def _ranks(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{some_ranks(ranks)} compute more than others that do the same work" + (f": {how.how}" if how.how else ""),
+            title("compute-imbalance/ranks", ranks=some_ranks(ranks), how=f": {how.how}" if how.how else ""),
             case.credit(ID, Change(kernel_factor={r: c.factors() for r, c in more.items()})),
             sure(case),
             f"rank {worst.rank} computes {about(worst.excess_ns)} per step beyond the median of its "

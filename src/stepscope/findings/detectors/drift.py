@@ -14,6 +14,7 @@ from stepscope.findings.finding import Finding, Place
 from stepscope.findings.run.beyond import beyond
 from stepscope.findings.run.episodes import names_elsewhere
 from stepscope.findings.run.inside import inside_step
+from stepscope.findings.texts import advice, title
 from stepscope.model.range_names import short_range
 from stepscope.model.units import about
 
@@ -38,13 +39,12 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the step grows by {about(drift.slope_ns)} with every step: {about(drift.change_ns)} over {steps} steps",
+            title("drift", slope_ns=about(drift.slope_ns), change_ns=about(drift.change_ns), steps=steps),
             round(drift.change_ns / 2),
             "certain" if why.recorded else "likely",
             f"`{short_range(last)}` takes {about(hi - lo)} on rank {rank.data.rank}, `{short_range(first)}` "
             f"{about(int(rank.step_ns[k0]))}; most of what is more: {most} {about(why.extra[most])}",
-            "see what grows: lists that keep tensors or graphs (append(loss) instead of loss.item()), metrics over all "
-            "that was seen, sequence lengths, memory near its limit, clocks",
+            advice("drift"),
             ("run", "--by step") if case.on_host else ("breakdown", f"--rank {rank.data.rank}" * (len(case.ranks) > 1)),
             ranks=case.ranks,
             figures=(hi - lo,),

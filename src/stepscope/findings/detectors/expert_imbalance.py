@@ -21,6 +21,7 @@ from stepscope.findings.evidence.places import longest_kernels
 from stepscope.findings.evidence.shown import beside, matched, peer_of
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.ranks import ranks_text
 from stepscope.model.units import about
 
@@ -64,14 +65,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{who} {more[worst]:.2f} times as many tokens as the others of the expert group",
+            title("expert-imbalance", who=who, more=more[worst]),
             case.credit(ID),
             "likely",
             f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group "
             f"({uneven:.0f} % of the mean); its {which} take {about(float((over['ns'] - over['like_ns']).sum()))} "
             f"longer per step ({longer:.2f} times as long), and the group waits for it at the next all-to-all",
-            "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot "
-            "experts apart or twice",
+            advice("expert-imbalance"),
             ("collectives", "--by op"),
             ranks=ranks,
             figures=(uneven,),

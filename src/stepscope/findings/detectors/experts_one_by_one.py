@@ -16,6 +16,7 @@ from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.hosts import hosts
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -51,9 +52,8 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"experts run one by one: {several(lost.kernels, 'small kernel')} for their products (on rank {lost.rank})",
+        title("experts-one-by-one", kernels=several(lost.kernels, "small kernel"), rank=lost.rank),
         f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each fills a part of the GPU. "
         f"Side by side, as one grouped product, they would take about {about(lost.good_ns)}",
-        "a grouped product: torch._grouped_mm or torchao's, grouped_gemm, MegaBlocks; transformers: "
-        "experts_implementation='grouped_mm'; sort tokens by expert once, and leave the counts on the GPU",
+        advice("experts-one-by-one"),
     )

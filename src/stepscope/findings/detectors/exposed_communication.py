@@ -33,6 +33,7 @@ from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import exposed_in
 from stepscope.findings.finding import Cause, Finding
+from stepscope.findings.texts import title
 from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.range_names import short_range
@@ -90,7 +91,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
         ID,
-        f"{share:.0f} % of the time in {what} is exposed",
+        title("exposed-communication", share=share, what=what),
         can_hide.of(saved),
         cause,
         f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "

@@ -18,6 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import title
 from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.units import about
@@ -96,7 +97,7 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{what} run with nothing beside them",
+            title("exposed-copies", what=what),
             saved,
             "certain",
             f"copies of rank {worst} are exposed for {about(lost[worst])} of the step; most are {first['n']:,} {what} "

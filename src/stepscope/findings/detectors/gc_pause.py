@@ -16,6 +16,7 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, union
 from stepscope.model.capturing import capture_by
 from stepscope.model.range_names import GARBAGE
@@ -55,14 +56,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"Python's garbage collector stops the host ({several(len(pauses), 'time')} on rank {worst})",
+            title("gc-pause", times=several(len(pauses), "time"), worst=worst),
             saved,
             sure(case),
             f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "
             f"{about(float((pauses.end - pauses.start).max()))}; the GPU idles for "
             f"{about(lost[worst])} of that time; in all it is idle for {idle}",
-            "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every so many steps on all ranks at "
-            "once: ranks that collect at different times make each other wait",
+            advice("gc-pause"),
             command,
             ranks=ranks,
             figures=figures,

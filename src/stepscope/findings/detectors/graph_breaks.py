@@ -17,6 +17,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, union
 from stepscope.model.note import Note, noted
 from stepscope.model.ranks import some_ranks
@@ -62,15 +63,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{' and '.join(what) or 'Python between compiled graphs'} in the step on rank {worst}",
+            title("graph-breaks", what=" and ".join(what) or "Python between compiled graphs", worst=worst),
             case.credit(ID, at_most=sum(idle.values())),
             sure(case),
             f"the host of rank {worst} spends {about(lost[worst].length())} of the step between graphs "
             f"and compiling, and the GPU idles for {about(idle[worst])} of that time ({about(row['idle_ns'])} in all"
             f"{parts}){again}",
-            "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
-            ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic"
-            + (", and profile after more warm-up steps" if compiles else ""),
+            advice("graph-breaks", more=", and profile after more warm-up steps" if compiles else ""),
             ("compile", ""),
             ranks=ranks,
             figures=(row["idle_ns"], *filter(None, idle_by.values())),

@@ -14,6 +14,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
@@ -56,13 +57,12 @@ def _finding(case: Case, rank: int, least: int, most: int, busy: dict[int, tuple
     stream, ns = _busiest(case, rank, longest)
     return Finding(
         ID,
-        f"GPU {least} of rank {rank} waits while GPU {most} works",
+        title("idle-device", least=least, rank=rank, most=most),
         beyond,
         "possible",
         f"GPU {least} computes for {about(busy[least][0])} of the step, GPU {most} for {about(busy[most][0])} "
         f"(its stream {stream} for {about(ns)})",
-        "split the work evenly: pipeline micro-batches over the devices (or tensor parallelism) instead of running "
-        "layers one after the other; one process per GPU (DistributedDataParallel) instead of DataParallel",
+        advice("idle-device"),
         ("streams", ""),
         ranks=(rank,),
         figures=(ns,),

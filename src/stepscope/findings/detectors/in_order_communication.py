@@ -24,6 +24,7 @@ from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.profile import Profile
 from stepscope.model.units import about
 
@@ -70,15 +71,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{what} run in order with compute, on its own stream",
+            title("in-order-communication", what=what),
             can_hide.of(saved),
             "likely",
             f"{len(part.ops):,} on rank {worst} {take} {about(part.comm_ns)} of the step on a stream that computes"
             f"{beyond}, and {about(wall[worst])} of that have nothing beside them. That includes waiting for other "
             f"ranks{can_hide.words}",
-            "split the batch or the tokens in two, so that one half communicates while the other computes (async "
-            "tensor parallelism, two-batch overlap); fuse it with the product before it; or communicate less (sequence "
-            "parallelism, lower precision, a smaller tensor-parallel group within one NVLink domain)",
+            advice("in-order-communication"),
             ("overlap", ""),
             ranks=ranks,
             figures=(barrier,),

@@ -29,6 +29,7 @@ from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
 from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of, waiting
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, covered, gaps, join, subtract, union
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.ranks import some_ranks
@@ -226,14 +227,13 @@ def _unseen(case: Case, arrival: Arrival) -> Finding:
     figure = int(case.ask(stragglers).rows.filter(pl.col("rank") == arrival.rank)["late_ns"][0])
     return Finding(
         ID,
-        f"rank {arrival.rank} comes {about(arrival.ns)} late to communication",
+        title("late-node/unseen", rank=arrival.rank, ns=about(arrival.ns)),
         min(arrival.ns, case.step_ns),
         "possible",
         f"it comes last in {arrival.times:,} of {several(arrival.total, 'communication')}, and the others wait "
         f"{about(figure)} for it in the capture; nothing recorded took longer there than on its peers: it was late "
         "before the capture began, or does work that is not recorded",
-        "look at what its host does before it communicates: start-up, loading, another process, a slower machine; "
-        "record from the same step on all ranks",
+        advice("late-node/unseen"),
         ("stragglers", ""),
         ranks=(arrival.rank,),
         figures=(figure,),
@@ -254,14 +254,19 @@ def _finding(case: Case, one: _Late) -> Finding:
     idle, figures, command = lost_by(case, hosts(case)[worst], *LATE, claim=saved)
     return Finding(
         ID,
-        f"{who} come{'s' * (len(one.ranks) == 1 or one.host is not None)} {about(one.ns)} late {one.at}",
+        title(
+            "late-node/finding",
+            who=who,
+            s="s" * (len(one.ranks) == 1 or one.host is not None),
+            ns=about(one.ns),
+            at=one.at,
+        ),
         saved,
         sure(case),
         f"its host makes no CUDA call for {about(one.ns)} per step longer than the others at the same "
         f"place, and the other {waiting} for it; the GPU of rank {worst} is "
         f"idle for {idle}",
-        "look at what that host does there: other processes and daemons, a checkpoint or logging on it alone, a slow "
-        "file system, CPU frequency, memory pressure",
+        advice("late-node/finding"),
         command,
         ranks=one.ranks,
         figures=figures,
@@ -278,13 +283,17 @@ def _late_from_the_start(case: Case, one: _Late, who: str) -> Finding:
     text, exposed = waiting(case)
     return Finding(
         ID,
-        f"{who} begin{'s' * (len(one.ranks) == 1 or one.host is not None)} the step {about(one.ns)} after the others",
+        title(
+            "late-node/late-from-the-start",
+            who=who,
+            s="s" * (len(one.ranks) == 1 or one.host is not None),
+            ns=about(one.ns),
+        ),
         min(one.ns, exposed),
         "possible",
         f"the others wait for it in their first communication: {text}. Nothing was recorded before the step, so it may "
         "be late in this capture alone: profilers do not start on all ranks at once",
-        "record two steps or more, and see whether the second one begins apart, too; start the profiler on all ranks "
-        "together (`stepscope.annotate`)",
+        advice("late-node/late-from-the-start"),
         ("breakdown", ""),
         ranks=one.ranks,
         figures=(exposed,),

@@ -16,6 +16,7 @@ from stepscope.findings.evidence.launching import USUAL_CALL, quicker, slow_host
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, intersect
 from stepscope.model.ranks import some_ranks
 from stepscope.model.threshold import Threshold
@@ -62,13 +63,12 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
     late, figures = _late(case, worst, saved)
     return Finding(
         ID,
-        f"the host of {some_ranks(ranks)} launches {factors[worst]:.1f} times as slowly as its peers'",
+        title("launch-bound/of-some", ranks=some_ranks(ranks), factors=factors[worst]),
         saved,
         "likely",
         f"rank {worst} takes {about(pace)} of host time per launch, its peers {about(pace / factors[worst])}; its GPU "
         f"{late}",
-        "look at that machine's CPU: other processes, pinning (NUMA node of the GPU), frequency governor, debug "
-        "settings (CUDA_LAUNCH_BLOCKING, a tracer) on this rank alone",
+        advice("launch-bound/of-some"),
         ("launches", "--by rank"),
         ranks=ranks,
         figures=figures,
@@ -105,8 +105,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         saved,
         "likely",
         f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU {late}",
-        f"{machine}launch less: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers (fused=True), "
-        "larger micro-batches; see that the profiler itself (stacks, shapes) is not what takes the time",
+        advice("launch-bound/of-all", machine=machine),
         ("launches", "--by rank"),
         ranks=ranks,
         figures=figures,

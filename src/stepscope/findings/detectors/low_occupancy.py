@@ -18,6 +18,7 @@ from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.findings.thresholds import LONG_KERNEL
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import F64, I64
@@ -73,14 +74,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{several(len(ops), 'kernel leaves', 'kernels leave')} most of the GPU empty (on rank {worst})",
+            title("low-occupancy", kernels=several(len(ops), "kernel leaves", "kernels leave"), worst=worst),
             case.credit(ID),
             "certain",
             f"they take {about(spent[worst])} of the step on rank {worst}, alone, with fewer blocks than "
             f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}` "
             f"({about(all_of_it)} in all)",
-            "give them more to do at once: larger batches, split-k or stream-k products, a grouped kernel for many "
-            "small problems, or another stream beside them",
+            advice("low-occupancy"),
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
             figures=(all_of_it,),

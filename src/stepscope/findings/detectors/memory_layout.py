@@ -11,6 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -28,10 +29,9 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"tensors are turned around in memory by {several(lost.kernels, 'kernel')} (on rank {lost.rank})",
+        title("memory-layout", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         f"kernels that do nothing else, and batch norms that NCHW slows, take {about(lost.took_ns)} of the step on "
         f"rank {lost.rank}, {lost.most}; in one layout throughout "
         + (f"about {about(lost.good_ns)} of it stay" if lost.good_ns else "none of it is needed"),
-        "convolutions: model.to(memory_format=torch.channels_last), and the inputs likewise; else views instead of "
-        ".contiguous(), and ops that take the layout that is there (einsum, LayerNorm over the last dimension)",
+        advice("memory-layout"),
     )

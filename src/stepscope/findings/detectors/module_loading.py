@@ -14,6 +14,7 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import title
 from stepscope.findings.words import counted
 from stepscope.intervals.arrays import I64
 from stepscope.model.units import about
@@ -46,8 +47,12 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{'graphs are instantiated' if graphs else 'code is loaded'} in the step "
-            f"({counted(names)} on rank {worst})",
+            title(
+                "module-loading",
+                what="graphs are instantiated" if graphs else "code is loaded",
+                counted=counted(names),
+                worst=worst,
+            ),
             saved,
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle for "

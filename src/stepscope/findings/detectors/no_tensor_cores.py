@@ -24,6 +24,7 @@ from stepscope.findings.evidence.machines import gpu_name, on_amd
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import kernel
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import title
 from stepscope.findings.thresholds import LONG_KERNEL
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.gpus import Gain, Gpu, gpu_of, has_tensor_cores, tensor_core_gain
@@ -155,8 +156,11 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{several(len(ops), 'product or convolution does', 'products or convolutions do')} not use tensor cores "
-            f"(on rank {worst})",
+            title(
+                "no-tensor-cores",
+                products=several(len(ops), "product or convolution does", "products or convolutions do"),
+                worst=worst,
+            ),
             case.credit(ID),
             "certain",
             f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{short_range(top)}` "

@@ -12,6 +12,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.capturing import capture_with
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -32,9 +33,8 @@ def _said(case: Case, lost: Told) -> tuple[str, str, str]:
     shaped = work_of(case.data_of(lost.rank)).shaped
     sharper = "" if shaped else f"; shapes would tell which sizes, and their FLOPs: {capture_with('shapes')}"
     return (
-        f"{several(lost.kernels, 'product has', 'products have')} sizes that do not fit (on rank {lost.rank})",
+        title("odd-shapes", products=several(lost.kernels, "product has", "products have"), rank=lost.rank),
         f"their kernels load unaligned numbers and take {about(lost.took_ns)} of the step on rank {lost.rank}, "
         f"{lost.most}; products of that size that fit take about {about(lost.good_ns)}{sharper}",
-        "pad sizes to a multiple of 64, at least of 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "
-        "50257, widths and heads likewise; transformers: model.resize_token_embeddings(n, pad_to_multiple_of=64)",
+        advice("odd-shapes"),
     )

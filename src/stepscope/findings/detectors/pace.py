@@ -10,6 +10,7 @@ from __future__ import annotations
 from stepscope.derive.run.pace import Longer, Pace, pace_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.note import Note, noted
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
@@ -37,14 +38,12 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"steps outside the capture take {about(longer.mean_ns)} instead of {about(pace.usual_ns)}, "
-            f"{_when(longer, pace)}",
+            title("pace", mean_ns=about(longer.mean_ns), usual_ns=about(pace.usual_ns), when=_when(longer, pace)),
             round(missing),
             "possible",
             f"{longer.count} of {pace.steps} steps that were timed and not recorded; step {longer.first} is the first "
             f"of them; the mean of all is {about(pace.mean_ns)}",
-            f"record one: `capture run --warmup {max(longer.first - 1, 0)} --steps 3`; checkpoints, evaluations and "
-            "garbage collection look like this",
+            advice("pace", first=max(longer.first - 1, 0)),
             ("run", ""),
             ranks=case.ranks,
             figures=(round(pace.mean_ns),),

@@ -20,6 +20,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note, noted
 from stepscope.model.threshold import Threshold
@@ -55,16 +56,14 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the pipeline is idle for {answer.summary['bubble_pct']:.0f} % of the step, its schedule leaves "
-            f"{answer.summary['ideal_pct']:.0f} %",
+            title("pipeline-bubble", bubble=answer.summary["bubble_pct"], ideal=answer.summary["ideal_pct"]),
             over,
             "likely",
             f"mean bubble {about(mean)} per rank and step, ideal {about(least)} ({shape}, "
             f"{answer.summary.get('micro_batches')} micro-batches); other findings explain "
             f"{about(explained)} of the difference; largest on rank {worst['rank']}: {about(worst['bubble_ns'])} "
             f"({worst['bubble_pct']:.0f} %)",
-            "see in which phase it is (`pipeline --by phase`) and before which chunks (`--by chunk`): launches that "
-            "come late, transfers in the way, chunks of unequal length",
+            advice("pipeline-bubble"),
             ("pipeline", "--by rank"),
             figures=(worst["bubble_ns"],),
             ranks=tuple(r["rank"] for r in rows),

@@ -16,6 +16,7 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE
 from stepscope.findings.evidence.unprofiled import Cost, profiler_cost
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
@@ -54,13 +55,13 @@ def _by_steps(case: Case, cost: Cost) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the profiler slows the step: {about(cost.step_ns)} before it recorded, {about(case.step_ns)} since",
+            title("profiler-distortion/by-steps", step_ns=about(cost.step_ns), step_ns2=about(case.step_ns)),
             saved,
             "certain",
             f"a launch takes {about(hosts(case)[worst].pace_ns or 0.0)} of host time on rank {worst}, about "
             f"{cost.factor:.1f} times as long as without, and the step {about(case.step_ns)}. Idle time, launches and "
             "the length of the step are those of the profiler; the GPU's own work is not",
-            "findings promise what is left without the profiler; for lengths, trace less (no shapes, no stacks)",
+            advice("profiler-distortion/by-steps"),
             ("critical-path", ""),
             ranks=ranks,
             figures=(case.step_ns,),
@@ -89,13 +90,13 @@ def _by_records(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the profiler slows the host: it records {most.what}",
+            title("profiler-distortion/by-records", what=most.what),
             saved,
             "likely",
             f"on rank {worst} it writes {most.per_launch:.1f} records per launch, and a launch takes "
             f"{about(most.host.pace_ns or 0.0)} of host time: the GPU starves for {about(starved)} of the step. Idle "
             "time, launches and the length of the step are those of the profiler; the GPU's own work is not",
-            "profile again with less: no range per op (--pytorch=…), no Python stacks or backtraces, no shapes",
+            advice("profiler-distortion/by-records"),
             ("launches", "--by rank"),
             ranks=ranks,
             figures=(starved,),

@@ -16,6 +16,7 @@ from stepscope.findings.evidence.machines import gpu_name
 from stepscope.findings.evidence.sequence import sequences
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.gpus import gpu_of
 from stepscope.model.statement import several
 from stepscope.model.threshold import Threshold
@@ -49,13 +50,14 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(case: Case, lost: Told) -> tuple[str, str, str]:
     return (
-        f"{several(lost.kernels, 'kernel of the forward pass runs', 'kernels of the forward pass run')} again in the "
-        f"backward pass (on rank {lost.rank})",
+        title(
+            "recomputation",
+            kernels=several(lost.kernels, "kernel of the forward pass runs", "kernels of the forward pass run"),
+            rank=lost.rank,
+        ),
         f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}: the same kernels with the same "
         f"grids ran in the forward pass before{_memory(case, lost.rank)}",
-        "checkpoint fewer layers, or only cheap ops (selective checkpointing: "
-        "torch.utils.checkpoint.create_selective_checkpoint_contexts, torch 2.4), as far as memory allows; "
-        "transformers: gradient_checkpointing=False",
+        advice("recomputation"),
     )
 
 

@@ -23,6 +23,7 @@ from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import part
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 from stepscope.model.threshold import Threshold
@@ -92,14 +93,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"gradients are reduced {first.times} times a step, once for every micro-batch",
+            title("repeated-reduction", times=first.times),
             case.credit(ID, at_most=exposed),
             sure(case),
             f"{first.each} reductions of {first.bytes / 1e6:,.1f} MB in all come {first.times} times on every rank, of "
             "the same sizes in the same order, with a forward pass between; communication is exposed for "
             f"{about(exposed)} of the step on rank {worst}",
-            "accumulate first, reduce once: DDP's no_sync() around all but the last micro-batch, FSDP's "
-            "set_requires_gradient_sync(False), accelerate's accumulate()",
+            advice("repeated-reduction"),
             ("breakdown", ""),
             ranks=case.ranks,
             figures=(exposed,),

@@ -35,6 +35,7 @@ from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.statement import several
@@ -189,14 +190,15 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"{name} is {issued}, so that nothing runs beside it",
+            title("serialized-communication/shown", name=name, issued=issued),
             can_hide.of(case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values()))),
             sure(case),
             f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
             f"step have no compute beside them; on rank {worst} {about(total[figure])} of all communication are "
             f"{beside}{can_hide.words}",
-            "wait where the result is used (`work.wait()` just before it), and launch compute that does not need it in "
-            "between" + ("; give it a stream of its own (async_op=True)" if inline else ""),
+            advice(
+                "serialized-communication/shown", more="; give it a stream of its own (async_op=True)" if inline else ""
+            ),
             ("overlap", f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""),
             ranks=ranks,
             figures=(int(total[figure]),),

@@ -16,6 +16,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, hosts
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note, noted
 from stepscope.model.statement import several
@@ -59,12 +60,11 @@ def _said(case: Case, lost: Told) -> tuple[str, str, str]:
     unknown = work.kinds.are(Role.CONVOLUTION) & ~work.done.known
     more = f"; what convolutions would take is not known: {capture_with('shapes')}" if unknown.any() else ""
     return (
-        f"deterministic algorithms are on ({several(lost.kernels, 'kernel')} on rank {lost.rank})",
+        title("slow-algorithms", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         f"the program asked torch for them (manifest); {about(lost.took_ns)} of the step on rank {lost.rank} are "
         f"convolutions below the rate of good ones and fills of new memory, {lost.most}; at best "
         f"{about(lost.good_ns)} are left{more}",
-        "torch.use_deterministic_algorithms(False), cudnn.deterministic = False, cudnn.benchmark = True where sizes do "
-        "not change; to stay deterministic: torch.utils.deterministic.fill_uninitialized_memory = False",
+        advice("slow-algorithms"),
     )
 
 

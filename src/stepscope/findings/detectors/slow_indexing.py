@@ -11,6 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -28,11 +29,8 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"gradients of gathered rows are sorted, or as large as their tables: {several(lost.kernels, 'kernel')} "
-        f"(on rank {lost.rank})",
+        title("slow-indexing", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         f"sorts of indices, zeros for whole tables and the optimizer's pass over them take {about(lost.took_ns)} of "
         f"the step on rank {lost.rank}, {lost.most}; {about(lost.good_ns)} of that would be left",
-        "nn.Embedding(sparse=True) or EmbeddingBag(sparse=True) with SparseAdam or SGD, fused tables (torchrec, "
-        "FBGEMM); index_add_ or scatter_add_ instead of x[index] += y and index_put_(accumulate=True); masks by "
-        "multiplying or torch.where instead of boolean indexing",
+        advice("slow-indexing"),
     )

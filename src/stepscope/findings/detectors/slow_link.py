@@ -20,6 +20,7 @@ from stepscope.findings.evidence.meetings import in_step, met, sides
 from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shown import matched
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.model.ranks import ranks_text, some_ranks
 from stepscope.model.statement import several
 from stepscope.model.threshold import Threshold
@@ -103,16 +104,17 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"transfers {'of' if links.host else 'between'} {who} take {slower:.1f} times as long as on similar links",
+            title("slow-link", more="of" if links.host else "between", who=who, slower=slower),
             case.credit(ID, at_most=int(table["over_ns"].sum())),
             "likely",
             f"{several(table.height, 'transfer')} per step, {about(float(table['over_ns'].sum()))} "
             f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links; "
             f"such transfers of group {group} take {about(took)} of the step",
-            "look at that link: NIC and cable (link width, errors, congestion), "
-            f"{'xGMI (`amd-smi xgmi`)' if on_amd(case, case.ranks) else 'NVLink state (`nvidia-smi nvlink -s`)'}, "
-            "NCCL's choice of network interface (NCCL_DEBUG=INFO); or place ranks so that less goes over it",
+            advice(
+                "slow-link",
+                more="xGMI (`amd-smi xgmi`)" if on_amd(case, case.ranks) else "NVLink state (`nvidia-smi nvlink -s`)",
+            ),
             ("collectives", "--by group"),
             figures=(took,),
             ranks=links.ranks,

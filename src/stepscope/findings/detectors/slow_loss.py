@@ -11,6 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -28,10 +29,8 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"the loss moves the logits by {several(lost.kernels, 'kernel')} that it does not need (on rank {lost.rank})",
+        title("slow-loss", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         f"beyond log-softmax and casts they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; "
         f"F.cross_entropy would need about {about(lost.good_ns)} of that",
-        "F.cross_entropy(logits, labels, label_smoothing=…, ignore_index=-100) on the logits as they are: no .float(), "
-        "and shift the labels, since a slice of the logits is copied; a loss fused with the last product or in chunks "
-        "(Liger's fused_linear_cross_entropy, torchtune's CEWithChunkedOutputLoss) moves least",
+        advice("slow-loss"),
     )

@@ -11,6 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -28,10 +29,8 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"the optimizer takes {several(lost.kernels, 'kernel')} for what one fused step does (on rank {lost.rank})",
+        title("slow-optimizer", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; a fused step, which reads and "
         f"writes each number once, takes about {about(lost.good_ns)}",
-        "fused=True (Adam, AdamW, SGD, Adagrad: torch 2.0 and later), or at least foreach=True; "
-        "clip_grad_norm_(foreach=True) instead of a loop over tensors; averages of weights (EMA) by "
-        "torch._foreach_lerp_, every few steps",
+        advice("slow-optimizer"),
     )

@@ -18,6 +18,7 @@ from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.threshold import Threshold
@@ -140,13 +141,12 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the same few {about(most.mean_ns)} kernels are launched again {len(most.kernels):,} times",
+            title("tiny-kernels", mean_ns=about(most.mean_ns), kernels=len(most.kernels)),
             saved,
             "certain" if saved and pace is not None else "likely",
             f"on rank {worst} the same few kernels recur, {len(most.kernels) / max(most.count, 1):,.0f} launches "
             f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU is idle for {idle}",
-            "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
-            "torch.compile, CUDA graphs for the step; `kernels` shows which kernel is launched most",
+            advice("tiny-kernels"),
             command,
             ranks=ranks,
             figures=figures,

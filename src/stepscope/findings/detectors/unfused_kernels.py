@@ -11,6 +11,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -28,11 +29,13 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"{several(lost.kernels, 'elementwise kernel comes', 'elementwise kernels come')} in chains that one kernel "
-        f"each could do (on rank {lost.rank})",
+        title(
+            "unfused-kernels",
+            kernels=several(lost.kernels, "elementwise kernel comes", "elementwise kernels come"),
+            rank=lost.rank,
+        ),
         f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each reads and writes the "
         "whole tensor. As one kernel per chain, at the bandwidth that they reach, they would take "
         f"{about(lost.good_ns)}",
-        "torch.compile; or fused modules: F.layer_norm, F.rms_norm (torch 2.4), F.gelu, F.silu, F.group_norm instead "
-        "of formulas; for transformers' models Liger kernels (apply_liger_kernel_to_…, use_liger_kernel=True)",
+        advice("unfused-kernels"),
     )

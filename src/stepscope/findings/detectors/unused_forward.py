@@ -12,6 +12,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import wastes
 from stepscope.findings.evidence.wasted import Told, change, wasted
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -29,10 +30,9 @@ def detect(case: Case) -> list[Finding]:
 
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
-        f"a forward pass runs that no backward pass belongs to ({several(lost.kernels, 'kernel')} on rank {lost.rank})",
+        title("unused-forward", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
         "the step begins its forward pass again, with the same kernels and grids, and has too few products in its "
         f"backward pass to train by both; the kernels of one take {about(lost.took_ns)} on rank {lost.rank}, "
         f"{lost.most}",
-        "for metrics use the outputs of the first pass (outputs.logits.detach()), or compute them every N steps, "
-        "within torch.no_grad(); of a teacher or reference model keep what it says of a batch that comes again",
+        advice("unused-forward"),
     )
