@@ -245,3 +245,26 @@ def test_a_synchronization_behind_every_kernel_is_a_measurement() -> None:
     assert "profiler-distortion" not in found(result)  # the program waits, not its profiler
     # Without the waits the host is ahead: eleven gaps of 20 µs shrink to the usual moment between two kernels.
     assert first["recoverable_ns"] == pytest.approx(11 * 20 * US, rel=0.05)
+
+
+def _locked(tid: int) -> dict[str, list[Row]]:
+    """The pause of `stalled`, in which thread `tid` waits for the lock and thread 7 has it."""
+    tables = stalled(100)
+    del tables["host"]
+    tables["ranges"] += [
+        nvtx(104 * US, 204 * US, "Waiting for GIL", tid=tid, domain="GIL Trace"),
+        nvtx(103 * US, 203 * US, "Holding GIL", tid=7, domain="GIL Trace"),
+    ]
+    return tables
+
+
+def test_the_interpreter_s_lock() -> None:
+    row = found(diagnose(**_locked(1)))["gil-contention"]
+    assert row["recoverable_ns"] == pytest.approx(100 * US, abs=1 * US)
+    assert "waits for 100 µs of the step on rank 0" in row["evidence"]
+    assert "thread 7 has the lock for 99 % of that time" in row["evidence"]
+    assert row["where"][0] == {"rank": 0, "start_ns": 104 * US, "end_ns": 204 * US, "stream": None}
+
+
+def test_another_thread_may_wait_for_the_lock() -> None:
+    assert "gil-contention" not in found(diagnose(**_locked(9)))

@@ -20,6 +20,7 @@ _NSYS: Mapping[str, tuple[str, ...]] = {
     "cpu": (),
     "osrt": (),
     "python-sampling": ("--python-sampling=true",),
+    "gil": ("--python-sampling=true",),
     "network": ("--nic-metrics=true",),
     "shapes": (),
     "pytorch": (),
@@ -72,7 +73,8 @@ def nsys_options(wants: tuple[str, ...], nsys: Nsys | None = None) -> list[str]:
 
 def traces(wants: tuple[str, ...], trace: str) -> str:
     """The list of `--trace`, with what is wanted."""
-    added = ["osrt"] if "osrt" in wants and "osrt" not in trace.split(",") else []
+    wanted = {"osrt": "osrt", "gil": "python-gil"}
+    added = [api for want, api in wanted.items() if want in wants and api not in trace.split(",")]
     return ",".join([trace, *added])
 
 

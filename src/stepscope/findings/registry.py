@@ -35,6 +35,7 @@ DETECTORS = (
     "exposed-communication",
     "exposed-copies",
     "gc-pause",
+    "gil-contention",
     "graph-breaks",
     "host-sync",
     "idle-device",

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from stepscope.hang.waits import Meeting, Waits, members_of
-from stepscope.model.flight import Flight
+from stepscope.model.flight import COMPLETED, Flight
 
 
 class Ends(msgspec.Struct):
@@ -18,10 +19,14 @@ class Ends(msgspec.Struct):
     idle: list[int]
     #: ranks whose GPU has begun nothing of what they enqueued
     stuck: list[int]
+    #: ranks of which the same can be said of what their ring holds, but it lost what they enqueued before that
+    blind: list[int]
     #: ranks without a dump that others wait for
     unseen: list[int]
     #: meetings to which all members have come
     full: list[Meeting]
+    #: the same, where a member may be elsewhere: in a call that its ring has lost, or in one that others hold up
+    loose: list[Meeting]
     #: rings of ranks, smallest first
     rings: list[list[int]]
     #: by end, when the first call that waits for it was made
@@ -35,16 +40,20 @@ def ends(flight: Flight, waits: Waits) -> Ends:
     there = set(flight.ranks)
     waited = {other for absent in waits.absent.values() for other in absent}
     idle = sorted(rank for rank in waited & there if not waits.pending[rank])
-    stuck = sorted(rank for rank in waited & there if waits.pending[rank] and not waits.running[rank])
+    begun_nothing = {rank for rank in waited & there if waits.pending[rank] and not waits.running[rank]}
+    unknown = _blind(flight)
+    stuck, blind = sorted(begun_nothing - unknown), sorted(begun_nothing & unknown)
     unseen = sorted(waited - there)
     if unseen and not idle:  # those that wait for it may be among those without a dump
         quiet = [rank for rank in there if not waits.pending[rank]]
         idle = sorted(quiet) if len(quiet) * 4 <= len(there) else []
     if unseen and not stuck:
-        still = [rank for rank in there if waits.pending[rank] and not waits.running[rank]]
+        still = [rank for rank in there - unknown if waits.pending[rank] and not waits.running[rank]]
         stuck = sorted(still) if len(still) * 4 <= len(there) else []
-    full = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
-    ends = Ends(idle, stuck, unseen, full, _rings(waits, set(unseen)), {}, {})
+    come = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
+    full = [m for m in come if flight.timed or not any(_elsewhere(waits, r, unknown) for r in members_of(flight, m))]
+    loose = [m for m in come if m not in set(full)]
+    ends = Ends(idle, stuck, blind, unseen, full, loose, _rings(waits, set(unseen)), {}, {})
     for meeting, absent in waits.absent.items():
         rows = [row for rank, row in waits.came[meeting].items() if row in waits.running.get(rank, [])]
         when = min((int(flight.calls.created_ns[row]) for row in rows), default=0)
@@ -53,6 +62,21 @@ def ends(flight: Flight, waits: Waits) -> Ends:
         for end in held:
             ends.since[end] = min(ends.since.get(end, when), when)
     return ends
+
+
+def _elsewhere(waits: Waits, rank: int, blind: set[int]) -> bool:
+    """Without timing: whether a rank may be in another call than its first ones."""
+    return rank in blind or any(waits.absent[meeting] for meeting in waits.in_(rank))
+
+
+def _blind(flight: Flight) -> set[int]:
+    """Ranks whose ring overflowed and holds no call that is complete: those that fell out of it may be under way. The
+    status of a group tells of its collectives, where the version of the dump has it, and never of transfers."""
+    calls = flight.calls
+    transfers = bool(calls.p2p.any())
+    seen = set(np.unique(calls.rank[calls.state == COMPLETED]).tolist())
+    lost = (dump for dump in flight.dumps if dump.overflowed and (transfers or not dump.status))
+    return {dump.rank for dump in lost if dump.rank not in seen}
 
 
 def chain(waits: Waits, flight: Flight, start: int) -> list[tuple[int, Meeting, int | None]]:

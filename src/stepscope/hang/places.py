@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
 from stepscope.hang.verdict import Verdict
 from stepscope.hang.waits import Meeting, is_transfer
@@ -55,8 +56,8 @@ def places(flight: Flight, verdict: Verdict) -> list[Place]:
 
 
 def _last_calls(flight: Flight) -> dict[int, int]:
-    ranks = flight.calls.rank.tolist()
-    return {rank: row for row, rank in enumerate(ranks)}
+    ranks, from_the_end = np.unique(flight.calls.rank[::-1], return_index=True)
+    return dict(zip(ranks.tolist(), (len(flight.calls) - 1 - from_the_end).tolist(), strict=True))
 
 
 def _spot(flight: Flight, row: int) -> tuple[object, ...]:

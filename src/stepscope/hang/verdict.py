@@ -111,13 +111,17 @@ def _waited(who: Waits, ranks: list[int]) -> Meeting | None:
 def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | None:
     """The first deviation that is itself under way, or of a rank that others wait for or that is in such a meeting."""
     suspects = {rank for absent in who.absent.values() for rank in absent}
-    suspects |= {rank for meeting in stops.full for rank in members_of(flight, meeting)}
+    suspects |= {rank for meeting in (*stops.full, *stops.loose) for rank in members_of(flight, meeting)}
     suspects |= {rank for ring in stops.rings for rank in ring}
     for deviation in deviations(flight):
         if deviation.rank not in suspects and deviation.call not in who.meeting:
             continue
         kind = deviation.kind if deviation.kind == "deadlock" else f"mismatch-{deviation.kind}"
-        meeting = who.meeting.get(deviation.call) or _waited(who, [deviation.rank]) or next(iter(stops.full), None)
+        meeting = (
+            who.meeting.get(deviation.call)
+            or _waited(who, [deviation.rank])
+            or next(iter((*stops.full, *stops.loose)), None)
+        )
         also: tuple[str, ...] = ("mismatch-order",) if kind == "deadlock" else ()
         also += deviation.also
         return Verdict(kind, [deviation.rank], "likely", speed, also, meeting, deviation)
@@ -126,7 +130,7 @@ def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict |
 
 def _unlike(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | None:
     """Members of a meeting that make different calls: the fewest of them, or all where that does not say."""
-    for meeting, by in mismatches(flight, [*stops.full, *who.absent]).items():
+    for meeting, by in mismatches(flight, [*stops.full, *stops.loose, *who.absent]).items():
         sizes = sorted(((len(ranks), signature) for signature, ranks in by.items()))
         few = sizes[0][0] * 2 <= sizes[-1][0]
         ranks = sorted(r for n, s in sizes for r in by[s] if n == sizes[0][0] or not few)
@@ -145,12 +149,18 @@ def _ended(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
             return Verdict(kind, [first], sure, speed, (), _waited(who, [first]))
     broken = [f for f in flight.facts if f.kind == "xid" and f.ranks]
     if stops.full:
-        return _full(flight, speed, who, stops, broken)
+        return _full(flight, speed, who, stops, broken, stops.full)
     if stops.rings:
         ring = stops.rings[0]
         return Verdict("deadlock", ring, "likely", speed, ("mismatch-order",), next(iter(who.in_(ring[0])), None))
     if stops.unseen:
         return _gone(flight, speed, who, stops)
+    if stops.loose:
+        return _full(flight, speed, who, stops, broken, stops.loose)
+    if stops.blind:  # what it is in, its ring has lost
+        first = min(stops.blind, key=lambda r: (stops.since.get(r, 0), r))
+        also = ("link-dead", *_UNLIKE) if flight.timed else _UNLIKE
+        return Verdict("gpu-stopped", [first], "possible", speed, also, _waited(who, [first]))
     return Verdict("running", [], "possible", speed)
 
 
@@ -173,8 +183,8 @@ def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     return Verdict("crashed", [first, *others], sure, speed, ("host-stopped", "gpu-stopped", "link-dead"), meeting)
 
 
-def _full(flight: Flight, speed: Pace, who: Waits, stops: Ends, broken: list[Fact]) -> Verdict:
-    meeting = min(stops.full, key=lambda m: (stops.since.get(m, 0), m))
+def _full(flight: Flight, speed: Pace, who: Waits, stops: Ends, broken: list[Fact], full: list[Meeting]) -> Verdict:
+    meeting = min(full, key=lambda m: (stops.since.get(m, 0), m))
     members = list(members_of(flight, meeting))
     named = [f for f in broken if set(f.ranks) & set(members)]
     if named:
@@ -184,7 +194,7 @@ def _full(flight: Flight, speed: Pace, who: Waits, stops: Ends, broken: list[Fac
     if silent:
         return Verdict("link-dead", silent, "likely", speed, (), meeting)
     # Calls that the ring no longer holds may not have matched.
-    unlike = _UNLIKE if _lost(flight, who, meeting) else ()
+    unlike = _UNLIKE if _lost(flight, who, meeting) or meeting in stops.loose else ()
     if flight.timed:
         return Verdict("link-dead", sorted(members), "possible" if unlike else "likely", speed, unlike, meeting)
     also = ("gpu-stopped", "link-dead", *unlike)

@@ -67,7 +67,7 @@ def before(flight: Flight, found: Verdict) -> list[str]:
     calls = flight.calls
     done = np.flatnonzero(calls.state == COMPLETED)
     if len(done):
-        last = int(done[np.lexsort((done, calls.created_ns[done]))][-1])
+        last = int(done[::-1][np.argmax(calls.created_ns[done[::-1]])])
         group = flight.groups[int(calls.group[last])]
         text = flight.signatures[int(calls.signature[last])].text
         told.append(f"the last call that was completed was {text} in {group.text}, call {int(calls.seq[last])}")

@@ -37,6 +37,10 @@ WANTS = {
     "osrt": Want("calls of the OS that take long: `idle --by thread`", "nsys --trace=cuda,nvtx,osrt"),
     "pytorch": Want("torch's operators, passes and compiled regions", "nsys --pytorch=autograd-nvtx, torch.profiler"),
     "python-sampling": Want("samples of Python's stacks: `source`, `idle --by thread`", "nsys --python-sampling=true"),
+    "gil": Want(
+        "who waits for Python's lock, and samples of what has it: `idle --by thread`, `diagnose`",
+        "nsys --trace=cuda,nvtx,python-gil --python-sampling=true",
+    ),
     "network": Want("samples of the network cards' counters", "nsys --nic-metrics=true"),
 }
 _USUAL = "nsys --trace=cuda,nvtx --cuda-graph-trace=node, torch.profiler with ProfilerActivity.CPU and CUDA"

@@ -6,6 +6,7 @@ different ranks compare as numbers.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -127,7 +128,7 @@ class Fact(msgspec.Struct, frozen=True):
     number: int = NONE
 
 
-class Flight(msgspec.Struct):
+class Flight(msgspec.Struct, dict=True):
     """All dumps of one job, and what lay beside them."""
 
     dumps: list[Dump]
@@ -142,18 +143,18 @@ class Flight(msgspec.Struct):
     #: files that could not be read: path and why
     refused: list[tuple[str, str]] = []
 
-    @property
+    @cached_property
     def ranks(self) -> list[int]:
         """Ranks whose dump is there."""
         return [dump.rank for dump in self.dumps]
 
-    @property
+    @cached_property
     def missing(self) -> list[int]:
         """Ranks of the job whose dump is not there."""
         there = set(self.ranks)
         return [rank for rank in range(self.world) if rank not in there]
 
-    @property
+    @cached_property
     def timed(self) -> bool:
         """Whether any call was seen to start: without timing a dump cannot tell running from enqueued."""
         return bool((self.calls.started_ns != NONE).any()) or bool((self.calls.state == STARTED).any())

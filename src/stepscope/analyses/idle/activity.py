@@ -10,15 +10,13 @@ import numpy as np
 import polars as pl
 
 from stepscope.analyses.idle.threads import sample_texts
+from stepscope.derive.host.gil import WAITING, lock_ranges
 from stepscope.derive.host.idle_causes import HOST, Pieces
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.libraries import library_ranges
 from stepscope.intervals.arrays import NONE
 from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
-
-#: Where nsys (`--trace=python-gil`) records the interpreter's lock, and what waiting for it is called.
-_GIL_DOMAIN, _GIL_WAIT = r"(?i)^gil trace$", r"(?i)^waiting"
 
 
 def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
@@ -59,14 +57,8 @@ def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, told: pl.Serie
 def _records(profile: Profile, data: RankData) -> pl.DataFrame:
     """Host records of the rank, its library ranges and its waits for the GIL: tid, start_ns, end_ns and what to say."""
     times = ["tid", "start_ns", "end_ns"]
-    host, ranges = data.host, data.ranges
+    host, gil = data.host, lock_ranges(data, WAITING)
     names = profile.names  # grows as tables are read: taken after them
-    domain = names.gather(ranges["domain"].fill_null(0))
-    gil = ranges.filter(
-        domain.str.contains(_GIL_DOMAIN)
-        & ranges["domain"].is_not_null()
-        & names.gather(ranges["name"]).str.contains(_GIL_WAIT)
-    )
     library = library_ranges(data)
     kinds = pl.concat(
         [

@@ -1,0 +1,18 @@
+"""The interpreter's lock (GIL), where nsys recorded it (`--trace=python-gil`): who waits for it, and who has it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stepscope.derive.rank.data import RankData
+
+_DOMAIN = r"(?i)^gil trace$"
+WAITING, HOLDING = r"(?i)^waiting", r"(?i)^holding"
+
+
+def lock_ranges(data: RankData, which: str) -> pl.DataFrame:
+    """Rows of the rank's ranges in which a thread waits for the lock, or has it."""
+    ranges = data.ranges
+    domain = pl.Series(data.profile.names_with(_DOMAIN)).gather(ranges["domain"].fill_null(0))
+    named = pl.Series(data.profile.names_with(which)).gather(ranges["name"])
+    return ranges.filter(domain & ranges["domain"].is_not_null() & named)

@@ -1,0 +1,84 @@
+"""The thread that launches waits for Python's lock (GIL), which another thread has, and the GPU runs out of work.
+
+nsys records it (`--trace=python-gil`). What it could give back is the step replayed without those waits. A trace
+without it says nothing of locks: few are recorded with it, and no other record tells a wait for it from the host's own
+work, so that nothing is said of it there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from stepscope.derive.host.gil import HOLDING, WAITING, lock_ranges
+from stepscope.derive.replay.change import Change
+from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.places import longest, places
+from stepscope.findings.evidence.shown import LATE, lost_by
+from stepscope.findings.finding import Finding
+from stepscope.intervals import Spans, intersect, union
+from stepscope.model.statement import percent, several
+from stepscope.model.units import about
+
+ID = "gil-contention"
+
+
+def _waits(case: Case) -> dict[int, Spans]:
+    """By rank: when a thread that launches waited for the lock."""
+    return {r: waits for r, h in hosts(case).items() if len(waits := _of_host(h))}
+
+
+def remedy(case: Case) -> Change:
+    """No such waits."""
+    return Change(host_time_cut=case.once(_waits))
+
+
+def detect(case: Case) -> list[Finding]:
+    waits = case.once(_waits)
+    lost = {r: hosts(case)[r].idle_in(spans) for r, spans in waits.items()}
+    if not lost or not case.material(max(lost.values())):
+        return []
+    ranks = guilty(lost)
+    worst = max(ranks, key=lambda r: (lost[r], -r))
+    saved = case.credit(ID)
+    idle, figures, command = lost_by(case, hosts(case)[worst], *LATE, claim=max(lost[worst], saved))
+    return [
+        Finding(
+            ID,
+            f"the thread that launches waits for Python's lock ({several(len(waits[worst]), 'time')} on rank {worst})",
+            saved,
+            sure(case),
+            f"it waits for {about(waits[worst].length())} of the step on rank {worst}, and the GPU has nothing to do "
+            f"for {about(lost[worst])} of it{_holder(hosts(case)[worst], waits[worst])}; the GPU is idle for {idle}",
+            "worker processes instead of threads (num_workers), or work that releases the lock (NumPy, PyTorch, image "
+            "libraries); log and send metrics every so many steps, from another process",
+            command,
+            ranks=ranks,
+            figures=figures,
+            stage=stage_of(case, ranks),
+            where=longest(p for r in ranks for p in places(r, waits[r].start, waits[r].end)),
+            covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in waits.items()},
+        )
+    ]
+
+
+def _of_host(host: Host) -> Spans:
+    """Within the step, of the threads that make CUDA calls in it."""
+    waits = lock_ranges(host.data, WAITING)
+    threads = np.unique(host.data.calls["tid"].to_numpy()[host.calls])
+    waits = waits.filter(pl.col("tid").is_in(pl.Series(threads).implode()))
+    return union(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()).clip(host.begin, host.end)
+
+
+def _holder(host: Host, waits: Spans) -> str:
+    """The thread that has the lock for most of these waits."""
+    held = lock_ranges(host.data, HOLDING)
+    by_thread = {
+        tid: intersect(union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), waits).length()
+        for (tid,), rows in held.group_by("tid", maintain_order=True)
+    }
+    if not by_thread or not max(by_thread.values()):
+        return ""
+    thread = max(by_thread, key=lambda tid: (by_thread[tid], tid))
+    return f"; thread {thread} has the lock for {percent(by_thread[thread], waits.length())} of that time"
