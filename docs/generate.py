@@ -39,7 +39,6 @@ import shown  # noqa: E402
 import threshold_page  # noqa: E402
 from note_codes import note_codes  # noqa: E402
 
-SOURCES = HERE.parent / "src" / "stepscope"
 #: What scripts rely on.
 ANSWERS = """
 ## Answers as JSON
