@@ -25,7 +25,7 @@ from stepscope.model.threshold import Threshold
 LEAST_SHARE = Threshold(
     1.0,
     "% of the busiest device's kernels",
-    "a device with fewer is no timeline: every rank of torch leaves some on GPU 0",
+    "a device with fewer is not a timeline: every rank of torch leaves some on GPU 0",
     ("tests/model/test_devices.py",),
 )
 

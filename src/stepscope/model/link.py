@@ -20,7 +20,7 @@ EARLY = Threshold(
 _FEW = Threshold(
     10.0,
     "% of the ops",
-    "more early ones are no flaw of single records: the clocks disagree, and ids still tell the launch",
+    "more early ones are not flaws of single records: the clocks disagree, and ids still tell the launch",
     ("tests/model/test_link.py",),
 )
 

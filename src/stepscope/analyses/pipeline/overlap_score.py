@@ -23,7 +23,7 @@ _ABOUT = Threshold(
 _STALL = Threshold(
     3,
     "median periods",
-    "a longer period is a stall: it does not tell who gates",
+    "a longer period is a stall: it does not say who gates",
     ("tests/analyses/test_two_stages.py",),
 )
 

@@ -46,7 +46,7 @@ _ENOUGH = Threshold(
 _SEVERAL = Threshold(
     4,
     "ends of collectives per source",
-    "a line through fewer is no line",
+    "a line through fewer is not a line",
     ("tests/derive/comm/test_clock_fit.py",),
 )
 _NO_CLOCK_IS_FURTHER = Threshold(

@@ -36,7 +36,7 @@ _CAUSE = {
 _CAUSE_OF_FAMILY = np.array([_CAUSE.get(family, API) for family in Family], np.int8)
 
 
-#: Of a piece that is no thread's time: its range is that of the op which is waited for, or of nothing.
+#: Of a piece that is not a thread's time: its range is that of the op which is waited for, or of nothing.
 _OF_THE_OP = -2
 
 

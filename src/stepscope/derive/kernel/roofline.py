@@ -21,7 +21,7 @@ from stepscope.model.threshold import Threshold
 _LEAST_PART = Threshold(
     0.01,
     "% of the kernel's time",
-    "arithmetic that would take less at its peak is no reason to draw the kernel by it",
+    "arithmetic that would take less at its peak is not a reason to draw the kernel by it",
     ("tests/derive/kernel/test_roofline_maths.py",),
 )
 
