@@ -16,7 +16,7 @@ import msgspec
 from stepscope.capture.merging import merged
 from stepscope.errors import BadInput
 from stepscope.files import whole
-from stepscope.model.schema import MOST_RANKS
+from stepscope.model.fields import MOST_RANKS
 
 FILE = "manifest.json"
 SCHEMA = "stepscope-capture/1"

@@ -10,7 +10,7 @@ import msgspec
 
 from stepscope.compare.run import PARTS
 from stepscope.compare.steps import Kind
-from stepscope.model.schema import MOST_RANKS
+from stepscope.model.fields import MOST_RANKS
 
 #: A year in nanoseconds: no step is longer.
 _LONGEST_NS = 3.2e16

@@ -31,10 +31,11 @@ from stepscope.errors import BadInput
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.admission import flaws, repeated
 from stepscope.model.columns import NO_NAME, Dtype, Part, Table
+from stepscope.model.fields import MOST_RANKS
 from stepscope.model.kernel_names import shorten
 from stepscope.model.labels import no_axes
 from stepscope.model.note import noted
-from stepscope.model.schema import MOST_RANKS, PROCESSES, TABLES
+from stepscope.model.schema import PROCESSES, TABLES
 from stepscope.model.source import Chunk, Quality, Source, SourceInfo, order_of
 from stepscope.model.spill import gathered
 from stepscope.model.stream_order import beyond, out_of_order, too_long

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from stepscope.model.schema import MOST_RANKS
+from stepscope.model.fields import MOST_RANKS
 from stepscope.sources.kineto.host import NCCL_PREFIX
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import Rows, integers

@@ -23,8 +23,8 @@ from decimal import Decimal
 from typing import Any
 
 from stepscope.errors import BadInput
+from stepscope.model.fields import MOST_RANKS
 from stepscope.model.note import Note, noted
-from stepscope.model.schema import MOST_RANKS
 
 FIRST = ("tA0", "tA1", "tSend", "tRecv", "tDecode", "tEmit")
 SECOND = ("tB0", "tB1")
