@@ -234,7 +234,7 @@ def test_markdown_is_small_and_says_the_same(job, capsys):
     out = capsys.readouterr().out
     statement = api.open(job).view([0, 3]).diagnose().summary["statement"]  # type: ignore[attr-defined]
     assert text(statement) in out and len(out) < 8000
-    rows = [line for line in out.splitlines() if re.match(r"\| [0-3] \| \d", line)]
+    rows = [line for line in out.splitlines() if re.match(r"\| [0-3] \| [\d.]+ m?s", line)]
     assert [line.split(" | ")[0] for line in rows if "ms" in line][:2] == ["| 0", "| 3"]
 
 

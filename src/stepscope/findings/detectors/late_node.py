@@ -276,10 +276,7 @@ def _finding(case: Case, one: _Late) -> Finding:
 
 
 def _late_from_the_start(case: Case, one: _Late, who: str) -> Finding:
-    """Ranks that begin the step late, of which nothing was recorded before it.
-
-    Where no events were recorded, a replay does not know which ops of the others wait for the first communication.
-    """
+    """Ranks that begin the step late, of which nothing was recorded before it: without events no replay tells more."""
     text, exposed = waiting(case)
     return Finding(
         ID,
