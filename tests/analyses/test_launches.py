@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_depth_is_weighted_by_time_from_the_first_launch_on():
 
 
 def test_blocked_is_launch_time_under_a_full_queue_and_a_busy_gpu(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_queue, "LIMIT", 3)
+    monkeypatch.setattr(_queue, "LIMIT", replace(_queue.LIMIT, value=3))
     ops = [op(10 + 10 * k, 20 + 10 * k, call=k + 1) for k in range(5)]
     calls = [call(0, 1, 1), call(1, 2, 2), call(2, 3, 3), call(3, 19, 4), call(19, 21, 5)]
     row = launches(make(ops=ops, calls=calls), WHOLE, by="stream").rows.to_dicts()[0]

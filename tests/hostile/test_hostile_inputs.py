@@ -53,7 +53,7 @@ EXPECTED: dict[str, Expected] = {
     "c03_text_deviceid.sqlite": Expected(("breakdown", "info"), noted="is not of its type", true=True),
     "c03b_blob_globalpid.sqlite": Expected(_ALL, doubted="launches-without-op", cannot=("overlap",)),
     "c03c_text_hwid.sqlite": Expected(("breakdown", "info"), true=True),
-    "c03d_text_globaltid.sqlite": Expected(("breakdown", "info"), noted="rows of processes that are no rank"),
+    "c03d_text_globaltid.sqlite": Expected(("breakdown", "info"), noted="rows of processes that are not ranks"),
     "c04_schema_damage.sqlite": Expected(("info", "breakdown"), refused="the SQLite database is damaged"),
     "c05_nvtx_far.sqlite": Expected(("breakdown", "report", "diagnose"), refused=f"{_UNUSABLE}rows at an impossible"),
     "c06_rank_without_kernels.sqlite": Expected(("breakdown", "diagnose", "report"), doubted="launches-without-op"),

@@ -224,7 +224,7 @@ def test_micro_batches_of_other_names(tmp_path: Path):
     assert [(p.kind, p.mb, p.part) for p in pieces("bwd m3 v1", patterns)] == [("b", 3, 1)]
     assert [(p.kind, p.mb, p.part) for p in pieces("Forward 3", patterns)] == [("f", 3, None)]
     wrong = load(written(tmp_path, "[[micro_batch]]\npattern = '^(?P<kind>run) (?P<mb>\\d+)$'\n")).micro_batches
-    with pytest.raises(BadInput, match="'run' is no kind of work"):
+    with pytest.raises(BadInput, match="'run' is not a kind of work"):
         pieces("run 3", wrong)
 
 

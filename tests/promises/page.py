@@ -224,7 +224,7 @@ def _healthy(healthy: Sequence[Healthy], twins: Sequence[Healthy]) -> str:
     listed = "".join(f"- {h.job}, {h.tool}: {s.id}, {s.ns / 1e6:.2f} of {h.step_ns / 1e6:.1f} ms\n" for h, s in wrong)
     jobs = len({h.job + h.tool for h, _ in wrong})
     said = f"Of {len(twins)} simulated jobs without a fault {jobs} are told of one as certain."
-    return f"{text}\n{said} Findings that are no planted fault, or less sure: {ids}.\n\n{listed}"
+    return f"{text}\n{said} Findings that are not of a planted fault, or less sure: {ids}.\n\n{listed}"
 
 
 def _pct(share: float) -> str:

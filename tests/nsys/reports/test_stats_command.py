@@ -125,7 +125,7 @@ def test_whole_graphs_and_what_was_left_out_are_said(stepscope, shared):
         ran.err == "stepscope: gpu_gaps: 10 CUDA graphs recorded whole are left out, as in nsys: the GPU looks idle\n"
     )
     ran = stepscope("stats", "-r", "cuda_api_sum", shared / "traces/h200/payloads/overlapped.sqlite")
-    assert ran.err == "stepscope: CUPTI_ACTIVITY_KIND_RUNTIME: left out 1 row of processes that are no rank\n"
+    assert ran.err == "stepscope: CUPTI_ACTIVITY_KIND_RUNTIME: left out 1 row of processes that are not ranks\n"
 
 
 def test_help_lists_and_explains(stepscope):

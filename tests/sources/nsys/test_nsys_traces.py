@@ -166,7 +166,7 @@ def test_a_launcher_that_only_asks_for_devices_is_no_rank(shared: Path) -> None:
     source = open_sqlite(shared / "h200/payloads/overlapped.sqlite")
     assert 446 not in source.processes()["pid"].to_list()
     source.read("calls")
-    assert "CUPTI_ACTIVITY_KIND_RUNTIME: left out 1 row of processes that are no rank" in source.quality.notes
+    assert "CUPTI_ACTIVITY_KIND_RUNTIME: left out 1 row of processes that are not ranks" in source.quality.notes
 
 
 def test_graphs_are_operations(shared: Path) -> None:
