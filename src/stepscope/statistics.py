@@ -24,82 +24,55 @@ LEVEL = Threshold(
     95.0,
     "% of the intervals",
     "hold the true difference: the usual level",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 RATE = Threshold(
     90.0,
     "% of the changes",
     "a change that is said to be seen is seen so often",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 FEWEST = Threshold(
     5,
     "samples on a side",
     "a bootstrap of medians draws from too few values below this: Student's interval instead",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 _FAR = Threshold(
     25.0,
     "% of the median",
     "a step that lies farther away is uneven",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 _OFTEN = Threshold(
     20.0,
     "% of the steps",
     "so many far steps make a run uneven; fewer are spikes",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 _FEWEST_UNEVEN = Threshold(
     4,
     "steps",
     "of which fewer say nothing of unevenness",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 _WHOLE_PERIODS = Threshold(
     4,
     "periods",
     "seen so often, a period is not chance",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 _UNEXPLAINED = Threshold(
     10.0,
     "% of the spread",
     "a period leaves at most so much of it unexplained",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 _MOST_MEMORY = Threshold(
     90.0,
     "% of the step before",
     "steps that remember more of each other cannot be told from a drift",
-    (
-        "tests/test_statistics.py",
-        "decision 0013",
-    ),
+    ("tests/test_statistics.py", "decision 0013"),
 )
 #: By the number of samples, the multiple of Student's half width, itself taken from so few samples of a normal
 #: distribution, that is seen so often: simulated, as no table has it.

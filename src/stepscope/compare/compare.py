@@ -26,10 +26,7 @@ MARGIN_PCT = Threshold(
     3.0,
     "% of the step",
     "runs of one program on one machine differ by less; --margin says another",
-    (
-        "tests/compare/test_compare_pairs.py",
-        "decision 0013",
-    ),
+    ("tests/compare/test_compare_pairs.py", "decision 0013"),
 )
 TOP = 20
 

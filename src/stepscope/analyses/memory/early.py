@@ -18,10 +18,7 @@ _MOST = Threshold(
     90.0,
     "% of the bytes of gradients",
     "each parameter has a gradient of its size: where fewer have a block from before, those blocks are something else",
-    (
-        "tests/analyses/memory/test_parts.py",
-        "decision 0025",
-    ),
+    ("tests/analyses/memory/test_parts.py", "decision 0025"),
 )
 
 

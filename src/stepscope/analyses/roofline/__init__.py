@@ -20,8 +20,18 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.roofline.stalls import MEANING, stalls
-from stepscope.analyses.roofline.wording import origin_of, roof_notes, statement, summed_up
+from stepscope.analyses.roofline.stalls import stalls
+from stepscope.analyses.roofline.views import (
+    by_level,
+    by_precision,
+    by_rule,
+    by_stall,
+    finite,
+    share_of_level,
+    which_kernel,
+    whole,
+)
+from stepscope.analyses.roofline.wording import roof_notes, statement, summed_up
 from stepscope.derive.kernel.access import access, pattern_of
 from stepscope.derive.kernel.bound import Bound, bounds_of
 from stepscope.derive.kernel.matching import joined, matches_of, variants_of
@@ -29,10 +39,10 @@ from stepscope.derive.kernel.measured import ratio
 from stepscope.derive.kernel.occupancy import COLUMNS as OCCUPANCY
 from stepscope.derive.kernel.occupancy import occupancies
 from stepscope.derive.kernel.roofline import Roofline, roofline_of
-from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS, Level
+from stepscope.derive.kernel.work import LEVELS
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer
-from stepscope.intervals.arrays import F64, NONE
+from stepscope.intervals.arrays import NONE
 from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Col, Result, rows
@@ -118,7 +128,6 @@ VARIANTS = {
 }
 #: Files without a timeline are what it is about.
 TIMELESS = True
-_MOST_REASONS = 20
 #: What a view shows, and the sections of ncu that have it.
 _COLLECTS = {
     "stall": ("stall reasons", "--section WarpStateStats --section SourceCounters"),
@@ -127,8 +136,6 @@ _COLLECTS = {
     "precision": ("counts of operations", "--section SpeedOfLight_HierarchicalTensorRooflineChart"),
 }
 _MEASURED = "`stepscope capture ncu --for everything`"
-#: What 64 bits hold: a count that is larger is none.
-_MOST_WHOLE = 2.0**62
 
 
 def roofline(
@@ -147,13 +154,13 @@ def roofline(
         table = _once_each(profile, table, chosen) if by == "work" else table
         summary = summed_up(roofline, judged, chosen) | ({"plot": True} if plot else {})
     elif by == "precision":
-        table, ranked = _by_precision(roofline, chosen), "flops"
+        table, ranked = by_precision(roofline, chosen), "flops"
     elif by == "level":
-        table, ranked = _by_level(roofline, chosen), "bytes"
+        table, ranked = by_level(roofline, chosen), "bytes"
     elif by == "stall":
-        table, ranked = _by_stall(roofline, chosen), "share_pct"
+        table, ranked = by_stall(roofline, chosen), "share_pct"
     else:
-        table, ranked = _by_rule(profile, roofline, chosen), "speedup_pct"
+        table, ranked = by_rule(profile, roofline, chosen), "speedup_pct"
     if not table and by in _COLLECTS:
         what, sections = _COLLECTS[by]
         raise CannotAnswer(
@@ -185,14 +192,14 @@ def _by_kernel(profile: Profile, roofline: Roofline, judged: list[Bound], chosen
     operations, peak, moved = roofline.operations, roofline.peak, roofline.bytes
     rate, intensity = ratio(operations, seconds), ratio(operations, moved["dram"])
     waits, patterns = stalls(kernels), access(kernels)
-    shares = {level: _share(roofline, level) for level in LEVELS}
+    shares = {level: share_of_level(roofline, level) for level in LEVELS}
     in_timeline, filled = _in_timeline(profile), occupancies(kernels)
     table = []
     for row in chosen:
         about_it = kernels.frame.row(row, named=True)
         main = int(roofline.main[row])
         table.append(
-            _which(roofline, row)
+            which_kernel(roofline, row)
             | {
                 "dur_ns": about_it["dur_ns"],
                 "n": 1,
@@ -200,16 +207,16 @@ def _by_kernel(profile: Profile, roofline: Roofline, judged: list[Bound], chosen
                 "bound": judged[row].by,
                 "unit": judged[row].unit,
                 "precision": roofline.works[main].label if main >= 0 else None,
-                "flops": _whole(operations[row]),
-                "tflops": _known(rate[row] / 1e12),
-                "peak_tflops": _known(peak[row] / 1e12),
-                "intensity": _known(intensity[row]),
-                "dram_bytes": _whole(moved["dram"][row]),
-                "dram_gbps": _known(moved["dram"][row] / seconds[row] / 1e9),
-                **{f"{level}_pct": _known(shares[level][row]) for level in LEVELS},
+                "flops": whole(operations[row]),
+                "tflops": finite(rate[row] / 1e12),
+                "peak_tflops": finite(peak[row] / 1e12),
+                "intensity": finite(intensity[row]),
+                "dram_bytes": whole(moved["dram"][row]),
+                "dram_gbps": finite(moved["dram"][row] / seconds[row] / 1e9),
+                **{f"{level}_pct": finite(shares[level][row]) for level in LEVELS},
                 "roof": roofline.roof[row],
-                "roof_ns": _whole(roofline.roof_ns[row]),
-                "roof_pct": _known(100 * roofline.reached[row]),
+                "roof_ns": whole(roofline.roof_ns[row]),
+                "roof_pct": finite(100 * roofline.reached[row]),
                 "compute_pct": judged[row].compute_pct,
                 "memory_pct": judged[row].memory_pct,
                 "why": judged[row].why,
@@ -260,94 +267,6 @@ def _once_each(profile: Profile, table: list[dict[str, Any]], chosen: list[int])
     return sorted(folded, key=lambda entry: -int(entry["total_ns"]))
 
 
-def _by_precision(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    seconds = roofline.kernels.duration_ns / 1e9
-    table = []
-    for work, roof in zip(roofline.works, roofline.peaks, strict=True):
-        rate = ratio(work.operations, seconds)
-        share = 100 * ratio(rate, roof.per_second)
-        intensity = {f"{level}_intensity": ratio(work.operations, roofline.bytes[level]) for level in LEVELS}
-        table += [
-            _which(roofline, row)
-            | {"precision": work.precision, "pipe": work.pipe, "flops": _whole(work.operations[row])}
-            | {"tflops": _known(rate[row] / 1e12), "peak_tflops": _known(roof.per_second[row] / 1e12)}
-            | {"peak_pct": _known(share[row]), **{name: _known(values[row]) for name, values in intensity.items()}}
-            | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
-            for row in chosen
-            if work.operations[row] > 0
-        ]
-    return sorted(table, key=lambda entry: entry["kernel"])
-
-
-def _by_level(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    seconds = roofline.kernels.duration_ns / 1e9
-    table = []
-    for level in LEVELS:
-        rate, share = ratio(roofline.bytes[level], seconds), _share(roofline, level)
-        roof = roofline.bandwidths[level]
-        table += [
-            _which(roofline, row)
-            | {"level": LEVEL_NAMES[level], "bytes": _whole(roofline.bytes[level][row])}
-            | {"rate_gbps": _known(rate[row] / 1e9), "peak_gbps": _known(roof.per_second[row] / 1e9)}
-            | {"peak_pct": _known(share[row])}
-            | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
-            for row in chosen
-            if not np.isnan(roofline.bytes[level][row])
-        ]
-    return sorted(table, key=lambda entry: entry["kernel"])
-
-
-def _share(roofline: Roofline, level: Level) -> F64:
-    """Per cent of the bandwidth of a level."""
-    rate = ratio(roofline.bytes[level], roofline.kernels.duration_ns / 1e9)
-    return 100 * ratio(rate, roofline.bandwidths[level].per_second)
-
-
-def _by_stall(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    waits = stalls(roofline.kernels, _MOST_REASONS)
-    return [
-        _which(roofline, row) | {"reason": reason, "share_pct": share, "meaning": MEANING.get(reason)}
-        for row in chosen
-        for reason, share in waits[row]
-    ]
-
-
-def _by_rule(profile: Profile, roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
-    """What the rules say: of the kernel, in whichever page of its report they are."""
-    advice, names = profile.table("advice"), profile.names
-    frame = roofline.kernels.frame
-    table = []
-    for row in chosen:
-        which = frame.row(row, named=True)
-        of_it = advice.filter(pl.col("kernel") == which["kernel"])
-        own = of_it.filter(pl.col("source") == which["source"])
-        twins = of_it.filter(pl.col("source").is_in(roofline.kernels.twins.get(which["source"], [])))
-        table += [
-            _which(roofline, row)
-            | {
-                "rule": names[said["rule"]],
-                "speedup_pct": said["speedup_pct"],
-                "speedup_of": None if said["speedup_of"] is None else names[said["speedup_of"]],
-                "text": names[said["text"]],
-            }
-            for said in pl.concat([own, twins]).iter_rows(named=True)
-        ]
-    return table
-
-
-def _which(roofline: Roofline, row: int) -> dict[str, Any]:
-    frame = roofline.kernels.frame
-    return {"kernel": int(frame["kernel"][row]), "name": frame["short"][row]}
-
-
 def _shape(about_it: dict[str, Any], what: str) -> str | None:
     sizes = [about_it[f"{what}_{axis}"] for axis in "xyz"]
     return None if any(size is None for size in sizes) else "x".join(map(str, sizes))
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _whole(value: float) -> int | None:
-    return round(float(value)) if abs(value) < _MOST_WHOLE else None

@@ -21,11 +21,7 @@ LIMIT = Threshold(
     "at so many, the one being launched included, its call waits for one to start: measured on an H200, and "
     "on an A100 1,700 launches return just after the start of the launch 1021 before them, none after that of"
     " an earlier one",
-    (
-        "decision 0016",
-        "public/a100_lm2.7b_nvtx.sqlite",
-        "tests/derive/host/test_launch_queue.py",
-    ),
+    ("decision 0016", "public/a100_lm2.7b_nvtx.sqlite", "tests/derive/host/test_launch_queue.py"),
 )
 
 

@@ -43,10 +43,7 @@ _BLOCKS = Threshold(
     20.0,
     "µs",
     "calls of sound hosts that only enqueue a copy take up to 10 under a profiler",
-    (
-        "decision 0016",
-        "tests/derive/rank/test_cuda_calls.py",
-    ),
+    ("decision 0016", "tests/derive/rank/test_cuda_calls.py"),
 )
 
 #: Names after `cuda`, `cu` or `hip`; the first that matches counts, and nothing is OTHER.
