@@ -148,6 +148,8 @@ def _agents(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield ""
     yield "A client of the official package calls `stepscope mcp`: a query that does not look whether it is to stop."
     yield "Seconds until what is said; at rest, server and workers take no more processor time."
+    if found.get("since"):
+        yield str(found["since"])
     yield ""
     transports = found["transports"]
     every = list(dict.fromkeys(name for times in transports.values() for name in times))
