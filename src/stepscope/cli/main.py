@@ -92,6 +92,8 @@ def _leave(status: int) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     if (store := sys.modules.get("stepscope.store")) is not None:
         store.drop()
+    if (pools := sys.modules.get("concurrent.futures.process")) is not None:
+        pools._python_exit()  # workers are told to end: `atexit` closes the pipe to them, and waits for them
     atexit._run_exitfuncs()  # exported reports, and other temporary folders, go
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
