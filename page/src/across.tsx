@@ -1,12 +1,14 @@
 // Across ranks: what collectives cost, and who makes whom wait.
 
 import { Key, SCROLLS, Section } from "./section";
-import { bytes, count, duration, gigabytes, percent } from "./format";
+import { count, duration, durations, gigabytes, percent, sizes } from "./format";
 import { useNames } from "./ranks";
 import type { Collectives, Stragglers } from "./types";
 
 export function CollectivesSection({ part }: { part: Collectives }) {
   const longest = Math.max(...part.rows.map((row) => (row.wait_ns ?? 0) + (row.transfer_ns ?? 0)), 1);
+  const transfer = durations(part.rows.map((row) => row.transfer_ns)), wait = durations(part.rows.map((row) => row.max_wait_ns));
+  const size = sizes(part.rows.map((row) => row.bytes));
   const legend = <span class="keys"><Key kind="comm">transfer</Key><Key kind="wait">waiting of its ranks, together</Key></span>;
   return (
     <Section id="collectives" part={part} aside={legend}>
@@ -32,9 +34,9 @@ export function CollectivesSection({ part }: { part: Collectives }) {
                       title={`waiting: ${duration(row.wait_ns)}`} />
                   </div>
                 </td>
-                <td>{duration(row.transfer_ns)}</td>
-                <td>{duration(row.max_wait_ns)}</td>
-                <td class="lesser">{bytes(row.bytes)}</td>
+                <td>{transfer(row.transfer_ns)}</td>
+                <td>{wait(row.max_wait_ns)}</td>
+                <td class="lesser">{size(row.bytes)}</td>
                 <td>{gigabytes(row.busbw_p50_gbps)}</td>
               </tr>
             ))}
@@ -49,6 +51,7 @@ export function CollectivesSection({ part }: { part: Collectives }) {
 export function StragglersSection({ part }: { part: Stragglers }) {
   const nameOf = useNames();
   const longest = Math.max(...part.rows.map((row) => row.late_ns), 1);
+  const late = durations(part.rows.map((row) => row.late_ns)), excess = durations(part.rows.map((row) => row.excess_ns));
   const named = part.rows.filter((row) => row.cause);
   const aside = <span class="dim">{named.length ? "" : "no rank takes longer than ranks that do the same"}</span>;
   return (
@@ -68,10 +71,10 @@ export function StragglersSection({ part }: { part: Stragglers }) {
                 <td class="wide">
                   <div class="bar"><i class={row.cause ? "late" : "wait"} style={{ width: `${(100 * row.late_ns) / longest}%` }} /></div>
                 </td>
-                <td>{duration(row.late_ns)}</td>
+                <td>{late(row.late_ns)}</td>
                 <td>{percent(row.share_pct)}</td>
                 <td class="lesser">{row.times_last}×</td>
-                <td>{row.excess_ns ? duration(row.excess_ns) : "–"}</td>
+                <td>{row.excess_ns ? excess(row.excess_ns) : "–"}</td>
                 <td class="text">{row.cause ? <b class="cause">{row.cause}</b> : ""}</td>
               </tr>
             ))}

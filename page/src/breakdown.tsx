@@ -1,7 +1,7 @@
 // Where the step went: every instant of a rank's window is one of four things, and idle time has a cause.
 
 import { Command, Key, SCROLLS, Section, Window } from "./section";
-import { duration, percent } from "./format";
+import { duration, durations, percent } from "./format";
 import { useNames } from "./ranks";
 import type { Breakdown, BreakdownRow } from "./types";
 
@@ -73,6 +73,7 @@ export function StepBar({ part }: { part: Breakdown }) {
 export function BreakdownSection({ part }: { part: Breakdown }) {
   const nameOf = useNames();
   const longest = Math.max(...part.rows.map((row) => row.window_ns), 1);
+  const window = durations(part.rows.map((row) => row.window_ns));
   return (
     <Section id="breakdown" part={part}>
       <div {...SCROLLS} aria-label="causes of idle time">
@@ -85,7 +86,7 @@ export function BreakdownSection({ part }: { part: Breakdown }) {
               <tr>
                 <th scope="row">{nameOf(row.rank)}</th>
                 <td class="wide"><Bar row={row} causes={part.causes} scale={longest} /></td>
-                <td class="lesser">{duration(row.window_ns)}</td>
+                <td class="lesser">{window(row.window_ns)}</td>
                 <td>{percent((100 * row.compute_ns) / row.window_ns)}</td>
                 <td>{percent((100 * row.comm_exposed_ns) / row.window_ns)}</td>
                 <td class="lesser">{percent((100 * row.copy_exposed_ns) / row.window_ns)}</td>

@@ -1,7 +1,7 @@
 // The budget of the step: from the model's FLOPs at the dense peak down to the time that it takes; and the groups of its kernels.
 
 import { Command, Prose, SCROLLS, Section } from "./section";
-import { count, duration, percent } from "./format";
+import { count, duration, durations, percent } from "./format";
 import type { Compute, LossRow, WorkGroup } from "./types";
 
 /** What each row of the budget is drawn as: good work, work that could be less, and time without compute. */
@@ -42,6 +42,7 @@ export function ComputeSection({ part }: { part: Compute }) {
 
 /** One bar under the other, each from where the one above it ends. */
 function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
+  const time = durations(rows.map((row) => row.total_ns));
   let done = 0;
   return (
     <div {...SCROLLS} aria-label="from the peak down to the step">
@@ -62,7 +63,7 @@ function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
                     <i class={kind(loss)} style={{ width: `${(100 * total_ns) / whole}%` }} />
                   </div>
                 </td>
-                <td>{duration(total_ns)}</td>
+                <td>{time(total_ns)}</td>
                 <td>{percent(share_pct)}</td>
                 <td class="text lesser"><Prose text={what} /></td>
               </tr>
@@ -75,6 +76,7 @@ function Losses({ rows, whole }: { rows: LossRow[]; whole: number }) {
 }
 
 function Groups({ groups }: { groups: WorkGroup[] }) {
+  const time = durations(groups.map((group) => group.total_ns)), well = durations(groups.map((group) => group.good_ns));
   return (
     <div {...SCROLLS} aria-label="parts of the model">
       <table class="figure">
@@ -90,9 +92,9 @@ function Groups({ groups }: { groups: WorkGroup[] }) {
               <th scope="row">{group.part}</th>
               <td class="text">{group.phase}</td>
               <td class="lesser">{group.n}</td>
-              <td>{duration(group.total_ns)}</td>
+              <td>{time(group.total_ns)}</td>
               <td>{percent(group.share_pct)}</td>
-              <td>{duration(group.good_ns)}</td>
+              <td>{well(group.good_ns)}</td>
               <td class="text lesser">{group.good_from ?? "–"}</td>
               <td class="text lesser">{group.precision ?? "–"}</td>
               <td class="text lesser">{group.bound ?? "–"}</td>

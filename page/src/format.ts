@@ -1,10 +1,9 @@
 // Values with their units, as the command line writes them (src/stepscope/model/units.py).
 
-const TIMES: [number, string][] = [
-  [1e9, "s"],
-  [1e6, "ms"],
-  [1e3, "µs"],
-];
+type Units = [number, string][];
+
+const TIMES: Units = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const SIZES: Units = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
 
 function four(value: number): string {
   const size = Math.abs(value);
@@ -13,11 +12,34 @@ function four(value: number): string {
 
 /** Nanoseconds in the unit that leaves one to three digits before the point. */
 export function duration(ns: number | null): string {
-  if (ns === null) return "–";
-  for (const [factor, unit] of TIMES) {
-    if (Math.abs(ns) >= factor * 0.99995) return `${four(ns / factor)} ${unit}`;
-  }
-  return `${Math.round(ns)} ns`;
+  return alone(ns, TIMES);
+}
+
+function alone(value: number | null, units: Units): string {
+  if (value === null) return "–";
+  const [factor, unit] = units.find(([f]) => Math.abs(value) >= f * 0.99995) ?? units.at(-1)!;
+  return `${factor > 1 ? four(value / factor) : Math.round(value)} ${unit}`;
+}
+
+/** For the durations of one column: all in one unit, so that they compare without reading the units. */
+export const durations = (column: (number | null)[]) => alike(column, TIMES);
+
+/** The same for bytes. */
+export const sizes = (column: (number | null)[]) => alike(column, SIZES);
+
+/** As the command line has it (src/stepscope/model/alike.py); what would read as zero keeps its own unit. */
+function alike(column: (number | null)[], units: Units): (value: number | null) => string {
+  const known = column.filter((v): v is number => !!v).map(Math.abs).sort((a, b) => a - b);
+  if (!known.length) return (value) => alone(value, units);
+  const largest = known.at(-1)!, middle = (known[(known.length - 1) >> 1]! + known[known.length >> 1]!) / 2;
+  let at = units.findIndex(([f]) => largest >= f * 0.99995);
+  if (at < 0) at = units.length - 1;
+  while (at + 1 < units.length && middle < 0.01 * units[at]![0] && largest < 1e5 * units[at + 1]![0]) at += 1;
+  const [factor, unit] = units[at]!;
+  return (value) => {
+    if (value === null || (value && factor > 1 && Math.abs(value) < 0.0005 * factor)) return alone(value, units);
+    return `${value && factor > 1 ? four(value / factor) : Math.round(value)} ${unit}`;
+  };
 }
 
 /** A point on a time axis: as many digits as tell it from its neighbours, `step` ns away. */
@@ -32,11 +54,7 @@ export function percent(value: number | null): string {
 }
 
 export function bytes(count: number | null): string {
-  if (count === null) return "–";
-  for (const [power, unit] of [[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]] as const) {
-    if (count >= 2 ** power * 0.99995) return `${four(count / 2 ** power)} ${unit}`;
-  }
-  return `${count} B`;
+  return alone(count, SIZES);
 }
 
 export function gigabytes(rate: number | null): string {

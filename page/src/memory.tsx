@@ -1,7 +1,7 @@
 // What the GPU's memory is made of: every device at its peak, one over time, and who holds it there.
 
 import { Command, SCROLLS, Section } from "./section";
-import { bytes, count, duration, percent } from "./format";
+import { bytes, count, duration, percent, sizes } from "./format";
 import { useNames } from "./ranks";
 import type { Memory, MemoryDevice } from "./types";
 
@@ -9,6 +9,7 @@ export function MemorySection({ part }: { part: Memory }) {
   const nameOf = useNames();
   const most = Math.max(...part.devices.map((d) => d.reserved_bytes), 1);
   const several = new Set(part.devices.map((d) => d.device)).size > 1;
+  const reserved = sizes(part.devices.map((d) => d.reserved_bytes)), given = sizes(part.devices.map((d) => d.allocated_bytes));
   const legend = (
     <span class="keys">
       {part.kinds.map(([name, colour]) => <span class="key"><i class="swatch" style={{ background: `var(--${colour})` }} />{name}</span>)}
@@ -28,8 +29,8 @@ export function MemorySection({ part }: { part: Memory }) {
               <tr>
                 <th scope="row">{nameOf(device.rank)}{several && `, device ${device.device}`}</th>
                 <td class="wide"><Bar device={device} most={most} /></td>
-                <td>{bytes(device.reserved_bytes)}</td>
-                <td>{bytes(device.allocated_bytes)}</td>
+                <td>{reserved(device.reserved_bytes)}</td>
+                <td>{given(device.allocated_bytes)}</td>
                 <td class="text">{device.phase}</td>
               </tr>
             ))}
@@ -101,6 +102,7 @@ function OverTime({ part }: { part: Memory }) {
 }
 
 function Frames({ part }: { part: Memory }) {
+  const held = sizes(part.frames.map((row) => row.bytes));
   return (
     <div {...SCROLLS} aria-label="blocks at the peak">
       <table class="figure">
@@ -113,7 +115,7 @@ function Frames({ part }: { part: Memory }) {
               <th scope="row" class="text shapes" title={row.frame}>{row.frame}</th>
               <td class="text">{row.part}</td>
               <td class="lesser">{row.blocks}</td>
-              <td>{bytes(row.bytes)}</td>
+              <td>{held(row.bytes)}</td>
               <td>{percent(row.share_pct)}</td>
             </tr>
           ))}

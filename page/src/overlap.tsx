@@ -1,11 +1,13 @@
 // Whether communication is hidden behind compute: time by stage, and the share that each rank hides.
 
 import { Key, SCROLLS, Section } from "./section";
-import { count, duration, percent } from "./format";
+import { count, duration, durations, percent } from "./format";
 import type { Overlap, OverlapRow } from "./types";
 
 export function OverlapSection({ part }: { part: Overlap }) {
   const longest = Math.max(...part.rows.map((row) => Math.max(row.comm_ns, row.barrier_ns)), 1);
+  const exposed = durations(part.rows.map((row) => row.exposed_ns));
+  const comm = durations(part.rows.map((row) => (row.n ? row.comm_ns : row.barrier_ns)));
   const barriers = part.rows.some((row) => row.barrier_ns > 0);
   const legend = (
     <span class="keys">
@@ -29,8 +31,8 @@ export function OverlapSection({ part }: { part: Overlap }) {
               <tr>
                 <th scope="row">{row.key}</th>
                 <td class="wide"><Bars row={row} longest={longest} /></td>
-                <td>{row.n ? duration(row.exposed_ns) : "–"}</td>
-                <td>{row.n ? duration(row.comm_ns) : `${duration(row.barrier_ns)} in order`}</td>
+                <td>{row.n ? exposed(row.exposed_ns) : "–"}</td>
+                <td>{row.n ? comm(row.comm_ns) : `${comm(row.barrier_ns)} in order`}</td>
                 <td>{percent(row.overlap_pct)}</td>
                 <td class="strip lesser"><Strip row={row} /></td>
               </tr>

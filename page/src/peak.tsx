@@ -1,7 +1,7 @@
 // How much of the GPU's peak the model uses, and the products that have most of its FLOPs.
 
 import { Command, Key, SCROLLS, Section } from "./section";
-import { count, duration, flops, percent, teraflops } from "./format";
+import { count, durations, flops, percent, teraflops } from "./format";
 import { useNames } from "./ranks";
 import type { Peak, PeakTerm } from "./types";
 
@@ -49,6 +49,7 @@ export function PeakSection({ part }: { part: Peak }) {
 }
 
 function Terms({ terms }: { terms: PeakTerm[] }) {
+  const time = durations(terms.map((term) => term.gpu_ns));
   return (
     <div {...SCROLLS} aria-label="products of matrices">
       <table class="figure">
@@ -66,7 +67,7 @@ function Terms({ terms }: { terms: PeakTerm[] }) {
               <td class="text lesser">{term.phase}</td>
               <td class="lesser">{term.n}</td>
               <td>{percent(term.share_pct)}</td>
-              <td>{duration(term.gpu_ns)}</td>
+              <td>{time(term.gpu_ns)}</td>
               <td class="wide"><Share model={term.peak_pct ?? 0} all={term.peak_pct ?? 0} /></td>
               <td>{percent(term.peak_pct)}</td>
             </tr>

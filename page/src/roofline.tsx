@@ -2,7 +2,7 @@
 
 import { scaleLog } from "d3-scale";
 import { Key, Prose, SCROLLS, Section } from "./section";
-import { count, duration, percent } from "./format";
+import { count, duration, durations, percent } from "./format";
 import type { Roof, Roofline, RooflineKernel } from "./types";
 
 const WIDTH = 960, HEIGHT = 420;
@@ -12,6 +12,7 @@ const KINDS: Record<string, string> = { compute: "compute", bandwidth: "comm", l
 export function RooflineSection({ part }: { part: Roofline }) {
   const used = Object.keys(KINDS).filter((by) => part.rows.some((row) => row.bound === by));
   const legend = <span class="keys">{used.map((by) => <Key kind={KINDS[by]!}>bound by {by}</Key>)}</span>;
+  const longest = durations(part.rows.map((row) => row.dur_ns));
   return (
     <Section id="roofline" part={part} aside={legend}>
       <p><Prose text={part.statement} /></p>
@@ -24,7 +25,7 @@ export function RooflineSection({ part }: { part: Roofline }) {
               <th class="wide">reached, 0 to 100 %</th><th /><th class="lesser">in the timeline</th>
             </tr>
           </thead>
-          <tbody>{part.rows.map((row) => <Kernel row={row} />)}</tbody>
+          <tbody>{part.rows.map((row) => <Kernel row={row} longest={longest(row.dur_ns)} />)}</tbody>
         </table>
       </div>
       {part.left_out > 0 && <p class="dim">{count(part.left_out, "kernel")} that take less not shown</p>}
@@ -32,7 +33,7 @@ export function RooflineSection({ part }: { part: Roofline }) {
   );
 }
 
-function Kernel({ row }: { row: RooflineKernel }) {
+function Kernel({ row, longest }: { row: RooflineKernel; longest: string }) {
   const kind = KINDS[row.bound ?? ""] ?? "wait";
   const seen = row.ops === null ? "–" : row.ops ? `${row.ops}×, by ${row.matched}` : row.matched;
   return (
@@ -42,7 +43,7 @@ function Kernel({ row }: { row: RooflineKernel }) {
         {row.access && <small>{row.access}</small>}
       </th>
       <td class="lesser">{row.n}</td>
-      <td>{duration(row.dur_ns)}</td>
+      <td>{longest}</td>
       <td class="text" title={row.why}>{row.bound ?? "–"}</td>
       <td class="text lesser">{row.roof ?? "–"}</td>
       <td class="wide">

@@ -1,7 +1,7 @@
 // What stands below the drawing: a mark's details, a span's figures, and what a search found.
 
 import { Command, SCROLLS } from "../section";
-import { bytes, count, duration, gigabytes, percent } from "../format";
+import { bytes, count, duration, durations, gigabytes, percent } from "../format";
 import type { PartSums } from "../types";
 import type { DetailsData, SearchData, SpanData } from "./types";
 
@@ -36,6 +36,7 @@ const PARTS: [keyof PartSums, string, string][] = [
 
 export function SpanPanel({ data, name, close }: { data: SpanData; name: string; close: () => void }) {
   const { sum, overlap } = data;
+  const total = durations(data.kernels.map((kernel) => kernel.total_ns)), longest = durations(data.kernels.map((kernel) => kernel.max_ns));
   const share = (ns: number) => (sum.window_ns ? (100 * ns) / sum.window_ns : 0);
   return (
     <div class="details span" role="status">
@@ -58,7 +59,7 @@ export function SpanPanel({ data, name, close }: { data: SpanData; name: string;
             {data.kernels.map((kernel) => (
               <tr>
                 <th scope="row" class="kernel" title={kernel.name}>{kernel.name}</th><td class="text family">{kernel.family}</td>
-                <td>{kernel.n.toLocaleString("en")}</td><td>{duration(kernel.total_ns)}</td><td>{duration(kernel.max_ns)}</td>
+                <td>{kernel.n.toLocaleString("en")}</td><td>{total(kernel.total_ns)}</td><td>{longest(kernel.max_ns)}</td>
               </tr>
             ))}
           </tbody>
@@ -71,6 +72,7 @@ export function SpanPanel({ data, name, close }: { data: SpanData; name: string;
 }
 
 export function SearchPanel({ data, close }: { data: SearchData; close: () => void }) {
+  const total = durations(data.names.map((row) => row.total_ns)), longest = durations(data.names.map((row) => row.longest_ns));
   return (
     <div class="details" role="status">
       <button type="button" class="close" onClick={close} aria-label="Close">×</button>
@@ -81,7 +83,7 @@ export function SearchPanel({ data, close }: { data: SearchData; close: () => vo
             {data.names.map(({ name, n, total_ns, longest_ns }) => (
               <tr>
                 <th scope="row" class="kernel" title={name}>{name}</th>
-                <td>{n.toLocaleString("en")}</td><td>{duration(total_ns)}</td><td>{duration(longest_ns)}</td>
+                <td>{n.toLocaleString("en")}</td><td>{total(total_ns)}</td><td>{longest(longest_ns)}</td>
               </tr>
             ))}
           </tbody>

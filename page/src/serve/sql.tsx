@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Command } from "../section";
-import { count, duration } from "../format";
+import { count, durations } from "../format";
 import { ask } from "./ask";
 import { NAMES } from "./scene";
 import type { SqlData } from "./types";
@@ -15,11 +15,16 @@ const EXAMPLES: [string, string][] = [
   ["columns there are", "SELECT * FROM columns"],
 ];
 
-/** Durations are told as such; moments stay whole numbers, as commands take them. */
-function cell(value: unknown, column: string): string {
+/** How a column is written: durations in one unit; moments stay whole numbers, as commands take them. */
+function writer(column: string, values: unknown[]): (value: unknown) => string {
+  if (!column.endsWith("_ns") || /^(start|end)_ns$|_(start|end)_ns$/.test(column)) return cell;
+  const time = durations(values.map((value) => (typeof value === "number" ? value : null)));
+  return (value) => (typeof value === "number" ? time(value) : cell(value));
+}
+
+function cell(value: unknown): string {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return typeof value === "string" ? value : JSON.stringify(value);
-  if (column.endsWith("_ns") && !/^(start|end)_ns$|_(start|end)_ns$/.test(column)) return duration(value);
   return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(6)));
 }
 
@@ -79,6 +84,7 @@ export function SqlSection({ query, setQuery, profiles, show, input }: {
 function Rows({ data, name, show }: { data: SqlData; name: string; show: (rank: number, start: number, end: number) => void }) {
   const { columns, numbers, rows, places } = data;
   const placed = places.some((place) => place);
+  const writers = columns.map((column, i) => writer(column, rows.map((row) => row[i])));
   return (
     <div class="rows">
       <p class="dim" role="status">{name && <b>{name}: </b>}{count(rows.length, "row")}{data.notes.map((note) => <> · {note}</>)}</p>
@@ -88,7 +94,7 @@ function Rows({ data, name, show }: { data: SqlData; name: string; show: (rank: 
           <tbody>
             {rows.map((row, k) => (
               <tr>
-                {row.map((value, i) => <td class={numbers[i] ? "" : "text kernel"} title={String(value ?? "")}>{cell(value, columns[i]!)}</td>)}
+                {row.map((value, i) => <td class={numbers[i] ? "" : "text kernel"} title={String(value ?? "")}>{writers[i]!(value)}</td>)}
                 {placed && <td>{places[k] && <button type="button" onClick={() => show(...places[k]!)}>show</button>}</td>}
               </tr>
             ))}
