@@ -80,6 +80,12 @@ MEASUREMENTS = (
         ("python-sampling",),
         backends=("nsys",),
     ),
+    Measurement(
+        "Do threads of Python wait for each other's lock (GIL)?",
+        ("diagnose", "idle --by thread"),
+        ("gil",),
+        backends=("nsys",),
+    ),
     Measurement("What bounds the heavy kernels?", ("roofline", "kernels"), ncu="bound"),
     Measurement("How far from the roof are they, and why?", ("roofline", "kernels", "diagnose"), ncu="roofline"),
     Measurement("All that Nsight Compute knows of them", ("roofline",), ncu="everything"),

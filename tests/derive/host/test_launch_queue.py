@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from stepscope.derive.windows.spec import WindowSpec
 
 def test_a_launch_waits_for_its_own_stream_alone(monkeypatch: pytest.MonkeyPatch):
     """Three may be pending on a stream: the third waits for the first, whatever the other stream has."""
-    monkeypatch.setattr(launch_queue, "LIMIT", 3)
+    monkeypatch.setattr(launch_queue, "LIMIT", replace(launch_queue.LIMIT, value=3))
     calls = [call(t, t + 1, t) for t in range(1, 7)] + [call(10, 52, 10), call(60, 61, 11)]
     ops = [
         *(op(50 + 10 * t, 60 + 10 * t, stream=9, call=t) for t in (1, 2, 3, 4)),  # all of these called before any began
@@ -34,7 +35,7 @@ def test_a_launch_waits_for_its_own_stream_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_launch_that_is_as_quick_as_any_waited_for_nothing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(launch_queue, "LIMIT", 3)
+    monkeypatch.setattr(launch_queue, "LIMIT", replace(launch_queue.LIMIT, value=3))
     calls = [call(0, 5, 1), call(5, 10, 2), call(48, 53, 3)]
     ops = [op(50, 60, call=1), op(60, 70, call=2), op(70, 80, call=3)]
     (data,) = ranks_of(make(ops=ops, calls=calls))
