@@ -106,11 +106,16 @@ def _about_a_rank(finding: dict[str, Any]) -> bool:
 def _hosts(rows: list[dict[str, Any]], findings: list[dict[str, Any]], late: set[int]) -> Iterator[str]:
     """`diagnose` has nine findings about hosts, most of which may be on all ranks; a straggler's is beside others."""
     about = [f for f in findings if f["id"] in HOST]
+    # Who was late when the capture began is late without a recorded cause: `stragglers` has these ranks first.
+    before = _ranks(f for f in about if "Nothing was recorded before the step" in f["evidence"])
+    latest = sorted(rows, key=lambda row: -row["late_ns"])[: len(before)]
+    if before != {row["rank"] for row in latest}:
+        yield f"late from before: diagnose {sorted(before)}, stragglers {[row['rank'] for row in latest]}"
     named = {row["rank"] for row in rows if row["cause"] in ("host", "data")} | late
     if not named <= _ranks(about):
         yield f"host: stragglers {sorted(named)}, diagnose {sorted(_ranks(about))}"
     some = _ranks(f for f in about if f["share_pct"] >= SHOWN and len(_ranks([f])) < len(rows))
-    if not some <= named:
+    if not some <= named | before:
         yield f"host: diagnose {sorted(some)}, stragglers {sorted(named)}"
 
 
