@@ -14,8 +14,8 @@ import kills
 
 @pytest.mark.slow
 def test_signals_at_a_few_moments() -> None:
-    """SIGKILL, SIGINT, SIGTERM and SIGHUP, to a command that writes a file and the cache, and to a capture."""
+    """SIGKILL, SIGINT, SIGTERM and SIGHUP, to commands that write files, with workers and without, and to a capture."""
     tally = kills.Tally()
-    kills.run(8, tally, ["answer", "capture"])
-    assert sum(tally.runs.values()) >= 8
+    kills.run(12, tally, ["answer", "capture", "workers"])
+    assert sum(tally.runs.values()) >= 12
     assert tally.wrong == {"damaged": [], "left_processes": [], "debris": [], "wrong_exit": []}
